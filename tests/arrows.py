@@ -12,15 +12,25 @@ MAY_USE = {
     "xpu-wire": set(),
     "xpu-recording": {"xpu-wire"},
     "xpu-model": {"xpu-wire"},
-    "xpu-analysis": {"xpu-wire", "xpu-model"},
+    "xpu-analysis": {"xpu-wire", "xpu-model", "xpu-recording"},
     "xpu-net": {"xpu-wire"},
     "xpu-hook": {"xpu-wire"},
     "xpu-collector": {"xpu-net", "xpu-wire", "xpu-model", "xpu-recording"},
-    "xpu-top": {"xpu-net", "xpu-wire", "xpu-model", "xpu-recording", "xpu-analysis"},
+    "xpu-client": {"xpu-net", "xpu-wire", "xpu-model", "xpu-recording"},
+    "xpu-tui": {"xpu-client", "xpu-wire", "xpu-model", "xpu-recording", "xpu-analysis"},
+    "xpu-top": {"xpu-tui", "xpu-client", "xpu-net", "xpu-wire", "xpu-model", "xpu-recording", "xpu-analysis"},
 }
 
-# Nothing of these comes into the training process.
-NOT_IN_THE_HOOK = ("zmq", "zstd", "demangle")
+# Crates that do not come with it, whatever uses them.
+WITHOUT = {
+    # Nothing of these comes into the training process.
+    "xpu-hook": ("zmq", "zstd", "demangle"),
+    # The screen reads no command line and no Parquet, and starts no GPU library.
+    "xpu-tui": ("clap", "parquet", "cudarc"),
+    # What has no screen draws nothing.
+    "xpu-client": ("ratatui", "crossterm", "clap"),
+    "xpu-analysis": ("ratatui", "crossterm", "clap", "zmq"),
+}
 
 
 def main():
@@ -38,13 +48,14 @@ def main():
         for crate, may in MAY_USE.items()
         for other in sorted(uses[crate] & MAY_USE.keys() - may)
     ]
-    seen, left = set(), ["xpu-hook"]
-    while left:
-        crate = left.pop()
-        if crate not in seen:
-            seen.add(crate)
-            left.extend(uses[crate])
-    wrong += [f"the hook links {crate}" for crate in sorted(seen) if any(word in crate for word in NOT_IN_THE_HOOK)]
+    for crate, refused in WITHOUT.items():
+        seen, left = set(), [crate]
+        while left:
+            one = left.pop()
+            if one not in seen:
+                seen.add(one)
+                left.extend(uses[one])
+        wrong += [f"{crate} links {one}" for one in sorted(seen) if any(word in one for word in refused)]
     for line in wrong:
         print(line)
     return bool(wrong)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ratatui::{buffer::Buffer, layout::Rect};
 use xpu_tests::{Lab, core_time::on_core};
-use xpu_top::view;
+use xpu_tui::view;
 use xpu_wire::simulation::Simulation;
 
 fn main() {

@@ -3,12 +3,12 @@
 
 use std::{fs, path::Path};
 
+use xpu_client::frame_cursor::FrameCursor;
 use xpu_recording::{Header, Packer, Writer};
 use xpu_tests::place::Place;
 use xpu_top::{
     args::{DiffArgs, ExportArgs, ReportArgs, SelectArgs, UsageError, WhatIfArgs},
     command::{diff::diff, export::export, report::report, what_if::what_if},
-    replay::FrameCursor,
 };
 use xpu_wire::{
     codec,

@@ -18,9 +18,8 @@ mod table;
 
 use std::{env, fs, hint::black_box, os::unix::fs::symlink, thread, time::Instant};
 
-use xpu_tests::{built, place::Place, program::run};
-
 use table::{Row, Table};
+use xpu_tests::{built, place::Place, program::run};
 
 fn main() {
     let mut words = env::args().skip(1);

@@ -8,12 +8,13 @@ use std::{
 };
 
 use ratatui::{buffer::Buffer, layout::Rect};
+use xpu_client::frame_cursor::FrameCursor;
 use xpu_recording::{Header, Packer, Writer};
 use xpu_tests::place::Place;
-use xpu_top::{
+use xpu_tui::{
     app::App,
     palette::Depth,
-    replay::{FrameCursor, Of, Playback, Player, Search},
+    replay::{Of, Playback, Player, Search},
     view,
 };
 use xpu_wire::{simulation::Simulation, unit::Moment};

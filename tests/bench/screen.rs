@@ -7,8 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use xpu_client::arrival::Arrival;
 use xpu_tests::Lab;
-use xpu_top::{action::Action, app::App, arrival::Arrival, palette::Depth, terminal::Pen, update::update};
+use xpu_tui::{action::Action, app::App, palette::Depth, terminal::Pen, update::update};
 use xpu_wire::{frame::Frame, simulation::Simulation};
 
 use crate::table::{Row, Table};

@@ -9,9 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use xpu_client::arrival::Arrival;
 use xpu_net::socket;
 use xpu_tests::{Lab, built, place::Place, program::Program};
-use xpu_top::{action::Action, arrival::Arrival, update::update};
+use xpu_tui::{action::Action, update::update};
 use xpu_wire::{
     codec,
     endpoint::{BasePort, RuntimeDir},

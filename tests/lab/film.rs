@@ -10,7 +10,7 @@ use std::{
 };
 
 use crossterm::style::force_color_output;
-use xpu_top::terminal::Pen;
+use xpu_tui::terminal::Pen;
 
 use crate::Lab;
 

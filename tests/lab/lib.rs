@@ -34,11 +34,11 @@ use core_time::on_core;
 use crossterm::event::{KeyCode, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::{buffer::Buffer, layout::Rect};
 use standstill::Standstill;
+use xpu_client::arrival::{Arrival, Endpoint, Link};
 use xpu_recording::{Header, Packer, Writer};
-use xpu_top::{
+use xpu_tui::{
     action::{Action, Effect},
     app::App,
-    arrival::{Arrival, Endpoint, Link},
     keymap::Key,
     look::Look,
     palette::{Depth, Theme},

@@ -5,13 +5,14 @@ mod recorder;
 use std::time::{Duration, Instant};
 
 use ratatui::{buffer::Buffer, layout::Rect};
+use xpu_client::frame_cursor::FrameCursor;
 use xpu_recording::{Media, Recording};
 use xpu_tests::{Lab, program::until};
-use xpu_top::{
+use xpu_tui::{
     app::App,
     keymap::Key,
     palette::Depth,
-    replay::{FrameCursor, Of, Playback, Player, Search, findings_between},
+    replay::{Of, Playback, Player, Search, findings_between},
     update::update,
     view,
 };
@@ -59,7 +60,7 @@ impl Shown {
         draw(&self.app, HEIGHT + 1).remove(usize::from(HEIGHT) - 1)
     }
 
-    fn keys(&mut self, keys: &str) -> Vec<xpu_top::action::Effect> {
+    fn keys(&mut self, keys: &str) -> Vec<xpu_tui::action::Effect> {
         let press = |c| {
             let code =
                 if c == '\n' { crossterm::event::KeyCode::Enter } else { crossterm::event::KeyCode::Char(c) };
@@ -175,13 +176,13 @@ fn findings_are_marked_and_jumped_to() {
     shown.seek(Moment(0));
     for mark in &marks {
         let effects = shown.keys("]");
-        let [xpu_top::action::Effect::Seek(to)] = effects[..] else { panic!("{effects:?}") };
+        let [xpu_tui::action::Effect::Seek(to)] = effects[..] else { panic!("{effects:?}") };
         assert_eq!(to, mark.at);
         shown.seek(to);
     }
     assert!(shown.keys("]").is_empty());
     let effects = shown.keys("[");
-    assert_eq!(effects, [xpu_top::action::Effect::Seek(marks[marks.len() - 2].at)]);
+    assert_eq!(effects, [xpu_tui::action::Effect::Seek(marks[marks.len() - 2].at)]);
 }
 
 #[test]
@@ -191,8 +192,8 @@ fn keys_of_time_do_what_they_say() {
     let (first, last) = shown.app.playback().expect("a replay").span;
     let bar = shown.time_bar();
     assert!(bar.contains("REPLAY 08:30:07 x1"), "{bar}");
-    let seek = |effects: Vec<xpu_top::action::Effect>| match effects[..] {
-        [xpu_top::action::Effect::Seek(to)] => to,
+    let seek = |effects: Vec<xpu_tui::action::Effect>| match effects[..] {
+        [xpu_tui::action::Effect::Seek(to)] => to,
         _ => panic!("{effects:?}"),
     };
     assert_eq!(seek(shown.keys("t+1m\n")), first.after(Duration::from_mins(1)));
@@ -232,7 +233,7 @@ fn time_passes_at_its_speed_ends_and_loops() {
     assert!(playback.paused && playback.position == last);
     shown.keys("L1");
     let effects = shown.keys(" ");
-    assert_eq!(effects, [xpu_top::action::Effect::Seek(first)]);
+    assert_eq!(effects, [xpu_tui::action::Effect::Seek(first)]);
     shown.seek(first);
     for _ in 0..2 {
         now = Instant::now() + Duration::from_hours(2);
@@ -289,7 +290,7 @@ fn a_live_job_can_be_looked_back_at() {
     let mut lab = lab.run(20);
     assert_eq!(step(&mut lab), then, "what is past does not move");
     assert!(then.contains("PAST"), "{then}");
-    update(lab.app(), xpu_top::action::Action::GoLive);
+    update(lab.app(), xpu_tui::action::Action::GoLive);
     let mut other = Lab::recorded(Simulation::new(7, 2, 8)).run(50);
     let live = other.screen(132, 40).text();
     let rest = |text: &str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();

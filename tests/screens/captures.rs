@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use xpu_tests::Lab;
-use xpu_top::{
-    action::{Action, Effect},
+use xpu_client::{
     capture::{Extent, Outcome, Progress},
     capturer::Standing,
+};
+use xpu_tests::Lab;
+use xpu_tui::{
+    action::{Action, Effect},
     file_loader::{Label, ListedFile, Listing, Order, Summary, What},
     recorder::{Standing as Recording, Written},
     update::update,
@@ -233,5 +235,5 @@ fn the_folder_is_looked_at_again_while_it_is_looked_at() {
 }
 
 fn lab_run(lab: &mut Lab, seconds: u64) -> Lab {
-    std::mem::replace(lab, Lab::at_rest(Simulation::new(7, 1, 1), xpu_top::palette::Depth::True)).run(seconds)
+    std::mem::replace(lab, Lab::at_rest(Simulation::new(7, 1, 1), xpu_tui::palette::Depth::True)).run(seconds)
 }

@@ -1,7 +1,8 @@
 //! `:`: what is done by name.
 
+use xpu_client::capture::Wanted;
 use xpu_tests::Lab;
-use xpu_top::{action::Effect, capture::Wanted, keymap::Scope};
+use xpu_tui::{action::Effect, keymap::Scope};
 use xpu_wire::simulation::Simulation;
 
 use crate::{golden_at_both, one_slow};

@@ -3,13 +3,12 @@
 use std::{path::Path, time::Duration};
 
 use expect_test::expect_file;
-use xpu_tests::{Lab, film::Film};
-use xpu_top::{
-    action::Action,
+use xpu_client::{
     capture::{Extent, Outcome, Progress},
     capturer::Standing,
-    update::update,
 };
+use xpu_tests::{Lab, film::Film};
+use xpu_tui::{action::Action, update::update};
 use xpu_wire::{
     id::{Rank, Step},
     simulation::Simulation,

@@ -1,7 +1,7 @@
 //! `/`: which ranks are listed.
 
 use xpu_tests::Lab;
-use xpu_top::{action::Effect, palette::Depth};
+use xpu_tui::{action::Effect, palette::Depth};
 use xpu_wire::{id::Rank, simulation::Simulation};
 
 use crate::{golden, golden_at_both, in_fours, one_of_a_thousand, one_slow, one_slow_at};

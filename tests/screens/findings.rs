@@ -1,7 +1,7 @@
 //! What is and was wrong.
 
 use xpu_tests::Lab;
-use xpu_top::palette::Depth;
+use xpu_tui::palette::Depth;
 use xpu_wire::{id::Rank, simulation::Simulation};
 
 use crate::{golden_at_both, one_slow};

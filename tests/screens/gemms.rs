@@ -1,7 +1,7 @@
 //! GEMMs by shape.
 
 use xpu_tests::Lab;
-use xpu_top::{action::Effect, palette::Depth};
+use xpu_tui::{action::Effect, palette::Depth};
 use xpu_wire::{frame::Body, id::Rank, simulation::Simulation};
 
 use crate::{golden, golden_at_both, one_of_a_thousand, one_slow};

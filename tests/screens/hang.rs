@@ -1,7 +1,7 @@
 //! A job that stands, and the stacks.
 
 use xpu_tests::Lab;
-use xpu_top::{
+use xpu_tui::{
     action::{Effect, Reading},
     palette::Depth,
     replay::{Of, Playback},

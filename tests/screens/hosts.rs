@@ -1,7 +1,8 @@
 //! Hosts.
 
+use xpu_client::arrival::Link;
 use xpu_tests::Lab;
-use xpu_top::{arrival::Link, palette::Depth};
+use xpu_tui::palette::Depth;
 use xpu_wire::{
     frame::{Body, Throttle},
     simulation::Simulation,

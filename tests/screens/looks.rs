@@ -2,7 +2,7 @@
 
 use ratatui::buffer::Cell;
 use xpu_tests::{Lab, Screen};
-use xpu_top::{
+use xpu_tui::{
     glyph::Letters,
     look::Look,
     palette::{Depth, Theme},

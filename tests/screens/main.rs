@@ -23,8 +23,9 @@ mod steps;
 
 use expect_test::expect_file;
 use ratatui::style::Color;
+use xpu_client::arrival::Link;
 use xpu_tests::{Lab, Screen};
-use xpu_top::{action::Effect, arrival::Link, look::Look, palette::Depth};
+use xpu_tui::{action::Effect, look::Look, palette::Depth};
 use xpu_wire::{
     frame::{Body, Event, Frame, Life, Xid},
     id::{CommunicatorId, Pid, Rank},

@@ -1,7 +1,7 @@
 //! The heatmaps' quantities take turns.
 
 use xpu_tests::Lab;
-use xpu_top::palette::Depth;
+use xpu_tui::palette::Depth;
 use xpu_wire::{frame::Body, id::Rank, simulation::Simulation};
 
 use crate::{golden, golden_at_both, one_of_a_thousand, one_slow, one_slow_at};
@@ -98,7 +98,7 @@ fn ranks_and_time_are_folded_as_far_as_there_is_no_room() {
 #[test]
 fn the_past_begins_with_the_watching() {
     let mut lab = Lab::at_rest(Simulation::new(7, 8, 8), Depth::True);
-    (0..8).for_each(|host| lab.link(host, xpu_top::arrival::Link::Up));
+    (0..8).for_each(|host| lab.link(host, xpu_client::arrival::Link::Up));
     let snapshots = lab.simulation().snapshots(1_800);
     lab.arrive(snapshots);
     lab.keys("x").screen(132, 40).shows("last 5 s").shows("not watched yet");

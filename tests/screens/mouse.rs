@@ -2,7 +2,7 @@
 
 use crossterm::event::{MouseButton, MouseEventKind};
 use xpu_tests::Lab;
-use xpu_top::{
+use xpu_tui::{
     action::Effect,
     keymap::Scope,
     palette::Depth,

@@ -1,7 +1,7 @@
 //! One rank alone.
 
 use xpu_tests::Lab;
-use xpu_top::{action::Effect, keymap::Scope};
+use xpu_tui::{action::Effect, keymap::Scope};
 use xpu_wire::{
     collective::Operation,
     datatype::DataType,

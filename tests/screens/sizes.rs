@@ -1,7 +1,7 @@
 //! Every view at every size: a page that is added has its pictures too, because it is in [`Page::ALL`].
 
 use xpu_tests::Lab;
-use xpu_top::app::Page;
+use xpu_tui::app::Page;
 
 use crate::{golden, one_slow};
 

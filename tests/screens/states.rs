@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use xpu_client::arrival::Link;
 use xpu_tests::{Lab, Screen};
-use xpu_top::{app::Page, arrival::Link, palette::Depth};
+use xpu_tui::{app::Page, palette::Depth};
 use xpu_wire::{id::Rank, simulation::Simulation};
 
 use crate::golden;

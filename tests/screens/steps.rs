@@ -129,7 +129,7 @@ fn a_steady_job_has_a_line_and_no_change() {
 #[test]
 fn the_line_begins_when_somebody_looks() {
     let simulation = Simulation::new(7, 2, 4);
-    let mut lab = Lab::at_rest(simulation.clone(), xpu_top::palette::Depth::True);
+    let mut lab = Lab::at_rest(simulation.clone(), xpu_tui::palette::Depth::True);
     lab.arrive(simulation.snapshots(1_800));
     lab.keys("5").screen(132, 40).shows("the line begins now");
     golden_at_both("steps-begin", &mut lab);

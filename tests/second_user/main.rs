@@ -10,10 +10,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use scene::{CODE, SECRET, Scene, link, readable};
 use serde_json::Value;
 use xpu_tests::program::{Outcome, Program, run, until};
-
-use scene::{CODE, SECRET, Scene, link, readable};
 
 const STEPS: u32 = 300;
 

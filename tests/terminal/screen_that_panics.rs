@@ -6,7 +6,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     sync::mpsc,
 };
-use xpu_top::watch::{WatchOptions, watch};
+use xpu_tui::watch::{WatchOptions, watch};
 
 fn main() -> ExitCode {
     let here = env::args().nth(1).is_some_and(|place| place == "here");

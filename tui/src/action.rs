@@ -5,6 +5,7 @@ mod name;
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
+use xpu_client::{arrival::Arrival, capture::Wanted, capturer, filter::Filter};
 use xpu_wire::{
     frame::Frame,
     id::{CommunicatorId, JobName, Rank},
@@ -13,11 +14,7 @@ use xpu_wire::{
 
 use crate::{
     app::{Metric, Page, Sort, ZoomAction},
-    arrival::Arrival,
-    capture::Wanted,
-    capturer,
     file_loader::{Listing, Order, Summary},
-    filter::Filter,
     palette::Theme,
     prompt::{self, Edit},
     recorder::Standing,

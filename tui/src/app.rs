@@ -54,9 +54,9 @@ pub use stacks::{Shown, StackRow, StackState, Stacks};
 pub use step_times::{Point, StepTimes};
 pub use steps::{StepColumn, Steps};
 pub use watched::Watched;
-pub(crate) use watched::sample;
 pub use whereabouts::{Group, Whereabouts};
 use xpu_analysis::capture::Groups;
+use xpu_client::{arrival::Endpoint, capturer, filter::Filter, inquiry::Inquiry};
 use xpu_model::{
     baseline::Runs,
     finding::{Log, Price},
@@ -71,10 +71,6 @@ pub use zoom::{Columns, Zoom, ZoomAction};
 
 use crate::{
     action::Action,
-    arrival::Endpoint,
-    capturer,
-    filter::Filter,
-    inquiry::Inquiry,
     keymap::{Key, Keymap, Scope},
     look::Look,
     palette::Palette,

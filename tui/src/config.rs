@@ -9,24 +9,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub use sample::sample;
+pub use state::State;
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
+use xpu_client::{filter::Filter, nearest::nearest};
 use xpu_model::finding::Price;
 
 use crate::{
     app::{Metric, Page, Sort},
-    filter::Filter,
     keymap::{Key, Keymap, Scope},
     look::Wishes,
-    nearest::nearest,
     palette::Theme,
     prompt_command,
 };
-
-pub use sample::sample;
-pub use state::State;
 
 /// Names a file in place of the usual one.
 pub const VARIABLE: &str = "XPU_TOP_CONFIG";

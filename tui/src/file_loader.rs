@@ -14,16 +14,17 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use tokio::sync::mpsc as queue;
-use xpu_wire::unit::Moment;
-
-use crate::{
-    action::Action,
-    command::{export, report},
-    new_file,
-};
 pub use label::{Label, What};
 pub use summary::Summary;
+use tokio::sync::mpsc as queue;
+use xpu_analysis::{
+    export::{perfetto, timeline::Timeline},
+    file, render,
+};
+use xpu_client::new_file;
+use xpu_wire::unit::Moment;
+
+use crate::action::Action;
 
 /// Files listed, the newest first; the others are counted.
 pub const FILES: usize = 256;
@@ -127,9 +128,11 @@ impl FolderReader {
                 let summary = Summary::of(&self.folder.join(&file)).map(Box::new);
                 Action::Opened(file, summary)
             }
-            Order::Export(file) => Action::Saved(self.beside(&file, "pftrace", export::perfetto_of)),
+            Order::Export(file) => Action::Saved(self.beside(&file, "pftrace", |capture, out| {
+                Ok(perfetto::write(&Timeline::of(capture, None), out)?)
+            })),
             Order::Page(file) => Action::Saved(self.beside(&file, "html", |capture, out| {
-                Ok(io::Write::write_all(out, report::page(capture).as_bytes())?)
+                Ok(io::Write::write_all(out, render::page(capture).as_bytes())?)
             })),
         }
     }
@@ -142,7 +145,7 @@ impl FolderReader {
         write: impl FnOnce(&xpu_analysis::capture::Capture, &mut io::BufWriter<fs::File>) -> anyhow::Result<()>,
     ) -> Result<PathBuf, String> {
         let out = file.with_extension(ending);
-        let (capture, _) = report::open(&self.folder.join(file))
+        let (capture, _) = file::open(&self.folder.join(file))
             .map_err(|why| format!("{} not written: {why}", out.display()))?;
         new_file::write(&self.folder.join(&out), |file| write(&capture, file))
             .map_err(|error| format!("{error:#}"))?;

@@ -6,6 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use xpu_client::{
+    arrival::Arrival, capture::Wanted, capturer::Capturer, follow::LATELY, frame_cursor::FrameCursor,
+    live::Live, recording_writer,
+};
+use xpu_model::figure;
 use xpu_model::job::Job;
 use xpu_recording::Header;
 use xpu_wire::{
@@ -16,15 +21,8 @@ use xpu_wire::{
 use crate::{
     action::Action,
     app::App,
-    arrival::Arrival,
-    capture::Wanted,
-    capturer::Capturer,
-    figure,
-    follow::LATELY,
-    live::Live,
     recorder::Recorder,
-    recording_writer,
-    replay::{FrameCursor, Of, Playback, Player, Search},
+    replay::{Of, Playback, Player, Search},
     update::update,
 };
 

@@ -1,32 +1,18 @@
-//! `xpu-top`: the screen, and the commands around it.
+//! The screen of `xpu-top`.
 
 pub mod action;
 pub mod app;
-pub mod args;
-pub mod arrival;
-pub mod capture;
-pub mod capturer;
-pub mod command;
 pub mod config;
-pub mod figure;
 pub mod file_loader;
-pub mod filter;
-pub mod follow;
 mod frame_source;
 pub mod glyph;
 pub mod hits;
-pub mod inquiry;
 pub mod keymap;
-pub mod live;
 pub mod look;
-pub mod nearest;
-mod new_file;
 pub mod palette;
-pub mod parts;
 pub mod prompt;
 pub mod prompt_command;
 pub mod recorder;
-mod recording_writer;
 pub mod replay;
 pub mod report;
 pub mod svg;

@@ -5,20 +5,20 @@
 
 mod completion;
 
+pub use completion::{Names, complete};
+use xpu_client::{
+    capture::{Wanted, window_length},
+    filter::{Fault, Filter},
+    nearest::nearest,
+};
 use xpu_wire::id::{JobName, Rank};
 
 use crate::{
     action::Action,
     app::{Column, Metric, Sort},
-    args,
-    capture::Wanted,
-    filter::{Fault, Filter},
     keymap::BINDINGS,
-    nearest::nearest,
     palette::Theme,
 };
-
-pub use completion::{Names, complete};
 
 /// A command that takes a word, or may.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +74,7 @@ pub const PROMPT_COMMANDS: &[PromptCommand] = &[
         |text| {
             optional(text, Action::Capture, || {
                 let steps = text.parse().ok().filter(|steps| (1..=MOST_STEPS).contains(steps));
-                let time = || args::window_length(text).ok().map(Wanted::Time);
+                let time = || window_length(text).ok().map(Wanted::Time);
                 steps.map(Wanted::Steps).or_else(time).map(Action::CaptureOf).ok_or_else(|| {
                     expected(&format!("a number of steps from 1 to {MOST_STEPS}, or a time as 500ms"))
                 })

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use xpu_client::new_file;
 use xpu_recording::{Header, Packer, Recording, RecordingError, Ring, SealedBlock, Writer};
 use xpu_wire::{
     codec,
@@ -18,8 +19,6 @@ use xpu_wire::{
     id::{HostName, Rank},
     unit::Moment,
 };
-
-use crate::new_file;
 
 /// Kept in memory at most.
 const RING_BYTES: usize = 48 << 20;

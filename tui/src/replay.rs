@@ -9,15 +9,11 @@
 
 mod control;
 mod drop_thread;
-mod frame_cursor;
-pub mod kept;
 mod playback;
 mod player;
 mod search;
-pub mod time;
 
 pub use control::{Control, control, go_to};
-pub use frame_cursor::{FrameCursor, ReplayError};
 pub use playback::{Mark, Of, Playback, Speed};
 pub use player::Player;
 pub(crate) use player::between_looks;

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use xpu_model::figure;
 use xpu_model::{
     finding::{Confidence, Kind, What},
     job::Job,
@@ -11,7 +12,7 @@ use xpu_model::{
 
 use crate::{
     app::{App, Group},
-    figure, glyph,
+    glyph,
 };
 
 /// Entries of the log that are told.

@@ -8,7 +8,7 @@ mod sixteen;
 mod stop;
 
 use std::{
-    io::{self, IsTerminal as _, Stdout, Write as _},
+    io::{self, Stdout, Write as _},
     mem::ManuallyDrop,
     sync::atomic::{AtomicBool, Ordering::SeqCst},
 };
@@ -36,11 +36,6 @@ const COPIED: usize = 64 << 10;
 /// Whether the terminal is ours. Given back twice, it would put the cursor where it was before we came, over what was
 /// said since.
 static TAKEN: AtomicBool = AtomicBool::new(false);
-
-/// What is said of a key that ends something: nothing where nobody has a keyboard, in a script or behind HTTP.
-pub(crate) fn key_that_ends(word: &'static str) -> &'static str {
-    if io::stdin().is_terminal() { word } else { "" }
-}
 
 /// Whether the terminal tells of the mouse while it is ours.
 static MOUSE: AtomicBool = AtomicBool::new(false);

@@ -9,6 +9,7 @@ mod save;
 mod sort;
 mod watch;
 
+use xpu_client::arrival::Arrival;
 use xpu_wire::{
     frame::{Body, Frame, History},
     unit::Moment,
@@ -17,7 +18,6 @@ use xpu_wire::{
 use crate::{
     action::{Action, Effect, Motion},
     app::{App, Fold, Metric, Note, Overlay, Page, ZoomAction},
-    arrival::Arrival,
     keymap::BINDINGS,
     replay::{between_looks, control, go_to},
 };

@@ -12,6 +12,14 @@ use anyhow::{Context as _, bail};
 use crossterm::event::{Event, KeyEventKind, MouseEventKind};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use xpu_analysis::capture::Groups;
+use xpu_client::{
+    arrival::{Arrivals, Endpoint},
+    capturer::Capturer,
+    filter::Filter,
+    frame_cursor::FrameCursor,
+    live::Live,
+    new_file,
+};
 use xpu_model::{baseline::Runs, peak::Peaks};
 use xpu_wire::{
     id::{JobName, Rank},
@@ -21,16 +29,10 @@ use xpu_wire::{
 use crate::{
     action::{Action, Effect, Reading},
     app::App,
-    arrival::{Arrivals, Endpoint},
-    capturer::Capturer,
     config::{Config, State},
     file_loader::FileLoader,
-    filter::Filter,
     frame_source::FrameSource,
-    live::Live,
     look::{Look, Wishes},
-    new_file,
-    replay::FrameCursor,
     svg,
     terminal::{self, Screen, Signals, Told},
     update::update,

@@ -1,5 +1,9 @@
-//! Captures: every operation of a few steps on all ranks, summarised, compared, and simulated without
-//! stragglers.
+//! Captures: every operation of a few steps on all ranks, summarised, compared, simulated without stragglers, and
+//! exported.
 
 pub mod capture;
+pub mod export;
+pub mod file;
+pub mod flame;
+pub mod render;
 pub mod what_if;

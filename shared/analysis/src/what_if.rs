@@ -15,13 +15,11 @@ mod sequence;
 #[cfg(test)]
 mod tests;
 
+pub use figures::{Culprits, KindFigures, SequenceLength, StageFigures, StepTimes, WhatIf, Worker};
+use graph::{Durations, Graph, Shape};
+pub use pipeline::Row;
 use serde::Serialize;
 use xpu_wire::id::{Rank, Step};
-
-use graph::{Durations, Graph, Shape};
-
-pub use figures::{Culprits, KindFigures, SequenceLength, StageFigures, StepTimes, WhatIf, Worker};
-pub use pipeline::Row;
 
 /// Kinds of operations. The names in a trace are those of the public traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

@@ -10,6 +10,7 @@ pub mod baseline;
 pub mod change_point;
 pub mod divergence;
 pub mod expected;
+pub mod figure;
 pub mod finding;
 pub mod hangs;
 pub mod hosts;

@@ -5,6 +5,7 @@ mod detail;
 mod device;
 mod exit;
 mod live;
+pub mod sentence;
 mod stacks;
 
 use std::{collections::BTreeSet, time::Duration};
@@ -241,6 +242,20 @@ pub enum RankState {
     Hung,
     Silent,
     Exited,
+}
+
+impl RankState {
+    /// As documents name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Waiting => "waiting",
+            Self::Slow => "slow",
+            Self::Hung => "hung",
+            Self::Silent => "silent",
+            Self::Exited => "exited",
+        }
+    }
 }
 
 impl From<Life> for RankState {

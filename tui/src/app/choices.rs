@@ -1,9 +1,10 @@
 //! What the user would have the screen begin with, and what it is when it ends.
 
+use xpu_client::filter::Filter;
+
 use super::{App, Column, Metric, Page, Sort};
 use crate::{
     config::{Config, State},
-    filter::Filter,
     prompt::Kind,
     prompt_command,
 };

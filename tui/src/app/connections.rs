@@ -2,9 +2,8 @@
 
 use std::{collections::BTreeMap, mem::discriminant};
 
+use xpu_client::arrival::{Endpoint, Link};
 use xpu_wire::{id::HostName, unit::Moment};
-
-use crate::arrival::{Endpoint, Link};
 
 #[derive(Debug)]
 pub struct Connections {

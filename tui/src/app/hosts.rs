@@ -4,6 +4,7 @@ mod gather;
 
 use std::{collections::HashMap, time::Duration};
 
+use xpu_client::arrival::{Endpoint, Link};
 use xpu_model::{
     job::{Collector, Job, Jobs, RankView},
     stack::Ranks,
@@ -19,7 +20,6 @@ use super::{
     Connections,
     order::{Order, Sortable},
 };
-use crate::arrival::{Endpoint, Link};
 
 /// What hooks of one host cannot see, in so many texts; its ranks mostly say the same.
 const BLIND: usize = 4;

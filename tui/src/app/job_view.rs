@@ -9,7 +9,11 @@ mod row;
 
 use std::{sync::Arc, time::Duration};
 
+pub use list::Sifted;
+use reckon::examination;
+pub use row::{Row, Urgency};
 use xpu_analysis::capture::Groups;
+use xpu_client::filter::Filter;
 use xpu_model::{
     baseline::Runs,
     finding::{Cost, Examiner, Finding, Price},
@@ -22,11 +26,7 @@ use xpu_wire::{
 };
 
 use super::{Bundle, Fold, Inspection, Metric, Outlier, Seats, Sort};
-use crate::{filter::Filter, widget::scale::Scale};
-
-pub use list::Sifted;
-use reckon::examination;
-pub use row::{Row, Urgency};
+use crate::widget::scale::Scale;
 
 /// Ranks whose figures are worked out for one picture: where more have reported, the others' are those of a picture ago. So many
 /// report between two pictures of ten thousand ranks, and twice over.
@@ -332,6 +332,7 @@ impl JobView {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use xpu_client::arrival::Arrival;
     use xpu_model::{job::Jobs, status::Status};
     use xpu_wire::{
         frame::{Body, Frame, Life},
@@ -339,7 +340,7 @@ pub(super) mod tests {
     };
 
     use super::*;
-    use crate::{action::Action, app::App, arrival::Arrival, palette::Depth, update::update};
+    use crate::{action::Action, app::App, palette::Depth, update::update};
 
     /// A rank that has just come: no figure is known of it.
     pub(in crate::app) fn row(rank: u32, host: &str) -> Row {

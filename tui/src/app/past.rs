@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, mem::take, thread};
 
+use xpu_client::arrival::Arrival;
 use xpu_model::{finding::Log, job::Jobs};
 use xpu_wire::{
     frame::{Body, Frame},
@@ -10,10 +11,7 @@ use xpu_wire::{
 };
 
 use super::{App, StepTimes};
-use crate::{
-    arrival::Arrival,
-    replay::{Mark, Of, Playback},
-};
+use crate::replay::{Mark, Of, Playback};
 
 /// What goes on.
 #[derive(Debug, Default)]

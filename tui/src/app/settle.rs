@@ -1,5 +1,6 @@
 //! What is worked out from the job before a picture is drawn: once, however many frames came since the last one.
 
+use xpu_client::sample::sample;
 use xpu_wire::{
     frame::{Body, Frame},
     id::{HostName, Rank},
@@ -8,7 +9,6 @@ use xpu_wire::{
 use super::{
     App, Choice, Incident, Page, Whereabouts, communicators,
     job_view::{Arrangement, Clock},
-    watched,
 };
 
 impl App {
@@ -77,7 +77,7 @@ impl App {
         }
         if self.page == Page::Overview {
             let counts = |&rank: &Rank| self.job_view.counts(rank);
-            let ranks = || watched::sample(job, None, &[]).into_iter().filter(counts).collect();
+            let ranks = || sample(job, None, &[]).into_iter().filter(counts).collect();
             self.steps.glance(job, ranks, &self.step_times, now);
         }
         if self.page == Page::Steps {

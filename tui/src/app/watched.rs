@@ -2,22 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use xpu_model::{finding::Finding, job::Job};
+use xpu_client::sample::{MOST, sample};
+use xpu_model::job::Job;
 use xpu_wire::{
     id::{JobName, Rank},
     unit::Moment,
 };
 
 use super::{App, Page};
-
-/// A page that compares ranks has the details of all ranks of a job up to this many, and never of more: a rank's take half a megabyte.
-const MOST: usize = 64;
-
-/// Ranks that stand for a larger job.
-const SAMPLE: usize = 32;
-
-/// Those among them that findings may name; the others are spread evenly.
-const NAMED: usize = 16;
 
 /// Who is watched, and since when.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,44 +54,12 @@ fn joined(watched: Option<&Watched>, wanted: BTreeSet<Rank>) -> BTreeSet<Rank> {
     if all.len() <= MOST { all } else { wanted }
 }
 
-/// All ranks of a small job; of a large one those that somebody selected or a finding names, and others spread evenly.
-pub(crate) fn sample(job: &Job, selected: Option<Rank>, findings: &[Finding]) -> BTreeSet<Rank> {
-    let all = job.ranks().len();
-    if all <= MOST {
-        return job.ranks().map(|(rank, _)| rank).collect();
-    }
-    let named = findings.iter().flat_map(|finding| &finding.ranks).copied().take(NAMED);
-    let mut ranks: BTreeSet<_> =
-        selected.into_iter().chain(named).filter(|&rank| job.rank(rank).is_some()).collect();
-    let every = all.div_ceil(SAMPLE - ranks.len());
-    ranks.extend(job.ranks().map(|(rank, _)| rank).step_by(every));
-    ranks
-}
-
 #[cfg(test)]
 mod tests {
-    use xpu_model::job::Jobs;
-    use xpu_wire::simulation::Simulation;
-
     use super::*;
 
     fn ranks(of: &BTreeSet<Rank>) -> Vec<u32> {
         of.iter().map(|rank| rank.0).collect()
-    }
-
-    #[test]
-    fn all_of_a_small_job_are_watched_and_of_a_large_one_some_that_stand_for_it() {
-        let job = |hosts| {
-            let mut jobs = Jobs::default();
-            Simulation::new(1, hosts, 8).snapshots(1).iter().for_each(|frame| jobs.fold(frame));
-            jobs
-        };
-        let small = job(8);
-        assert_eq!(sample(small.foremost().unwrap(), None, &[]).len(), 64);
-        let large = job(1_250);
-        let some = sample(large.foremost().unwrap(), Some(Rank(517)), &[]);
-        assert!(some.contains(&Rank(517)) && some.len() <= SAMPLE && some.len() > SAMPLE - 4, "{some:?}");
-        assert!(some.last().unwrap().0 > 9_000);
     }
 
     #[test]

@@ -16,7 +16,7 @@ const BLOCKS: usize = 4;
 /// The words of a file that is none of ours.
 const NONE_OF_OURS: &str = "it is not a recording of xpu-top";
 
-use crate::capture::Extent;
+use xpu_client::capture::Extent;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use xpu_analysis::capture::Report;
+use xpu_analysis::{capture::Report, file, render};
+use xpu_model::figure;
 use xpu_recording::Recording;
-
-use crate::{command::report, figure};
 
 /// A larger file is not read whole to be summed up on the screen: its report would take minutes and all memory.
 const LARGEST: u64 = 512 << 20;
@@ -35,9 +34,9 @@ impl Summary {
                 figure::bytes(bytes)
             ));
         }
-        match report::open(path) {
+        match file::open(path) {
             Ok((capture, complaints)) => Ok(Self::of_capture(&Report::of(&capture), complaints)),
-            Err(why) if why == report::NO_CAPTURE => Self::of_recording(path),
+            Err(why) if why == file::NO_CAPTURE => Self::of_recording(path),
             Err(why) => Err(why),
         }
     }
@@ -73,7 +72,7 @@ impl Summary {
             (format!("rank {}", row.rank), said)
         });
         Self {
-            about: report::preface(report).into_iter().chain(complaints).collect(),
+            about: render::preface(report).into_iter().chain(complaints).collect(),
             shares: if took > 0.0 {
                 parts.map(|(name, part)| (name, part / took)).into()
             } else {

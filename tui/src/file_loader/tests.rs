@@ -1,5 +1,6 @@
 use std::{env, process};
 
+use xpu_client::capture::Extent;
 use xpu_recording::{Header, Packer, Writer};
 use xpu_wire::{
     frame::{Body, CaptureAccount, CaptureOrder, CapturePart, CaptureSheet, Frame, StepMark},
@@ -9,7 +10,6 @@ use xpu_wire::{
 };
 
 use super::*;
-use crate::capture::Extent;
 
 /// A folder of its own, gone when dropped.
 struct Folder(PathBuf);

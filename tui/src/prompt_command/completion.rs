@@ -1,9 +1,10 @@
 //! What could be said next.
 
+use xpu_client::filter;
+
 use super::names;
 use crate::{
     app::{Column, Metric},
-    filter,
     palette::Theme,
 };
 

@@ -1,9 +1,10 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use xpu_client::capture::Wanted;
 
 use super::*;
-use crate::{app::Page, capture::Wanted};
+use crate::app::Page;
 
 fn said(text: &str) -> String {
     match read(text) {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use xpu_client::time;
 use xpu_wire::unit::Moment;
 
-use super::{Mark, Of, time};
+use super::{Mark, Of};
 use crate::{
     action::Effect,
     app::{App, Note},

@@ -7,9 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use xpu_client::frame_cursor::FrameCursor;
 use xpu_wire::{id::Rank, unit::Moment};
 
-use super::{FrameCursor, Search, drop_thread::DropThread};
+use super::{Search, drop_thread::DropThread};
 use crate::{
     action::{Action, Effect},
     app::App,

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use xpu_client::frame_cursor::FrameCursor;
 use xpu_model::{
     finding::{self, Class, Kind},
     job::Jobs,
@@ -17,7 +18,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use super::{FrameCursor, Mark};
+use super::Mark;
 
 /// How often it is asked what is wrong, in recorded time.
 const EVERY: Duration = Duration::from_secs(1);

@@ -1,12 +1,12 @@
 //! From job to job.
 
+use xpu_client::nearest::nearest;
 use xpu_model::job::Job;
 use xpu_wire::id::JobName;
 
 use crate::{
     action::Effect,
     app::{App, Choice, Note, Stacks},
-    nearest::nearest,
 };
 
 pub(super) fn next(app: &mut App) {

@@ -1,12 +1,12 @@
 //! Lines that are typed: what each key does to them, and what they do once they are whole.
 
+use xpu_client::filter::{self, Filter, Subject};
 use xpu_model::job::Job;
 
 use super::update;
 use crate::{
     action::Effect,
     app::{App, Overlay},
-    filter::{self, Filter, Subject},
     prompt::{Edit, Kind, Prompt},
     prompt_command::{self, Names},
     replay,

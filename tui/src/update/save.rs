@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
+use xpu_analysis::flame;
+use xpu_model::figure;
 use xpu_wire::id::JobName;
 
 use crate::{
     action::Effect,
     app::{App, Note},
-    command::stacks::flame,
-    figure, report,
+    report,
 };
 
 pub(super) fn picture(app: &mut App) -> Effect {

@@ -9,6 +9,7 @@ use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
 };
+use xpu_model::figure;
 
 use super::{
     header,
@@ -17,7 +18,6 @@ use super::{
 };
 use crate::{
     app::{App, Opened},
-    figure,
     file_loader::{Label, ListedFile, What},
     glyph,
     hits::Hits,

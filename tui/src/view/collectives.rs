@@ -10,6 +10,7 @@ use ratatui::{
     text::Line,
 };
 use unicode_width::UnicodeWidthStr as _;
+use xpu_model::figure;
 
 use super::{
     filtered, header,
@@ -17,10 +18,10 @@ use super::{
 };
 use crate::{
     app::{App, Communicator},
-    figure, glyph,
+    glyph,
     hits::{Hits, Target},
     palette::Role,
-    widget::wrap::{cut, flush_left},
+    widget::{wrap::cut, wrap::flush_left},
     width::Breakpoint,
 };
 

@@ -1,11 +1,11 @@
 //! A terminal too small for anything: one line, and still the figure that matters most.
 
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
+use xpu_model::figure;
 
 use super::header;
 use crate::{
     app::{App, Standing},
-    figure,
     palette::Role,
     widget::wrap::cut,
     width::LEAST,

@@ -1,7 +1,10 @@
 //! Texts about the filter: how many ranks match.
 
+use xpu_client::filter::Filter;
+use xpu_model::figure;
+
 use super::prompt;
-use crate::{app::App, figure, filter::Filter};
+use crate::app::App;
 
 /// `64 ranks`, `12 of 64 ranks`
 pub(super) fn ranks(app: &App) -> String {

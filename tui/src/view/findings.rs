@@ -9,6 +9,7 @@ use ratatui::{
 use serde::Serialize;
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
+use xpu_model::figure;
 use xpu_model::{
     finding::{Confidence, Entry, Finding, What},
     stack::Ranks,
@@ -20,11 +21,11 @@ use super::{
 };
 use crate::{
     app::App,
-    figure, glyph,
+    glyph,
     hits::{Hits, Target},
     palette::Role,
     report::sure,
-    widget::wrap::{cut, wrapped},
+    widget::{wrap::cut, wrap::wrapped},
     width::Breakpoint,
 };
 

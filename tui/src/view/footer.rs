@@ -5,7 +5,6 @@ use ratatui::{
     layout::Rect,
     text::{Line, Span},
 };
-
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{

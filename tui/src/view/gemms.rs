@@ -8,6 +8,7 @@ use ratatui::{
 };
 use unicode_width::UnicodeWidthStr as _;
 use xpu_analysis::capture::transposed;
+use xpu_model::figure;
 use xpu_wire::gemm::GemmShape;
 
 use super::{
@@ -18,7 +19,7 @@ use super::{
 use crate::{
     action::Action,
     app::{App, Gemm, GemmColumn},
-    figure, glyph,
+    glyph,
     hits::{Hits, Target},
     palette::Role,
     width::Breakpoint,

@@ -7,6 +7,7 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
 };
+use xpu_model::figure;
 use xpu_model::{
     finding::{Cost, Kind},
     status::StepSign,
@@ -15,7 +16,7 @@ use xpu_model::{
 use super::{headline, timebar};
 use crate::{
     app::{App, Choice, Headline, JobView, Metric},
-    figure, glyph,
+    glyph,
     palette::{Palette, Role},
     widget::ends,
     width::Breakpoint,

@@ -7,14 +7,15 @@ use ratatui::{
     text::{Line, Span},
 };
 use unicode_width::UnicodeWidthStr as _;
+use xpu_model::figure;
 use xpu_model::finding::{Finding, Kind};
 
 use crate::{
     app::App,
-    figure, glyph,
+    glyph,
     palette::Role,
     report::sure,
-    widget::wrap::{cut, wrapped},
+    widget::{wrap::cut, wrap::wrapped},
 };
 
 /// Lines in which a hang is told, at most.

@@ -12,20 +12,16 @@ use ratatui::{
     widgets::{Block, BorderType, Widget as _},
 };
 use unicode_width::UnicodeWidthStr as _;
+use xpu_model::figure;
 use xpu_model::stack::Ranks;
 
 use crate::{
     action::Action,
     app::{App, JobView, Maps, Metric},
-    figure,
     glyph::{ALARM, RAMP, SWATCH, WAITING},
     hits::{Hits, Target},
     palette::{Palette, Role},
-    widget::{
-        ends,
-        scale::{STEPS, Scale, Worse},
-        wrap::cut,
-    },
+    widget::{ends, scale::STEPS, scale::Scale, scale::Worse, wrap::cut},
 };
 
 /// Columns between the two panels.

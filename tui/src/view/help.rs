@@ -2,21 +2,21 @@
 
 mod entry;
 
+use entry::{Part, joined, parts};
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
     widgets::{Block, BorderType, Clear, Padding, Paragraph, Widget as _},
 };
+use xpu_model::figure;
 
 use crate::{
     action::{Action, Motion},
     app::App,
-    figure,
     keymap::Binding,
     palette::Role,
 };
-use entry::{Part, joined, parts};
 
 /// Of one column of keys.
 const WIDTH: u16 = 64;

@@ -6,6 +6,7 @@ use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
 };
+use xpu_model::figure;
 
 use super::{
     header,
@@ -15,7 +16,7 @@ use super::{
 use crate::{
     action::Action,
     app::{App, Health, Host, HostColumn},
-    figure, glyph,
+    glyph,
     hits::{Hits, Target},
     palette::Role,
     width::Breakpoint,

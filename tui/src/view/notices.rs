@@ -1,16 +1,17 @@
 //! What is wrong, in sentences: findings first, then what stands out, what cannot be seen, and if nothing: that.
 
 use ratatui::text::{Line, Span};
+use xpu_model::figure;
+use xpu_model::status::sentence::{claims, switched_off};
 use xpu_model::{finding::Finding, job::PartlySeen};
 
 use super::{headline, panel::Title};
 use crate::{
     app::{App, Metric},
-    command::{claims, switched_off},
-    figure, glyph,
+    glyph,
     palette::{Palette, Role},
     report::sure,
-    widget::wrap::{cut, wrapped},
+    widget::{wrap::cut, wrap::wrapped},
 };
 
 /// One sentence, and how loud it is.

@@ -7,17 +7,19 @@ use ratatui::{
     text::{Line, Span},
 };
 use unicode_width::UnicodeWidthStr as _;
+use xpu_client::{
+    filter::{Fault, Filter},
+    time,
+};
+use xpu_model::figure;
 
 use super::help;
 use crate::{
     app::App,
-    figure,
-    filter::{Fault, Filter},
     glyph,
     palette::Role,
     prompt::{Kind, Prompt},
     prompt_command,
-    replay::time,
     widget::{ends, wrap::cut},
 };
 

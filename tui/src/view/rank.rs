@@ -12,6 +12,7 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
 };
+use xpu_model::figure;
 use xpu_wire::frame::Life;
 
 use super::{
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     app::{App, Inspection},
-    figure, glyph,
+    glyph,
     hits::Hits,
     palette::Role,
     widget::wrap::cut,

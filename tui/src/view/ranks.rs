@@ -8,6 +8,7 @@ use ratatui::{
     widgets::{Block, BorderType, Borders, Widget as _},
 };
 use unicode_width::UnicodeWidthStr as _;
+use xpu_model::figure;
 use xpu_model::status::RankState;
 use xpu_wire::{frame::Life, unit::Nanoseconds};
 
@@ -15,16 +16,10 @@ use super::{panel::window, prompt};
 use crate::{
     action::Action,
     app::{App, Bundle, Column, Fold, Metric, Row, Sort},
-    figure,
     glyph::{self, CURSOR, LOW, UNKNOWN, WARNING},
     hits::{Hits, Target},
     palette::Role,
-    widget::{
-        ends,
-        scale::ALIKE,
-        sparkline,
-        wrap::{cut, flush_left, flush_right},
-    },
+    widget::{ends, scale::ALIKE, sparkline, wrap::cut, wrap::flush_left, wrap::flush_right},
     width::Breakpoint,
 };
 

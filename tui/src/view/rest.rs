@@ -6,12 +6,13 @@ use ratatui::{
     text::{Line, Span},
     widgets::{Paragraph, Widget as _},
 };
+use xpu_client::arrival::{Endpoint, Link};
+use xpu_model::figure;
 
 use super::{header, notices::names};
 use crate::{
     app::{App, Choice, Standing},
-    arrival::{Endpoint, Link},
-    figure, glyph,
+    glyph,
     palette::{Palette, Role},
     widget::wrap::wrapped,
     width::Breakpoint,

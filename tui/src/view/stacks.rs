@@ -3,13 +3,13 @@
 mod frames;
 mod whereabouts;
 
-pub(super) use whereabouts::table as places;
-
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
     text::Line,
 };
+pub(super) use whereabouts::table as places;
+use xpu_model::figure;
 
 use super::{
     filtered, header, headline,
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     app::{App, StackState},
-    figure, glyph,
+    glyph,
     hits::Hits,
     palette::Role,
     widget::wrap::wrapped,

@@ -8,6 +8,7 @@ use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
 };
+use xpu_model::figure;
 use xpu_wire::unit::Nanoseconds;
 
 use super::{
@@ -18,7 +19,7 @@ use super::{
 use crate::{
     action::Action,
     app::{App, Metric, Row, StepColumn},
-    figure, glyph,
+    glyph,
     hits::{Hits, Target},
     palette::Role,
     widget::scale::ALIKE,

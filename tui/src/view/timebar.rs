@@ -7,17 +7,17 @@ use ratatui::{
     layout::Rect,
     text::{Line, Span},
 };
+use xpu_client::{capture::Progress, capturer::Standing, time};
+use xpu_model::figure;
 use xpu_wire::unit::Moment;
 
 use crate::{
     action::Action,
     app::App,
-    capture::Progress,
-    capturer::Standing,
-    figure, glyph,
+    glyph,
     hits::{Hits, Target},
     palette::Role,
-    replay::{Control, Mark, Of, Playback, time},
+    replay::{Control, Mark, Of, Playback},
     widget::ends,
 };
 

@@ -5,15 +5,13 @@ use ratatui::{
     layout::Rect,
     style::{Modifier, Style},
 };
+use xpu_model::figure;
 
 use super::{
     cell::{Cell, draw_halves},
     grid::{Density, Grid, Place},
 };
-use crate::{
-    figure,
-    palette::{Palette, Role},
-};
+use crate::palette::{Palette, Role};
 
 #[derive(Debug)]
 pub struct Heatmap<'a, Cells> {

@@ -13,16 +13,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-use xpu_wire::{
-    frame::{CaptureEnd, StepSource, Tracing},
-    id::{HostName, JobName, Rank, Step},
-    unit::Moment,
-};
-
-use super::{Capture, Clocks, Groups, Kind, Seen};
 use arrival::Extent;
-
 pub use arrival::{ArrivalRow, NOISE_NS};
 pub(super) use breakdown::Busy;
 pub use breakdown::Summary;
@@ -31,8 +22,16 @@ pub use copy::{CopyRow, what as copied};
 pub use gemm::{GemmRow, transposed};
 pub use host::{HostKind, HostRow, what as host_function};
 pub use kernel::KernelRow;
+use serde::Serialize;
 pub use spread::Spread;
 pub(super) use spread::share;
+use xpu_wire::{
+    frame::{CaptureEnd, StepSource, Tracing},
+    id::{HostName, JobName, Rank, Step},
+    unit::Moment,
+};
+
+use super::{Capture, Clocks, Groups, Kind, Seen};
 
 /// `xpu-top report --json`
 #[derive(Clone, Debug, Serialize)]

@@ -8,12 +8,13 @@
 
 mod track;
 
+use track::{Cut, Tracks};
+
 use super::{
     Job, Kind, Refusal,
     graph::{Durations, Graph, Group, Operation, Shape},
 };
 use crate::capture::Capture;
-use track::{Cut, Tracks};
 
 /// The earliest begin of a dependent operation before the end of what it waits for, seconds: GPU times are no
 /// finer.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use xpu_client::arrival::Endpoint;
 use xpu_model::{
     job::{Job, Jobs},
     status::STALE,
@@ -9,7 +10,6 @@ use xpu_model::{
 use xpu_wire::{id::HostName, unit::Moment};
 
 use super::{super::Connections, Gpus, Host};
-use crate::arrival::Endpoint;
 
 pub(super) fn hosts(
     (jobs, shown): (&Jobs, Option<&Job>),

@@ -1,9 +1,9 @@
 //! Which ranks are listed, and in what order.
 
+use xpu_client::filter::Filter;
 use xpu_model::{job::Job, stack::Ranks};
 
 use super::{Arrangement, Bundle, JobView};
-use crate::filter::Filter;
 
 /// What came of a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]

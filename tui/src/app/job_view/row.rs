@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use xpu_client::filter::Subject;
 use xpu_model::{
     finding::Kind,
     job::{Job, RankView},
@@ -13,7 +14,6 @@ use xpu_wire::{
 };
 
 use super::Clock;
-use crate::filter::Subject;
 
 /// Who is to be seen first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

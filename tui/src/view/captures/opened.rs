@@ -7,6 +7,7 @@ use ratatui::{
     layout::Rect,
     text::{Line, Span},
 };
+use xpu_model::figure;
 
 use super::super::{
     headline,
@@ -14,11 +15,10 @@ use super::super::{
 };
 use crate::{
     app::{App, Opened},
-    figure,
     file_loader::Summary,
     glyph,
     palette::Role,
-    widget::wrap::{cut, wrapped},
+    widget::{wrap::cut, wrap::wrapped},
     width::Breakpoint,
 };
 

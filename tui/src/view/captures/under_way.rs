@@ -5,20 +5,17 @@ use ratatui::{
     layout::Rect,
     text::{Line, Span},
 };
+use xpu_client::{
+    capture::Progress,
+    capturer::{STEPS, STEPS_BEFORE, Standing},
+};
+use xpu_model::figure;
 
 use super::super::{
     headline,
     panel::{self, Title},
 };
-use crate::{
-    app::App,
-    capture::Progress,
-    capturer::{STEPS, STEPS_BEFORE, Standing},
-    figure, glyph,
-    palette::Role,
-    widget::wrap::cut,
-    width::Breakpoint,
-};
+use crate::{app::App, glyph, palette::Role, widget::wrap::cut, width::Breakpoint};
 
 /// Lines it takes.
 pub(super) const LINES: u16 = 3;

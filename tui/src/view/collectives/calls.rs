@@ -5,6 +5,7 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::Line,
 };
+use xpu_model::figure;
 use xpu_model::job::Job;
 use xpu_wire::{
     frame::{CallState, RankRecord, RecordedCall},
@@ -17,9 +18,8 @@ use super::super::{
 };
 use crate::{
     app::App,
-    figure,
     palette::Role,
-    widget::wrap::{cut, flush_left},
+    widget::{wrap::cut, wrap::flush_left},
     width::Breakpoint,
 };
 

@@ -5,6 +5,7 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
 };
+use xpu_model::figure;
 use xpu_model::finding::Finding;
 use xpu_wire::unit::Nanoseconds;
 
@@ -18,7 +19,6 @@ use super::{
 };
 use crate::{
     app::{App, Communicator},
-    figure,
     glyph::{SWATCH, UNKNOWN},
     hits::{Hits, Target},
     palette::Role,

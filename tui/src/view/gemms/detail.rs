@@ -5,6 +5,7 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
 };
+use xpu_model::figure;
 use xpu_wire::{histogram::Histogram, id::Rank};
 
 use super::{
@@ -16,7 +17,7 @@ use super::{
 };
 use crate::{
     app::{App, Basis, Gemm},
-    figure, glyph,
+    glyph,
     palette::Role,
     widget::{columns, ends, wrap::cut},
     width::Breakpoint,

@@ -7,21 +7,16 @@ use std::{
 
 use ratatui::{buffer::Buffer, layout::Rect};
 use unicode_width::UnicodeWidthStr as _;
+use xpu_model::figure;
 use xpu_wire::unit::Moment;
 
 use super::{Frame, GAP, framed, places::of_value};
 use crate::{
     app::{App, Columns, Metric, PERIOD, Told},
-    figure,
     glyph::{ALARM, CURSOR},
     hits::{Hits, Moments, Target},
     palette::Role,
-    widget::{
-        cell::Cell,
-        scale::Scale,
-        timemap::{self, TimeMap},
-        wrap::cut_front,
-    },
+    widget::{cell::Cell, scale::Scale, timemap, timemap::TimeMap, wrap::cut_front},
 };
 
 /// Columns the ranks of a row may take, and their host.

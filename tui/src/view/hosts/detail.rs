@@ -5,6 +5,8 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
 };
+use xpu_client::arrival::Link;
+use xpu_model::figure;
 use xpu_wire::{endpoint::BasePort, id::Rank};
 
 use super::super::{
@@ -15,8 +17,6 @@ use super::super::{
 };
 use crate::{
     app::{App, Health, Host},
-    arrival::Link,
-    figure,
     palette::Role,
     widget::wrap::wrapped,
     width::Breakpoint,

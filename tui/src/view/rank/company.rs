@@ -2,11 +2,11 @@
 
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 use unicode_width::UnicodeWidthStr as _;
+use xpu_model::figure;
 
 use crate::{
     action::Action,
     app::{App, Inspection, Membership},
-    figure,
     glyph::UNKNOWN,
     hits::{Hits, Target},
     palette::Role,

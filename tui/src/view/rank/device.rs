@@ -1,12 +1,12 @@
 //! The rank's GPU, as the driver tells of it.
 
 use ratatui::text::{Line, Span};
+use xpu_model::figure;
 use xpu_model::status::DeviceStatus;
 use xpu_wire::frame::Life;
 
 use crate::{
     app::{App, Inspection},
-    figure,
     palette::{Palette, Role},
     view::panel::Title,
 };

@@ -7,11 +7,11 @@ use ratatui::{
     text::{Line, Span},
 };
 use unicode_width::UnicodeWidthStr as _;
+use xpu_model::figure;
 
 use crate::{
     action::Action,
     app::{App, Comparison, Inspection, Metric},
-    figure,
     glyph::{HIGH, LOW, UNKNOWN},
     hits::{Hits, Target},
     palette::Role,

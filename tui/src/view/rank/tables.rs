@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 use unicode_width::UnicodeWidthStr as _;
+use xpu_model::figure;
 use xpu_model::status::{CollectiveStatus, GemmStatus};
 use xpu_wire::frame::Life;
 
 use crate::{
     app::{App, Inspection},
-    figure,
     glyph::{BARS, UNKNOWN},
     palette::Role,
-    view::panel::{self, Title},
+    view::{panel, panel::Title},
     widget::wrap::cut,
     width::Breakpoint,
 };

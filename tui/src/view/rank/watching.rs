@@ -1,10 +1,11 @@
 //! How closely the rank is watched, what that costs it, and what is not seen.
 
 use ratatui::text::{Line, Span};
+use xpu_model::figure;
 
 use crate::{
     app::{App, Inspection},
-    figure, glyph,
+    glyph,
     palette::Role,
     view::panel::Title,
     widget::wrap::wrapped,

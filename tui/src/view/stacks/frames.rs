@@ -7,12 +7,13 @@ use ratatui::{
     text::{Line, Span},
 };
 use unicode_width::UnicodeWidthStr as _;
+use xpu_model::figure;
 use xpu_model::stack::{Class, Word};
 
 use super::super::panel::window;
 use crate::{
     app::{App, Shown, StackRow},
-    figure, glyph,
+    glyph,
     hits::{Hits, Target},
     palette::{Palette, Role},
     widget::{ends, wrap::cut},

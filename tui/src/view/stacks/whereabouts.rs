@@ -2,6 +2,7 @@
 
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 use unicode_width::UnicodeWidthStr as _;
+use xpu_model::figure;
 
 use super::super::{
     headline,
@@ -9,11 +10,10 @@ use super::super::{
 };
 use crate::{
     app::{App, Group, Whereabouts},
-    figure,
     hits::{Hits, Target},
     palette::Role,
     report::in_call,
-    widget::wrap::{cut, wrapped},
+    widget::{wrap::cut, wrap::wrapped},
     width::Breakpoint,
 };
 

@@ -6,6 +6,7 @@ use ratatui::{
     style::Style,
     text::{Line, Span},
 };
+use xpu_model::figure;
 use xpu_wire::unit::Nanoseconds;
 
 use super::{
@@ -17,9 +18,9 @@ use super::{
 };
 use crate::{
     app::App,
-    figure, glyph,
+    glyph,
     palette::Role,
-    widget::wrap::{cut, wrapped},
+    widget::{wrap::cut, wrap::wrapped},
     width::Breakpoint,
 };
 

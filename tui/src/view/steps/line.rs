@@ -8,6 +8,7 @@ use ratatui::{
     text::{Line, Span},
 };
 use unicode_width::UnicodeWidthStr as _;
+use xpu_model::figure;
 use xpu_model::{
     change_point::ChangePoint,
     job::median,
@@ -18,7 +19,7 @@ use xpu_wire::unit::Moment;
 use super::super::panel::{self, Title};
 use crate::{
     app::{App, Point},
-    figure, glyph,
+    glyph,
     palette::Role,
     widget::{columns, ends, scale::ALIKE, wrap::cut},
     width::Breakpoint,

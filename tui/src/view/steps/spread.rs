@@ -5,6 +5,7 @@ use ratatui::{
     layout::Rect,
     text::{Line, Span},
 };
+use xpu_model::figure;
 use xpu_wire::unit::Nanoseconds;
 
 use super::super::{
@@ -13,7 +14,7 @@ use super::super::{
 };
 use crate::{
     app::{App, Metric},
-    figure, glyph,
+    glyph,
     palette::Role,
     widget::{columns, ends},
     width::Breakpoint,

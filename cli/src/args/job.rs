@@ -1,0 +1,130 @@
+//! Which hosts, which job, and how the parts reach each other.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use xpu_model::hosts::{Hosts, service, slurm};
+use xpu_net::key::Key;
+use xpu_wire::{
+    endpoint::{BasePort, Ssh},
+    id::JobName,
+};
+
+use super::{UsageError, base_port, job};
+
+/// Which hosts, which job, which key.
+#[derive(Clone, Debug, Default, Args)]
+pub struct JobArgs {
+    /// File with one host per line: `host[:port]`, `node[001-128]`
+    #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
+    pub job_hosts: Option<PathBuf>,
+    /// Comma-separated hosts: `a,node[1-8]` [default: this host]
+    #[arg(long, value_name = "LIST")]
+    pub hosts: Option<String>,
+    /// The hosts of this Slurm job, from `squeue`
+    #[arg(long, value_name = "ID", conflicts_with_all = ["job_hosts", "hosts"])]
+    pub slurm_job: Option<String>,
+    /// The pods behind this headless Kubernetes service: all addresses of the name
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["job_hosts", "hosts", "slurm_job"])]
+    pub k8s_service: Option<String>,
+    /// Reach the hosts through your ssh if their ports are closed: `--ssh`, or `--ssh='ssh -p 2222'`
+    #[arg(long, value_name = "COMMAND", num_args = 0..=1, require_equals = true, default_missing_value = "ssh")]
+    pub ssh: Option<String>,
+    /// The job to show [default: the one with most ranks]
+    #[arg(long, value_name = "NAME", value_parser = job)]
+    pub job: Option<JobName>,
+    #[command(flatten)]
+    pub way: WayArgs,
+}
+
+/// How the parts reach each other.
+#[derive(Clone, Debug, Default, Args)]
+pub struct WayArgs {
+    /// First of the collectors' three ports [default: `XPU_TOP_BASE_PORT`, else 18889]
+    #[arg(long, value_name = "PORT", value_parser = base_port)]
+    pub base_port: Option<BasePort>,
+    /// File with the key [default: `XPU_TOP_KEY_FILE`, else ~/.config/xpu-top/key if there is one]
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+}
+
+impl WayArgs {
+    pub fn base(&self) -> Result<BasePort, UsageError> {
+        let set = std::env::var(BasePort::VARIABLE).ok().filter(|text| !text.is_empty());
+        match (self.base_port, set) {
+            (Some(base), _) => Ok(base),
+            (None, Some(text)) => base_port(&text).map_err(|what| UsageError::BasePort { text, what }),
+            (None, None) => Ok(BasePort::DEFAULT),
+        }
+    }
+
+    pub fn key(&self) -> Result<Option<Key>, UsageError> {
+        Ok(Key::find(self.key_file.as_deref())?)
+    }
+}
+
+impl JobArgs {
+    /// As they were given, to be given to another command.
+    pub fn line(&self) -> String {
+        let path = |path: &PathBuf| path.display().to_string();
+        let given = [
+            ("job-hosts", self.job_hosts.as_ref().map(path)),
+            ("hosts", self.hosts.clone()),
+            ("slurm-job", self.slurm_job.clone()),
+            ("k8s-service", self.k8s_service.clone()),
+            ("job", self.job.as_ref().map(ToString::to_string)),
+            ("base-port", self.way.base_port.map(|base| base.0.to_string())),
+            ("key-file", self.way.key_file.as_ref().map(path)),
+        ];
+        let given = given.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let ssh = self.ssh.as_ref().map(|ssh| format!(" --ssh={}", quoted(ssh)));
+        given
+            .map(|(name, value)| format!(" --{name} {}", quoted(&value)))
+            .chain(ssh)
+            .collect::<Vec<_>>()
+            .concat()
+    }
+
+    pub fn hosts(&self) -> Result<Hosts, UsageError> {
+        let mut hosts = self.named_hosts()?;
+        if let Some(ssh) = &self.ssh {
+            let ssh = Ssh(ssh.as_str().into());
+            for endpoint in &mut hosts.endpoints {
+                endpoint.ssh = Some(ssh.clone());
+            }
+        }
+        Ok(hosts)
+    }
+
+    fn named_hosts(&self) -> Result<Hosts, UsageError> {
+        let base = self.way.base()?;
+        let (hosts, named) = if let Some(path) = &self.job_hosts {
+            let unreadable = |error| UsageError::HostsFile { path: path.clone(), error };
+            (Hosts::from_file(path, base).map_err(unreadable)?, path.display().to_string())
+        } else if let Some(list) = &self.hosts {
+            (Hosts::from_list(list, base), "--hosts".to_owned())
+        } else if let Some(id) = &self.slurm_job {
+            let nodes = slurm::nodes(id).map_err(UsageError::Value)?;
+            (Hosts::from_list(&nodes, base), format!("Slurm job {id}"))
+        } else if let Some(name) = &self.k8s_service {
+            let addresses = service::addresses(name, base).map_err(UsageError::Value)?;
+            (Hosts::from_list(&addresses, base), format!("service {name}"))
+        } else {
+            return Ok(Hosts::here(base));
+        };
+        if !hosts.endpoints.is_empty() {
+            return Ok(hosts);
+        }
+        // With one thing wrong, that is the answer.
+        Err(match hosts.warnings.into_iter().next() {
+            Some(warning) => UsageError::Value(warning.to_string()),
+            None => UsageError::NoHosts(named),
+        })
+    }
+}
+
+/// As a shell takes it for one word.
+pub fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._:,@%+-".contains(c);
+    if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}

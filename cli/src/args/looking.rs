@@ -1,0 +1,45 @@
+//! How the screen is to look.
+
+use clap::Args;
+use xpu_tui::{
+    look::{Look, THEME, Wishes},
+    palette::{Depth, Theme},
+};
+
+use super::UsageError;
+
+#[derive(Clone, Debug, Default, Args)]
+pub struct LookArgs {
+    /// Colours: dark, cividis, light, high-contrast or mono [default: `XPU_TOP_THEME`, else dark]
+    #[arg(long, value_name = "NAME")]
+    theme: Option<Theme>,
+    /// Number of colours: true, 256, 16 or none [default: none with `NO_COLOR`, else what the terminal supports]
+    #[arg(long, value_name = "COLOURS")]
+    color: Option<Depth>,
+    /// Plain ASCII [default: where the locale has no UTF-8]
+    #[arg(long)]
+    ascii: bool,
+    /// Update the screen at most once a second
+    #[arg(long)]
+    reduced_motion: bool,
+}
+
+impl LookArgs {
+    /// What the command line asks for, and then what the environment does.
+    pub fn wishes(&self) -> Result<Wishes, UsageError> {
+        let named = std::env::var(THEME).ok().filter(|name| !name.is_empty());
+        let theme = named.map(|name| name.parse::<Theme>());
+        let theme = theme.transpose().map_err(|unknown| UsageError::Value(format!("{THEME}: {unknown}")))?;
+        Ok(Wishes {
+            depth: self.color,
+            theme: self.theme.or(theme),
+            ascii: self.ascii.then_some(true),
+            reduced_motion: self.reduced_motion.then_some(true),
+        })
+    }
+
+    /// What was not said here is as the settings have it.
+    pub fn look(&self, settings: Wishes) -> Result<Look, UsageError> {
+        Ok(self.wishes()?.or(settings).look(|name| std::env::var(name).ok()))
+    }
+}

@@ -1,0 +1,22 @@
+//! What `xpu-top` does besides the screen, one file a command.
+
+pub mod capture;
+pub mod collectives;
+pub mod config;
+pub mod ctl;
+pub mod demo;
+pub mod diff;
+pub mod doctor;
+pub mod export;
+pub mod gemm_replay;
+pub mod keygen;
+pub mod kineto;
+mod living;
+mod past;
+pub mod record;
+pub mod report;
+pub mod run;
+pub mod stacks;
+pub mod status;
+mod table;
+pub mod what_if;

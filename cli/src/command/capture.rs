@@ -1,0 +1,193 @@
+//! `xpu-top capture`: every operation of a few steps, or of a time, of all ranks, in a file; now, or when something is found.
+
+mod occasion;
+mod progress;
+
+use std::{
+    path::Path,
+    process::ExitCode,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use occasion::{Occasion, wait_for};
+use progress::Progress;
+use tokio::{
+    select,
+    signal::unix::{SignalKind, signal},
+    time::Instant,
+};
+use xpu_client::{
+    arrival::Arrivals,
+    capture::{Plan, Stop, Taking, Wanted},
+    filter::Filter,
+    follow::Following,
+    live::{self, Live},
+    new_file,
+    recording_writer::header,
+};
+use xpu_model::{
+    job::{Job, RankView},
+    status::ExitCode as Code,
+};
+use xpu_wire::{
+    id::{JobName, Rank},
+    unit::Moment,
+};
+
+use super::living::{LOOK, meant, nobody, take_until, tell_unreachable, the_job};
+use crate::args::{CaptureArgs, RankList, UsageError};
+
+/// A rank is missing, or did not come to the last step.
+const NOT_ALL: u8 = 1;
+
+/// How long all of it may take, and as much longer as what is captured.
+const WAIT: Duration = Duration::from_mins(2);
+
+/// Steps before something was found that are worth having.
+const BEFORE_A_FINDING: u32 = 20;
+
+pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
+    let hosts = args.of.hosts()?;
+    let key = args.of.way.key()?;
+    hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
+    new_file::check([&args.output])?;
+    let header = header(args.of.job.as_ref(), &hosts.endpoints);
+    let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
+    following.remember(Vec::new());
+    let (live, mut arrivals) = live::connect_to_capture(hosts.endpoints, key, args.of.job.clone());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let stop = Stop::default();
+    runtime.block_on(async {
+        stop_on_signals(&stop)?;
+        let until = |following: &Following| following.is_complete();
+        take_until(&mut following, &mut arrivals, Instant::now() + LOOK, until).await;
+        let Some(job) = the_job(&following, args.of.job.as_ref())? else {
+            tell_unreachable(&following, ": its ranks are not captured");
+            eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
+            return Ok(ExitCode::from(Code::NoData as u8));
+        };
+        tell_unreachable(&following, ": its ranks are not captured");
+        wanted(args, &following, &job)?;
+        tell_unseen(args, &following, &job);
+        let mut progress = Progress::default();
+        if let Some(occasion) = &args.on_finding {
+            let occasion = Occasion { kinds: &occasion.0, within: args.within };
+            progress.say(&occasion.to_string());
+            let found = wait_for(&occasion, &job, (&mut following, &mut arrivals), &stop).await?;
+            progress.end();
+            let Some(found) = found else {
+                eprintln!("xpu-top: no finding in time: nothing was captured");
+                return Ok(ExitCode::from(Code::NoData as u8));
+            };
+            eprintln!("xpu-top: {found}");
+        }
+        take(args, &header, job, (&mut following, &mut arrivals, &live), (stop, progress)).await
+    })
+}
+
+async fn take(
+    args: &CaptureArgs,
+    header: &xpu_recording::Header,
+    job: JobName,
+    (following, arrivals, live): (&mut Following, &mut Arrivals, &Live),
+    (stop, mut progress): (Stop, Progress),
+) -> anyhow::Result<ExitCode> {
+    let path = &args.output;
+    // Of those that were named some may have ended since.
+    let ranks = wanted(args, following, &job)?;
+    // The one that is not there is forbidden by the arguments' group.
+    let what = args.length.map_or_else(|| Wanted::Steps(args.steps.unwrap_or(1)), Wanted::Time);
+    let before = match what {
+        Wanted::Steps(_) if args.on_finding.is_some() => BEFORE_A_FINDING,
+        Wanted::Steps(_) | Wanted::Time(_) => 0,
+    };
+    let wait = args.wait.map(|wait| Duration::from_secs(wait.into()));
+    let wait = wait.unwrap_or_else(|| WAIT + args.length.unwrap_or_default());
+    let plan = Plan {
+        what,
+        before: args.before.unwrap_or(before),
+        activity: args.kernels,
+        functions: !args.light,
+        wait,
+        watch: !args.no_watch,
+    };
+    let mut tell = |news| progress.tell(news);
+    let taking = Taking::begin(path, header, (job, ranks), (following, live), plan, stop, &mut tell)
+        .map_err(|error| not_new(path, &error))?;
+    let outcome = taking.take(arrivals).await.with_context(|| format!("cannot write {}", path.display()))?;
+    progress.end();
+    for line in &outcome.complaints {
+        eprintln!("xpu-top: {line}");
+    }
+    println!("{outcome}");
+    Ok(ExitCode::from(match outcome.whole {
+        0 => Code::NoData as u8,
+        _ if outcome.done < outcome.ranks => NOT_ALL,
+        _ => 0,
+    }))
+}
+
+fn not_new(path: &Path, error: &std::io::Error) -> UsageError {
+    UsageError::Value(format!("cannot capture to {}: {}", path.display(), new_file::why_not(error)))
+}
+
+/// Ctrl-C ends a capture with what there is, and once more without waiting for it.
+pub(super) fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let stop = Arc::clone(stop);
+    tokio::spawn(async move {
+        loop {
+            select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            stop.store(true, Relaxed);
+        }
+    });
+    Ok(())
+}
+
+/// A capture of half a job is mostly one that was not asked for.
+fn tell_unseen(args: &CaptureArgs, following: &Following, job: &JobName) {
+    let Some(view) = following.jobs().get(job).filter(|_| args.ranks.is_none()) else { return };
+    let (known, of) = (view.ranks().len(), view.world_size());
+    if known < of as usize {
+        eprintln!(
+            "xpu-top: {known} of the {of} ranks of {job} run on the hosts asked: name the other hosts too, with --hosts or --job-hosts"
+        );
+    }
+}
+
+/// The ranks that are asked: those that were named, or all that live.
+fn wanted(args: &CaptureArgs, following: &Following, job: &JobName) -> Result<Vec<Rank>, UsageError> {
+    named_or_living(args.ranks.as_ref(), args.filter.as_ref(), following, job)
+}
+
+/// The same for whoever asks ranks for something.
+pub(super) fn named_or_living(
+    named: Option<&RankList>,
+    filter: Option<&Filter>,
+    following: &Following,
+    job: &JobName,
+) -> Result<Vec<Rank>, UsageError> {
+    let all = following.jobs().get(job).into_iter().flat_map(Job::ranks);
+    let Some(named) = named else {
+        let living: Vec<_> = all.filter(|(_, view)| RankView::is_alive(view)).map(|(rank, _)| rank).collect();
+        return match filter {
+            Some(filter) => meant(filter, (following, Moment::now()), job, |rank| living.contains(&rank)),
+            None => Ok(living),
+        };
+    };
+    let known: Vec<_> = all.map(|(rank, _)| rank).collect();
+    let strangers: Vec<_> =
+        named.0.iter().filter(|rank| !known.contains(rank)).take(8).map(ToString::to_string).collect();
+    if strangers.is_empty() {
+        return Ok(named.0.clone());
+    }
+    Err(UsageError::Value(format!(
+        "--ranks: no rank {} is in this job; `xpu-top status` lists those that are",
+        strangers.join(", ")
+    )))
+}

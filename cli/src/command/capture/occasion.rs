@@ -1,0 +1,56 @@
+//! Waiting for something to be found, to capture what it was.
+
+use std::{fmt, sync::atomic::Ordering::Relaxed, time::Duration};
+
+use anyhow::Context as _;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use xpu_client::keyboard::key_that_ends;
+use xpu_client::{arrival::Arrivals, capture::Stop, follow::Following};
+use xpu_model::finding::{self, Kind};
+use xpu_wire::{id::JobName, unit::Moment};
+
+/// What is waited for, and for how long: without end if nothing is said.
+pub(super) struct Occasion<'a> {
+    /// Any if there is none.
+    pub(super) kinds: &'a [Kind],
+    pub(super) within: Option<Duration>,
+}
+
+impl fmt::Display for Occasion<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds: Vec<_> = self.kinds.iter().map(|kind| kind.word()).collect();
+        let what = if kinds.is_empty() { "a finding".to_owned() } else { kinds.join(" or ") };
+        write!(f, "waiting for {what}{}", key_that_ends("; Ctrl-C ends that"))
+    }
+}
+
+/// How often it is looked.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What was found, in one line; `None` if the time went by.
+pub(super) async fn wait_for(
+    occasion: &Occasion<'_>,
+    job: &JobName,
+    (following, arrivals): (&mut Following, &mut Arrivals),
+    stop: &Stop,
+) -> anyhow::Result<Option<String>> {
+    let end = occasion.within.map(|within| Instant::now() + within);
+    let mut look = interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            arrival = arrivals.recv() => following.take(arrival.context("the follower ended")?),
+            _ = look.tick() => {
+                if stop.swap(false, Relaxed) || end.is_some_and(|end| Instant::now() >= end) {
+                    return Ok(None);
+                }
+                let Some(job) = following.jobs().get(job) else { continue };
+                let found = finding::examine(job, Moment::now()).into_iter()
+                    .find(|found| occasion.kinds.is_empty() || occasion.kinds.contains(&found.kind));
+                if let Some(found) = found {
+                    return Ok(Some(format!("{}: {}", found.kind.word(), found.evidence)));
+                }
+            }
+        }
+    }
+}

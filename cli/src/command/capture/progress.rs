@@ -1,0 +1,39 @@
+//! One line on standard error that tells how far a capture is, written anew where that is a terminal.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use xpu_client::capture::News;
+
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    last: String,
+}
+
+impl Progress {
+    pub(super) fn tell(&mut self, news: News) {
+        match news {
+            News::Far(far) => self.say(&far.to_string()),
+            News::Word(word) => self.say(&word),
+        }
+    }
+
+    pub(super) fn say(&mut self, line: &str) {
+        if line == self.last {
+            return;
+        }
+        let mut out = std::io::stderr();
+        // Where nobody reads it, it is not missed.
+        let _ = if out.is_terminal() {
+            write!(out, "\r\x1b[Kxpu-top: {line}").and_then(|()| out.flush())
+        } else {
+            writeln!(out, "xpu-top: {line}")
+        };
+        line.clone_into(&mut self.last);
+    }
+
+    pub(super) fn end(&self) {
+        if std::io::stderr().is_terminal() && !self.last.is_empty() {
+            eprintln!();
+        }
+    }
+}

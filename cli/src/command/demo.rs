@@ -1,0 +1,251 @@
+//! `xpu-top demo`: a pretend job on this machine, watched by the real hook, collectors and screen.
+//!
+//! Only the GPU is pretended: stand-ins of CUDA's libraries compute how long everything takes. What is measured comes
+//! the same way as on a cluster.
+
+mod child;
+mod fault;
+mod headless;
+mod node;
+mod port;
+mod rank;
+mod stage;
+
+use std::{io::IsTerminal as _, path::PathBuf, process::ExitCode};
+
+use clap::Args;
+use fault::{Faults, Hang, SlowGpu, SlowHost, Throttle};
+use node::Node;
+use rank::Worker;
+use stage::Stage;
+use xpu_client::{
+    arrival::Endpoint,
+    capturer::{Capturer, Targets},
+    live, new_file,
+};
+use xpu_net::key::Key;
+use xpu_tui::{
+    config::Config,
+    watch::{WatchOptions, watch},
+};
+use xpu_wire::endpoint::BasePort;
+
+use crate::{
+    args::{LookArgs, UsageError, base_port},
+    parts::Parts,
+};
+
+/// Steps of a demo nobody looks at.
+const HEADLESS_STEPS: u64 = 40;
+
+/// More would be a benchmark of this machine.
+const MOST_RANKS: u32 = 1024;
+
+/// Pretend hosts: each takes an address of 127.0.0.0/24.
+const MOST_NODES: u32 = 250;
+
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Ranks of the job
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    ranks: u32,
+    /// Pretend hosts the ranks are spread over
+    #[arg(long, value_name = "H", default_value_t = 2)]
+    nodes: u32,
+    /// Steps to train [default: 40 with --headless, else endless]
+    #[arg(long, value_name = "N")]
+    steps: Option<u64>,
+    /// What chance is made of
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+    /// A rank whose GPU is so many times slower: 6:1.3
+    #[arg(long, value_name = "RANK:FACTOR")]
+    slow: Vec<SlowGpu>,
+    /// A rank whose GPU is held at a lower clock, in MHz: 2:1275
+    #[arg(long, value_name = "RANK:MHz")]
+    throttle: Vec<Throttle>,
+    /// A rank whose data loader loses so long a step: 3:40ms
+    #[arg(long, value_name = "RANK:TIME")]
+    slow_host: Vec<SlowHost>,
+    /// The step at which a rank does not go on: 25:3
+    #[arg(long, value_name = "STEP:RANK")]
+    hang: Option<Hang>,
+    /// Without a screen: run to the end and print the status
+    #[arg(long)]
+    headless: bool,
+    /// Without a screen: when the job stands, let it stand until interrupted, for other terminals to look at
+    #[arg(long)]
+    stay: bool,
+    /// The status as a JSON document
+    #[arg(long)]
+    json: bool,
+    /// Write the stacks of all ranks as a flame graph, if the job hangs
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// First of the collectors' three ports [default: 18889, or the next that is free]
+    #[arg(long, value_name = "PORT", value_parser = base_port)]
+    base_port: Option<BasePort>,
+    #[command(flatten)]
+    look: LookArgs,
+}
+
+/// A checked plan of a demo.
+#[derive(Debug)]
+struct Plan {
+    ranks: u32,
+    nodes: u32,
+    /// 0 is for ever.
+    steps: u64,
+    seed: u64,
+    faults: Faults,
+    /// A job that stands is not ended.
+    stays: bool,
+}
+
+impl DemoArgs {
+    fn is_headless(&self) -> bool {
+        let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        self.headless || self.json || self.svg.is_some() || !terminal
+    }
+
+    fn plan(&self) -> Result<Plan, UsageError> {
+        let usage = |text: String| Err(UsageError::Value(text));
+        let Self { ranks, nodes, seed, .. } = *self;
+        if !(1..=MOST_RANKS).contains(&ranks) {
+            return usage(format!("--ranks {ranks}: write 1 to {MOST_RANKS}"));
+        }
+        let most = ranks.min(MOST_NODES);
+        if !(1..=most).contains(&nodes) {
+            return usage(format!("--nodes {nodes}: write 1 to {most} for {ranks} ranks"));
+        }
+        if self.steps == Some(0) {
+            return usage("--steps 0: write at least 1, or leave it out".to_owned());
+        }
+        let steps = self.steps.unwrap_or_else(|| if self.is_headless() { HEADLESS_STEPS } else { 0 });
+        let faults = Faults::new(&self.slow, &self.throttle, &self.slow_host, self.hang, ranks, steps)
+            .map_err(UsageError::Value)?;
+        Ok(Plan { ranks, nodes, steps, seed, faults, stays: self.stay })
+    }
+}
+
+/// All that runs. Dropped in this order: the ranks first, so that they say goodbye to somebody.
+struct Cast {
+    workers: Vec<Worker>,
+    nodes: Vec<Node>,
+    base: BasePort,
+    _stage: Stage,
+}
+
+impl Cast {
+    fn start(plan: &Plan, base: Option<BasePort>) -> anyhow::Result<Self> {
+        let base = port::choose(base, plan.nodes)?;
+        let stage = Stage::build(&Parts::beside_this_program()?)?;
+        let nodes: Vec<_> =
+            (0..plan.nodes).map(|node| Node::start(&stage, node, base)).collect::<Result<_, _>>()?;
+        for node in &nodes {
+            node.wait_until_ready()?;
+        }
+        let workers = (0..plan.ranks)
+            .map(|rank| Worker::start(&stage, plan, rank, &nodes))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { workers, nodes, base, _stage: stage })
+    }
+
+    fn endpoints(&self) -> Vec<Endpoint> {
+        self.nodes
+            .iter()
+            .map(|node| Endpoint { host: node.address().to_string(), base: self.base, ssh: None })
+            .collect()
+    }
+}
+
+/// The node a rank is on: ranks are spread as a launcher would, the first nodes taking one more.
+fn node_of(rank: u32, ranks: u32, nodes: u32) -> u32 {
+    (u64::from(rank) * u64::from(nodes) / u64::from(ranks)) as u32
+}
+
+/// With the user's settings, where there is a screen.
+pub fn demo(
+    args: &DemoArgs,
+    settings: impl FnOnce() -> Result<Config, UsageError>,
+) -> anyhow::Result<ExitCode> {
+    let plan = args.plan()?;
+    let config = if args.is_headless() { Config::default() } else { settings()? };
+    let look = args.look.look(config.wishes)?;
+    new_file::check(&args.svg)?;
+    // The collectors find the same key by themselves, so that another terminal can watch as well.
+    let key = Key::find(None).map_err(UsageError::Key)?;
+    let mut cast = Cast::start(&plan, args.base_port)?;
+    let endpoints = cast.endpoints();
+    eprintln!("{}", port::invitation(plan.nodes, cast.base));
+    let capturer = Capturer::new(Targets { endpoints: endpoints.clone(), key: key.clone() });
+    let (live, arrivals) = live::connect(endpoints.clone(), key, None);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    if args.is_headless() {
+        let link = headless::Link { arrivals, live, endpoints };
+        return runtime.block_on(headless::follow(&mut cast, link, &plan, args.json, args.svg.as_deref()));
+    }
+    let shown = runtime.block_on(watch(
+        arrivals,
+        endpoints,
+        WatchOptions {
+            look,
+            config,
+            live: Some(live),
+            capturer: Some(capturer),
+            // The line above is gone with the first picture.
+            invitation: Some(format!("join from another terminal: {}", port::viewer(plan.nodes, cast.base))),
+            ..WatchOptions::default()
+        },
+    ));
+    let failed = rank::tell_failures(&mut cast.workers);
+    shown?;
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(line: &str) -> Result<Plan, String> {
+        use clap::Parser;
+
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            demo: DemoArgs,
+        }
+        let words = ["demo"].into_iter().chain(line.split_whitespace());
+        let args = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        args.demo.plan().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn bounds_are_told() {
+        let wrong = |line: &str| plan(line).unwrap_err();
+        assert!(wrong("--ranks 0").contains("1 to 1024"));
+        assert!(wrong("--ranks 2 --nodes 3").contains("1 to 2 for 2 ranks"));
+        assert!(wrong("--slow 9:2").contains("ranks 0 to 7"));
+        assert!(wrong("--slow 1").contains("6:1.3"));
+        assert!(wrong("--slow 1:-2").contains("6:1.3"));
+        assert!(wrong("--throttle 1:3000").contains("1980 MHz"));
+        assert!(wrong("--throttle 8:1275").contains("ranks 0 to 7"));
+        assert!(wrong("--slow-host 1:x").contains("3:40ms"));
+        assert!(wrong("--hang 25:8").contains("ranks 0 to 7"));
+        assert!(wrong("--headless --hang 40:3").contains("39"));
+        assert!(wrong("--headless --steps 0").contains("at least 1"));
+        assert!(
+            plan("--headless --slow 6:1.3 --slow 5:2 --throttle 2:1275 --slow-host 3:40ms --hang 25:3")
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn every_node_has_ranks_and_they_are_in_order() {
+        for (ranks, nodes) in [(8, 2), (7, 3), (64, 8), (5, 5), (1, 1)] {
+            let placed: Vec<_> = (0..ranks).map(|rank| node_of(rank, ranks, nodes)).collect();
+            assert!(placed.is_sorted());
+            assert!((0..nodes).all(|node| placed.contains(&node)), "{ranks} on {nodes}");
+        }
+    }
+}

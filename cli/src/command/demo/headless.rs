@@ -1,0 +1,200 @@
+//! A demo without a screen: runs to its end, or until nothing moves any more, and prints the last status.
+
+use std::{path::Path, process::ExitCode, time::Duration};
+
+use anyhow::Context as _;
+use tokio::{
+    select,
+    signal::unix::{Signal, SignalKind, signal},
+    time::{Instant, MissedTickBehavior, interval},
+};
+use xpu_analysis::flame;
+use xpu_client::{
+    arrival::{Arrivals, Endpoint},
+    follow::Following,
+    live::Live,
+};
+use xpu_model::{finding, job::Job, status};
+use xpu_wire::{frame::Life, unit::Moment};
+
+use super::{
+    Cast, Plan,
+    rank::{self, Worker},
+};
+use crate::command::{living, stacks::write_to, status::print};
+
+/// A job that completes no step for this long hangs.
+const STANDSTILL: Duration = Duration::from_secs(20);
+
+/// What many ranks may take to load and meet on a small machine.
+const START: Duration = Duration::from_secs(90);
+
+/// How long the others may go on when a rank failed: mostly they wait for it.
+const AFTER_FAILURE: Duration = Duration::from_secs(5);
+
+/// How long the last words of ranks that ended may be on their way.
+const DRAIN: Duration = Duration::from_secs(3);
+
+/// How often the ranks' processes are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How often it is asked whether the job hangs.
+const EXAMINE: Duration = Duration::from_millis(500);
+
+/// How long the stacks of a job that hangs may take to come.
+const STACKS: Duration = Duration::from_secs(10);
+
+/// The way to the collectors.
+pub(super) struct Link {
+    pub arrivals: Arrivals,
+    pub live: Live,
+    pub endpoints: Vec<Endpoint>,
+}
+
+/// Why the demo ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Every rank ended by itself.
+    Over,
+    Standstill,
+    /// It hangs, and why is known.
+    Hang,
+    /// Somebody does not want to wait.
+    Signal {
+        number: i32,
+    },
+}
+
+pub(super) async fn follow(
+    cast: &mut Cast,
+    mut link: Link,
+    plan: &Plan,
+    json: bool,
+    svg: Option<&Path>,
+) -> anyhow::Result<ExitCode> {
+    let mut following = Following::new(link.endpoints.clone(), None);
+    let end = run_to_end(&mut following, &mut cast.workers, &mut link.arrivals, plan).await?;
+    // One that was left standing has shown all there is: whoever ends it asked for that too.
+    let was_left = matches!(end, End::Signal { .. }) && plan.stays;
+    if matches!(end, End::Hang | End::Standstill) || (was_left && hangs(&following)) {
+        living::take_stacks(&mut following, &mut link.arrivals, &link.live, STACKS).await;
+    }
+    if let End::Signal { number } = end
+        && !was_left
+    {
+        rank::dismiss(&mut cast.workers);
+        return Ok(ExitCode::from(128 + number as u8));
+    }
+    let failed = !was_left && rank::tell_failures(&mut cast.workers);
+    let status = following.status(Moment::now());
+    if end == End::Standstill {
+        eprintln!("demo: no step is completed any more: ending");
+    }
+    if end == End::Hang {
+        eprintln!("demo: the job hangs: ending");
+    }
+    rank::dismiss(&mut cast.workers);
+    print(&status, None, json)?;
+    if let (Some(path), Some(stacks)) = (svg, &status.stacks) {
+        let written = flame::svg(&stacks.tree, &status.job).and_then(|picture| write_to(path, &picture));
+        // What was found is worth more than its picture.
+        if let Err(error) = written {
+            eprintln!("demo: {error:#}");
+        }
+    }
+    Ok(match status.exit_code() {
+        status::ExitCode::Healthy if failed || end == End::Standstill => {
+            ExitCode::from(status::ExitCode::Hang as u8)
+        }
+        code => ExitCode::from(code as u8),
+    })
+}
+
+async fn run_to_end(
+    following: &mut Following,
+    workers: &mut [Worker],
+    arrivals: &mut Arrivals,
+    plan: &Plan,
+) -> anyhow::Result<End> {
+    let mut signals = Signals::new()?;
+    let mut look = interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut progress, mut patience) = (0, Instant::now() + START);
+    let (mut failed, mut drain_until) = (false, None);
+    let mut second = Instant::now();
+    loop {
+        select! {
+            arrival = arrivals.recv() => following.take(arrival.context("the follower ended")?),
+            number = signals.next() => return Ok(End::Signal { number }),
+            _ = look.tick() => {
+                let now = Instant::now();
+                let steps = steps(following);
+                if steps > progress {
+                    let limit = if failed { AFTER_FAILURE } else { STANDSTILL };
+                    (progress, patience) = (steps, now + limit);
+                }
+                if second.elapsed() >= EXAMINE {
+                    second = now;
+                    if !plan.stays && hangs(following) {
+                        return Ok(End::Hang);
+                    }
+                }
+                if !failed && workers.iter_mut().any(|worker| worker.failure().is_some()) {
+                    (failed, patience) = (true, patience.min(now + AFTER_FAILURE));
+                }
+                if workers.iter_mut().all(|worker| worker.ended().is_some()) {
+                    let until = *drain_until.get_or_insert(now + DRAIN);
+                    if now >= until || all_ends_seen(following, plan) {
+                        return Ok(End::Over);
+                    }
+                } else if !plan.stays && now >= patience {
+                    return Ok(End::Standstill);
+                }
+            }
+        }
+    }
+}
+
+/// Steps of all ranks together.
+fn steps(following: &Following) -> u64 {
+    let ranks = following.job().into_iter().flat_map(Job::ranks);
+    ranks.filter_map(|(_, view)| view.step()).map(|step| step.0).sum()
+}
+
+/// Whether a hang was named. A rank that died is told of when the others were given their time.
+fn hangs(following: &Following) -> bool {
+    let findings = following.job().map(|job| finding::examine(job, Moment::now())).unwrap_or_default();
+    findings.iter().any(|finding| finding.kind == finding::Kind::Hang)
+}
+
+fn all_ends_seen(following: &Following, plan: &Plan) -> bool {
+    following.job().is_some_and(|job| {
+        let ended = job.ranks().filter(|(_, view)| matches!(view.life(), Life::Ended | Life::Died));
+        ended.count() >= plan.ranks as usize
+    })
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// The number of the next signal.
+    async fn next(&mut self) -> i32 {
+        select! {
+            _ = self.interrupt.recv() => libc::SIGINT,
+            _ = self.terminate.recv() => libc::SIGTERM,
+            _ = self.hang_up.recv() => libc::SIGHUP,
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Whether the hosts that were named answer, and what lives there.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use xpu_client::{follow::Following, live};
+use xpu_model::figure;
+
+use super::{check::Check, ports::Holder};
+use crate::{args::DoctorArgs, command::living::take_until};
+
+/// How long hosts may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Hosts told of one by one.
+const NAMED: usize = 16;
+
+pub(super) fn checks(args: &DoctorArgs, holder: &Holder) -> anyhow::Result<Vec<Check>> {
+    let of = &args.of;
+    let named =
+        of.job_hosts.is_some() || of.hosts.is_some() || of.slurm_job.is_some() || of.k8s_service.is_some();
+    let hosts = of.hosts()?;
+    let mut checks: Vec<_> = hosts
+        .warnings
+        .iter()
+        .map(|warning| Check::warn("hosts", warning.place.clone(), warning.what.clone()))
+        .collect();
+    let mut following = Following::new(hosts.endpoints.iter().cloned(), None);
+    // A key that cannot be read is told of already.
+    let (live, mut arrivals) = live::connect(hosts.endpoints, of.way.key().unwrap_or_default(), None);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let deadline = Instant::now() + PATIENCE;
+    let answered = |following: &Following| following.has_answered() && following.is_complete();
+    runtime.block_on(take_until(&mut following, &mut arrivals, deadline, answered));
+    drop(live);
+    let unreachable: Vec<_> = following.unreachable().collect();
+    for host in unreachable.iter().take(NAMED) {
+        checks.push(match holder {
+            _ if named => Check::fail("host", host.host.clone(), host.why.clone()),
+            Holder::Another { .. } | Holder::Ours => {
+                Check::warn("host", "a collector is there, and does not answer", host.why.clone())
+            }
+            Holder::Nobody | Holder::Stranger(_) => Check::ok("host", "no job runs on this host now"),
+        });
+    }
+    if unreachable.len() > NAMED {
+        checks.push(Check::fail(
+            "host",
+            format!("{} more", unreachable.len() - NAMED),
+            "they do not answer either",
+        ));
+    }
+    for job in following.jobs().iter() {
+        let ranks = figure::counted(job.ranks().len(), "rank", "ranks");
+        let hosts = figure::counted(job.hosts().len(), "host", "hosts");
+        checks.push(Check::ok("job", format!("{}: {ranks} on {hosts}, {} live", job.name(), job.living())));
+    }
+    Ok(checks)
+}

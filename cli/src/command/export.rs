@@ -1,0 +1,94 @@
+//! `xpu-top export`: a capture in the forms that other programs read.
+
+mod csv;
+mod kineto;
+mod parquet;
+mod sheet;
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context as _;
+use flate2::{Compression, write::GzEncoder};
+use sheet::{SHEETS, Source};
+use xpu_analysis::{
+    capture::Clocks,
+    export::{chrome, folded, perfetto, timeline::Timeline},
+};
+use xpu_client::new_file;
+use xpu_model::status::ExitCode as Code;
+
+use super::report::read;
+use crate::args::{ExportArgs, UsageError};
+
+pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
+    let ExportArgs { file, perfetto, chrome, kineto, csv, parquet, folded, kind, select } = args;
+    if [perfetto, chrome, kineto, csv, parquet, folded].iter().all(|out| out.is_none()) {
+        let forms =
+            "say what to write: --perfetto, --chrome or --folded FILE, --kineto, --csv or --parquet DIR";
+        return Err(UsageError::Value(forms.to_owned()).into());
+    }
+    let wanted: Vec<_> = SHEETS.iter().filter(|sheet| sheet.is_meant(kind)).collect();
+    let tables: Vec<(&PathBuf, _)> = [(csv, "csv"), (parquet, "parquet")]
+        .into_iter()
+        .filter_map(|(place, of)| Some((place.as_ref()?, of)))
+        .collect();
+    let in_tables =
+        tables.iter().flat_map(|&(place, of)| wanted.iter().map(move |sheet| sheet.path(place, of)));
+    new_file::check_absent([perfetto, chrome, folded].into_iter().flatten().cloned().chain(in_tables))?;
+    let mut capture = read(file)?;
+    let groups = select.apply(&mut capture)?;
+    let traces = kineto.as_deref().map(|place| kineto::paths(&capture, place)).transpose()?;
+    new_file::check_absent(traces.iter().flatten().map(|(_, path)| path))?;
+    for &(place, of) in &tables {
+        let source = Source { capture: &capture, clocks: &Clocks::of(&capture), groups };
+        fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
+        for sheet in &wanted {
+            new_file::write(&sheet.path(place, of), |out| match of {
+                "csv" => csv::write(sheet, &source, out),
+                _ => parquet::write(sheet, &source, out),
+            })?;
+        }
+    }
+    // Tables were chosen whole: that of steps is of all that was recorded.
+    if !kind.is_empty() {
+        for of in capture.ranks.values_mut() {
+            of.operations.retain(|single| kind.iter().any(|kind| kind.takes(single.kind())));
+        }
+    }
+    if perfetto.is_some() || chrome.is_some() {
+        let timeline = Timeline::of(&capture, groups);
+        if let Some(path) = chrome {
+            new_file::write(path, |out| chrome_to(path, &timeline, out))?;
+        }
+        if let Some(path) = perfetto {
+            new_file::write(path, |out| Ok(perfetto::write(&timeline, out)?))?;
+        }
+    }
+    if let Some(paths) = &traces {
+        kineto::write(&capture, paths)?;
+    }
+    if let Some(path) = folded {
+        new_file::write(path, |out| Ok(folded::write(&capture, out)?))?;
+    }
+    if capture.ranks.is_empty() {
+        eprintln!("xpu-top: of no rank anything could be read: what was written is empty");
+        return Ok(ExitCode::from(Code::NoData as u8));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Compressed where its name says so.
+fn chrome_to(path: &Path, timeline: &Timeline, out: &mut impl Write) -> anyhow::Result<()> {
+    if path.extension().is_some_and(|ending| ending == "gz") {
+        let mut packed = GzEncoder::new(out, Compression::default());
+        chrome::write(timeline, &mut packed)?;
+        packed.finish()?;
+        return Ok(());
+    }
+    Ok(chrome::write(timeline, out)?)
+}

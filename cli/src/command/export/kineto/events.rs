@@ -1,0 +1,332 @@
+//! The events of one rank: steps, calls on the host, what ran on the GPU, and which call launched it.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    io,
+};
+
+use serde_json::{Map, Value, json};
+use xpu_analysis::{
+    capture::{Capture, Kind, Party, Single, copied, host_function, kernel},
+    export::{chrome::microseconds, words},
+};
+use xpu_wire::frame::{CapturedLabel, CapturedOperation, CapturedSpan, Direction, FunctionKind};
+
+use super::{
+    Trace,
+    launches::{Launches, is_launch},
+};
+
+/// Kineto's processes are those of the system, and the GPUs by their numbers. A rank uses one, whichever it is.
+const GPU: u32 = 0;
+
+pub(super) type Put<'a> = dyn FnMut(&Value) -> io::Result<()> + 'a;
+
+pub(super) struct Events<'a> {
+    trace: &'a Trace<'a>,
+    /// Of the program.
+    process: u32,
+    /// All kernels are there, by CUPTI: what the hook timed around them is no kernel more.
+    has_kernels: bool,
+    /// A thread of its own for calls of which nobody knows when and where they were made.
+    unseen: u32,
+    launches: Launches<'a>,
+    /// Correlation ids of operations that launched kernels.
+    known: HashMap<*const Single, u64>,
+    next: u64,
+}
+
+impl<'a> Events<'a> {
+    pub(super) fn of(trace: &'a Trace<'a>) -> Self {
+        let threads = trace.of.operations.iter().map(|single| single.thread);
+        let most = threads.filter(|&thread| thread != CapturedOperation::NO_THREAD).max();
+        let has_kernels = trace.of.operations.iter().any(|single| single.kind() == Kind::ActivityKernel);
+        Self {
+            trace,
+            process: trace.capture.pids.get(&trace.rank).map_or(trace.rank.0 + 1, |pid| pid.0),
+            unseen: most.map_or(0, |most| most + 1),
+            has_kernels,
+            launches: if has_kernels { Launches::of(&trace.of.operations) } else { Launches::default() },
+            known: HashMap::new(),
+            next: 1,
+        }
+    }
+
+    pub(super) fn write(mut self, put: &mut Put<'_>) -> io::Result<()> {
+        self.name(put)?;
+        self.steps(put)?;
+        self.functions(put)?;
+        let operations = &self.trace.of.operations;
+        for single in operations {
+            match (&*single.label, single.span) {
+                (CapturedLabel::Function { .. }, _) => {}
+                (CapturedLabel::Activity(name), CapturedSpan::Gpu { .. }) => {
+                    self.kernel(single, name, put)?;
+                }
+                (_, CapturedSpan::Host { .. }) => self.call(single, put)?,
+                (_, CapturedSpan::Gpu { .. }) if is_launch(single) && self.has_kernels => {
+                    // Its kernels are there.
+                    self.correlation(single, put)?;
+                }
+                (_, CapturedSpan::Gpu { .. }) => {
+                    let correlation = self.correlation(single, put)?;
+                    self.on_gpu(
+                        single,
+                        device_name(single),
+                        (correlation, details(self.trace.capture, single)),
+                        put,
+                    )?;
+                }
+                // Members of a group, and what was only sampled.
+                (_, CapturedSpan::Unknown | CapturedSpan::Timed { .. }) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What processes and threads are called.
+    fn name(&self, put: &mut Put<'_>) -> io::Result<()> {
+        let (rank, host, process) = (self.trace.rank, &self.trace.of.host, self.process);
+        let mut say = |pid: u32, tid: u32, what: &str, args: Value| {
+            put(&json!({ "name": what, "ph": "M", "ts": 0, "pid": pid, "tid": tid, "args": args }))
+        };
+        say(process, 0, "process_name", json!({ "name": format!("rank {rank} on {host}") }))?;
+        say(process, 0, "process_labels", json!({ "labels": "CPU" }))?;
+        say(process, 0, "process_sort_index", json!({ "sort_index": process }))?;
+        say(GPU, 0, "process_name", json!({ "name": format!("rank {rank} on {host}") }))?;
+        say(GPU, 0, "process_labels", json!({ "labels": "GPU" }))?;
+        say(GPU, 0, "process_sort_index", json!({ "sort_index": 5_000_000 }))?;
+        let (mut threads, mut streams) = (BTreeSet::new(), BTreeSet::new());
+        for single in &self.trace.of.operations {
+            threads.insert(single.thread);
+            if let CapturedSpan::Gpu { stream, .. } = single.span {
+                streams.insert(stream_number(stream));
+            }
+        }
+        for thread in threads {
+            let (tid, name) = match thread {
+                CapturedOperation::NO_THREAD => (self.unseen, "launches not seen by xpu-top".to_owned()),
+                thread => (thread, format!("thread {thread}")),
+            };
+            say(process, tid, "thread_name", json!({ "name": name }))?;
+            say(process, tid, "thread_sort_index", json!({ "sort_index": tid }))?;
+        }
+        for stream in streams {
+            say(GPU, stream, "thread_name", json!({ "name": format!("stream {stream}") }))?;
+            say(GPU, stream, "thread_sort_index", json!({ "sort_index": stream }))?;
+        }
+        Ok(())
+    }
+
+    /// On the thread that launches first. A time in place of steps is no step of the profiler.
+    fn steps(&self, put: &mut Put<'_>) -> io::Result<()> {
+        let of = self.trace.of;
+        let threads = of.operations.iter().map(|single| single.thread);
+        let thread = threads.filter(|&thread| thread != CapturedOperation::NO_THREAD).min().unwrap_or(0);
+        for (step, from, to) in of.steps().filter(|&(step, ..)| !of.is_sampled(step)) {
+            let name = match self.trace.capture.window {
+                Some(_) => "xpu-top window".to_owned(),
+                None => format!("ProfilerStep#{step}"),
+            };
+            let (from, to) = ((self.trace.at)(from), (self.trace.at)(to));
+            put(&self.slice("user_annotation", name, (self.process, thread), (from, to), Map::new()))?;
+        }
+        Ok(())
+    }
+
+    /// Python's functions, with who called whom, and what the program named itself.
+    fn functions(&self, put: &mut Put<'_>) -> io::Result<()> {
+        let mut threads: BTreeMap<u32, Vec<(u64, u64, FunctionKind, &str)>> = BTreeMap::new();
+        for single in &self.trace.of.operations {
+            let (CapturedLabel::Function { kind, name }, CapturedSpan::Host { took }) =
+                (&*single.label, single.span)
+            else {
+                continue;
+            };
+            let from = (self.trace.at)(single.at);
+            threads.entry(single.thread).or_default().push((from, from.saturating_add(took.0), *kind, name));
+        }
+        let mut id = 0_u64;
+        for (thread, mut calls) in threads {
+            calls.sort_by_key(|&(from, to, ..)| (from, Reverse(to)));
+            let mut within: Vec<(u64, u64)> = Vec::new();
+            for (from, to, kind, name) in calls {
+                within.retain(|&(end, _)| end >= to);
+                let mut args = Map::new();
+                let category = if kind == FunctionKind::Span {
+                    "user_annotation"
+                } else {
+                    id += 1;
+                    args.insert("Python id".to_owned(), json!(id));
+                    args.insert("Python parent id".to_owned(), json!(within.last().map(|&(_, id)| id)));
+                    args.insert("Python thread".to_owned(), json!(thread));
+                    within.push((to, id));
+                    "python_function"
+                };
+                let place = (self.process, thread);
+                put(&self.slice(category, name.to_owned(), place, (from, to), args))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A call that holds its thread: one that waits for the GPU, or a copy not on a stream.
+    fn call(&self, single: &Single, put: &mut Put<'_>) -> io::Result<()> {
+        let CapturedSpan::Host { took } = single.span else { return Ok(()) };
+        let name = match (host_function(&single.label), single.kind()) {
+            (Some((_, name)), _) => name,
+            (None, Kind::Set) => "cudaMemset",
+            (None, _) => "cudaMemcpy",
+        };
+        let from = (self.trace.at)(single.at);
+        let span = (from, from.saturating_add(took.0));
+        let place = (self.process, single.thread);
+        put(&self.slice("cuda_runtime", name.to_owned(), place, span, details(self.trace.capture, single)))
+    }
+
+    fn kernel(&mut self, single: &Single, name: &str, put: &mut Put<'_>) -> io::Result<()> {
+        let (correlation, args) = match self.launches.that_launched(single) {
+            Some(launch) => (self.correlation(launch, put)?, details(self.trace.capture, launch)),
+            None => (self.correlation(single, put)?, Map::new()),
+        };
+        self.on_gpu(single, kernel::demangled(name), (correlation, args), put)
+    }
+
+    /// Of the call that launched it, which is written before its first use. How long it took is not known; of a kernel of a library not
+    /// even when it was made but in which step.
+    fn correlation(&mut self, launch: &Single, put: &mut Put<'_>) -> io::Result<u64> {
+        if let Some(&known) = self.known.get(&std::ptr::from_ref(launch)) {
+            return Ok(known);
+        }
+        let correlation = self.next;
+        self.next += 1;
+        self.known.insert(std::ptr::from_ref(launch), correlation);
+        let name = match launch.kind() {
+            Kind::Copy => "cudaMemcpyAsync",
+            Kind::Set => "cudaMemsetAsync",
+            Kind::Graph => "cudaGraphLaunch",
+            _ => "cudaLaunchKernel",
+        };
+        let is_seen = launch.thread != CapturedOperation::NO_THREAD;
+        let thread = if is_seen { launch.thread } else { self.unseen };
+        let at = (self.trace.at)(launch.at);
+        let args = Map::from_iter([("correlation".to_owned(), json!(correlation))]);
+        put(&self.slice("cuda_runtime", name.to_owned(), (self.process, thread), (at, at), args))?;
+        if is_seen {
+            put(&self.arrow("s", correlation, (self.process, thread), at))?;
+        }
+        Ok(correlation)
+    }
+
+    fn on_gpu(
+        &self,
+        single: &Single,
+        name: String,
+        (correlation, mut args): (u64, Map<String, Value>),
+        put: &mut Put<'_>,
+    ) -> io::Result<()> {
+        let (CapturedSpan::Gpu { stream, .. }, Some((from, to))) = (single.span, single.on_gpu()) else {
+            return Ok(());
+        };
+        let (from, to) = ((self.trace.at)(from), (self.trace.at)(to));
+        let stream = stream_number(stream);
+        for (name, value) in [
+            ("device", json!(GPU)),
+            ("context", json!(1)),
+            ("stream", json!(stream)),
+            ("correlation", json!(correlation)),
+        ] {
+            args.insert(name.to_owned(), value);
+        }
+        if let Some((_, bytes)) = copied(&single.label) {
+            // Bytes a nanosecond are GB a second.
+            let rate = bytes as f64 / to.saturating_sub(from).max(1) as f64;
+            args.insert("memory bandwidth (GB/s)".to_owned(), json!(rate));
+        }
+        let category = match single.kind() {
+            Kind::Copy => "gpu_memcpy",
+            Kind::Set => "gpu_memset",
+            _ => "kernel",
+        };
+        put(&self.slice(category, name, (GPU, stream), (from, to), args))?;
+        let is_seen = single.kind() != Kind::ActivityKernel || self.launches.that_launched(single).is_some();
+        if is_seen { put(&self.arrow("f", correlation, (GPU, stream), from)) } else { Ok(()) }
+    }
+
+    fn slice(
+        &self,
+        category: &str,
+        name: String,
+        (pid, tid): (u32, u32),
+        (from, to): (u64, u64),
+        args: Map<String, Value>,
+    ) -> Value {
+        let ts = self.microseconds(from);
+        // TensorBoard refuses steps of which one begins before the other ends, by whatever the last digit is.
+        let dur = self.microseconds(to) - ts;
+        json!({ "ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args })
+    }
+
+    /// From a call to what it launched.
+    fn arrow(&self, part: &str, correlation: u64, (pid, tid): (u32, u32), at: u64) -> Value {
+        let ts = self.microseconds(at);
+        json!({ "ph": part, "id": correlation, "pid": pid, "tid": tid, "ts": ts, "cat": "ac2g", "name": "ac2g",
+                "bp": "e" })
+    }
+
+    fn microseconds(&self, at: u64) -> f64 {
+        microseconds(at.saturating_sub(self.trace.begin))
+    }
+}
+
+/// The report counts from 0, which HTA takes for none.
+fn stream_number(stream: u32) -> u32 {
+    stream.saturating_add(1)
+}
+
+/// What it is called on the GPU: so that readers, who go by names, tell communication and copies from compute.
+fn device_name(single: &Single) -> String {
+    match &*single.label {
+        CapturedLabel::Collective { operation, .. } | CapturedLabel::Group { operation, .. } => {
+            format!("ncclKernel_{operation}")
+        }
+        CapturedLabel::Copy { direction, .. } => match direction {
+            Direction::HostToHost => "Memcpy HtoH",
+            Direction::HostToDevice => "Memcpy HtoD",
+            Direction::DeviceToHost => "Memcpy DtoH",
+            Direction::DeviceToDevice => "Memcpy DtoD",
+            Direction::PeerToPeer => "Memcpy PtoP",
+            Direction::ByAddress => "Memcpy",
+        }
+        .to_owned(),
+        CapturedLabel::Set { .. } => "Memset (Device)".to_owned(),
+        _ => words::name(single),
+    }
+}
+
+/// In Kineto's words where it has any.
+fn details(capture: &Capture, single: &Single) -> Map<String, Value> {
+    let mut all = words::details(single);
+    if let CapturedLabel::Gemm(shape) = &*single.label {
+        for (name, value) in [("m", shape.m), ("n", shape.n), ("k", shape.k)] {
+            all.insert(name.to_owned(), json!(value));
+        }
+    }
+    if let CapturedLabel::Collective { operation, communicator, .. }
+    | CapturedLabel::Group { operation, communicator, .. } = &*single.label
+    {
+        all.insert("Collective name".to_owned(), json!(operation.to_string().to_lowercase()));
+        if let Some(Party { name, size }) = capture.parties.get(communicator) {
+            all.insert("Group size".to_owned(), json!(size));
+            all.insert("Process Group Description".to_owned(), json!(name));
+        }
+    }
+    for (ours, theirs) in [("datatype", "dtype"), ("communicator", "Process Group Name"), ("sequence", "Seq")]
+    {
+        if let Some(value) = all.remove(ours) {
+            all.insert(theirs.to_owned(), value);
+        }
+    }
+    all
+}

@@ -1,0 +1,166 @@
+//! Traces fetched: of each rank one part at a time, of so many ranks at once, each into its file.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::Write as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use tokio::time::Instant;
+use xpu_client::new_file;
+use xpu_wire::{
+    frame::{KinetoEnd, KinetoPart},
+    id::{HostName, Rank},
+};
+
+use super::ranks::Ranks;
+
+/// Ranks that parts are asked of at the same time: so many parts are in memory at most.
+const AT_ONCE: usize = 8;
+
+/// A part that has not come after so long is asked for again: it, or the question, may have been lost.
+const AGAIN: Duration = Duration::from_secs(3);
+
+/// Of a rank nothing of which came for so long nothing will.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Where the trace of a rank goes.
+pub(super) fn path(folder: &Path, rank: Rank) -> PathBuf {
+    folder.join(name(rank))
+}
+
+pub(super) fn name(rank: Rank) -> String {
+    format!("rank-{:04}.json.gz", rank.0)
+}
+
+#[derive(Debug)]
+pub(super) struct Fetch {
+    folder: PathBuf,
+    under_way: BTreeMap<Rank, UnderWay>,
+    done: BTreeMap<Rank, Fetched>,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    file: File,
+    /// The part that is wanted next, when it was asked for, and when the one before came.
+    next: u32,
+    asked: Option<Instant>,
+    heard: Instant,
+    bytes: u64,
+}
+
+/// A trace that is here, or why it is not.
+#[derive(Clone, Debug)]
+pub(super) struct Fetched {
+    /// In the file, compressed.
+    pub bytes: u64,
+    pub end: KinetoEnd,
+    pub why: Option<String>,
+}
+
+impl Fetch {
+    pub(super) fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), under_way: BTreeMap::new(), done: BTreeMap::new() }
+    }
+
+    /// Parts to ask for now, and of whom.
+    pub(super) fn due(&mut self, ranks: &Ranks, now: Instant) -> Vec<(HostName, Rank, u32)> {
+        self.begin(ranks, now);
+        self.forsake(now);
+        let is_due = |fetch: &UnderWay| fetch.asked.is_none_or(|asked| now.duration_since(asked) >= AGAIN);
+        let mut due = Vec::new();
+        for (rank, one) in ranks.iter() {
+            let Some(fetch) = self.under_way.get_mut(&rank).filter(|fetch| is_due(fetch)) else { continue };
+            if let Some(host) = &one.host {
+                fetch.asked = Some(now);
+                due.push((host.clone(), rank, fetch.next));
+            }
+        }
+        due
+    }
+
+    fn begin(&mut self, ranks: &Ranks, now: Instant) {
+        for (rank, one) in ranks.iter() {
+            let is_new = !self.under_way.contains_key(&rank) && !self.done.contains_key(&rank);
+            if self.under_way.len() >= AT_ONCE || !is_new || ranks.word(one).0 != "written" {
+                continue;
+            }
+            match new_file::create(&path(&self.folder, rank)) {
+                Ok(file) => {
+                    self.under_way
+                        .insert(rank, UnderWay { file, next: 0, asked: None, heard: now, bytes: 0 });
+                }
+                Err(error) => {
+                    let why = format!("cannot write {}: {}", name(rank), new_file::why_not(&error));
+                    self.fail(rank, why);
+                }
+            }
+        }
+    }
+
+    fn forsake(&mut self, now: Instant) {
+        let late = |fetch: &UnderWay| now.duration_since(fetch.heard) >= PATIENCE;
+        let lost: Vec<_> =
+            self.under_way.iter().filter(|(_, fetch)| late(fetch)).map(|(&rank, _)| rank).collect();
+        for rank in lost {
+            self.drop_file(rank, "its trace stopped arriving: check that its host is reachable");
+        }
+    }
+
+    fn drop_file(&mut self, rank: Rank, why: &str) {
+        if self.under_way.remove(&rank).is_some() {
+            // The next try may have its name.
+            let _ = fs::remove_file(path(&self.folder, rank));
+        }
+        self.fail(rank, why.to_owned());
+    }
+
+    fn fail(&mut self, rank: Rank, why: String) {
+        self.done.insert(rank, Fetched { bytes: 0, end: KinetoEnd::default(), why: Some(why) });
+    }
+
+    /// Takes a part that came: the one that is waited for, and no other.
+    pub(super) fn take(&mut self, part: &KinetoPart) -> anyhow::Result<()> {
+        let Some(fetch) = self.under_way.get_mut(&part.rank).filter(|fetch| fetch.next == part.part) else {
+            return Ok(());
+        };
+        let at = path(&self.folder, part.rank);
+        fetch.file.write_all(&part.bytes.0).with_context(|| format!("cannot write {}", at.display()))?;
+        fetch.bytes += part.bytes.0.len() as u64;
+        (fetch.next, fetch.asked, fetch.heard) = (fetch.next + 1, None, Instant::now());
+        if let Some(end) = &part.end {
+            if let Some(wrong) = &end.wrong {
+                self.drop_file(part.rank, wrong);
+            } else {
+                let bytes = fetch.bytes;
+                self.under_way.remove(&part.rank);
+                self.done.insert(part.rank, Fetched { bytes, end: end.clone(), why: None });
+            }
+        }
+        Ok(())
+    }
+
+    /// Those that are here.
+    pub(super) fn done(&self) -> usize {
+        self.done.values().filter(|fetched| fetched.why.is_none()).count()
+    }
+
+    pub(super) fn has_all(&self, ranks: &Ranks) -> bool {
+        ranks.iter().all(|(rank, one)| ranks.word(one).0 != "written" || self.done.contains_key(&rank))
+    }
+
+    pub(super) fn of(&self, rank: Rank) -> Option<&Fetched> {
+        self.done.get(&rank)
+    }
+
+    /// What is not here will not come.
+    pub(super) fn give_up(&mut self) {
+        for rank in self.under_way.keys().copied().collect::<Vec<_>>() {
+            self.drop_file(rank, "its trace was not fetched completely in time: allow more with --wait");
+        }
+    }
+}

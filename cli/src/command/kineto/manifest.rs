@@ -1,0 +1,197 @@
+//! What lies in the folder: whose trace each file is, of which steps, by which clock; and of whom there is none, and why.
+
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+use xpu_client::new_file;
+use xpu_model::figure;
+use xpu_wire::{
+    frame::{KinetoOptions, KinetoOrder, KinetoWindow},
+    id::{HostName, JobName, Rank},
+    unit::Moment,
+};
+
+use super::{
+    fetch::{self, Fetch, Fetched},
+    plan::Plan,
+    ranks::{One, Ranks},
+    shown,
+};
+
+#[derive(Debug, Serialize)]
+pub(super) struct Manifest {
+    version: &'static str,
+    job: JobName,
+    /// In the traces as `trace_id`.
+    trace_id: String,
+    window: Window,
+    options: KinetoOptions,
+    /// Whether all traces hold as many calls of optimizers, begun within a step of each other; `null` where that cannot be said.
+    same_steps: Option<bool>,
+    /// Between the first and the last rank to begin the first of them.
+    apart_ms: Option<f64>,
+    ranks: Vec<OneRank>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Window {
+    Steps { first_step: u64, last_step: u64, optimizer_calls_per_step: u32 },
+    Time { start_unix_ns: u64, duration_ms: f64 },
+}
+
+#[derive(Debug, Serialize)]
+struct OneRank {
+    rank: Rank,
+    host: Option<HostName>,
+    pid: Option<u32>,
+    status: &'static str,
+    why: Option<String>,
+    file: Option<String>,
+    bytes: u64,
+    uncompressed_bytes: u64,
+    optimizer_steps: u32,
+    /// By the clock of its host.
+    first_step_unix_ns: Option<u64>,
+    last_step_unix_ns: Option<u64>,
+    /// How much that clock is before that of who asked, the way of the message included.
+    clock_offset_ns: Option<i64>,
+    asks_every_s: Option<f64>,
+}
+
+impl Manifest {
+    pub(super) fn path(folder: &Path) -> PathBuf {
+        folder.join("manifest.json")
+    }
+
+    pub(super) fn of(job: &JobName, order: &KinetoOrder, plan: &Plan, ranks: &Ranks, fetch: &Fetch) -> Self {
+        let all: Vec<_> = ranks.iter().map(|(rank, one)| one_rank(rank, one, ranks, fetch)).collect();
+        let starts: Vec<_> = all.iter().filter_map(OneRank::start).collect();
+        let apart = starts.iter().max().zip(starts.iter().min()).map(|(last, first)| last - first);
+        Self {
+            version: xpu_wire::VERSION,
+            job: job.clone(),
+            trace_id: format!("{:016x}", order.number),
+            window: window(order),
+            options: order.options,
+            same_steps: same_steps(&all, order, plan, apart),
+            apart_ms: apart.map(|apart| apart as f64 / 1e6),
+            ranks: all,
+        }
+    }
+
+    pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        new_file::write(&Self::path(folder), |out| Ok(out.write_all(text.as_bytes())?))
+    }
+
+    fn here(&self) -> impl Iterator<Item = &OneRank> {
+        self.ranks.iter().filter(|rank| rank.file.is_some())
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.here().count() == self.ranks.len()
+    }
+
+    /// One line for all of whom the same is true.
+    pub(super) fn complaints(&self) -> Vec<String> {
+        let mut by_reason: Vec<(&str, Vec<u64>)> = Vec::new();
+        for rank in self.ranks.iter().filter(|rank| rank.file.is_none()) {
+            let why = rank.why.as_deref().unwrap_or("it gave no trace");
+            match by_reason.iter_mut().find(|(known, _)| *known == why) {
+                Some((_, ranks)) => ranks.push(rank.rank.0.into()),
+                None => by_reason.push((why, vec![rank.rank.0.into()])),
+            }
+        }
+        let line = |(why, ranks): &(&str, Vec<u64>)| {
+            let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+            format!("{noun} {}: {why}", figure::runs(ranks))
+        };
+        let mut lines: Vec<_> = by_reason.iter().map(line).collect();
+        if self.same_steps == Some(false) {
+            lines.push(
+                "the traces cover different steps: the ranks call their optimizers unequally often, or their clocks differ; manifest.json has the counts"
+                    .to_owned(),
+            );
+        }
+        lines
+    }
+
+    pub(super) fn summary(&self, folder: &Path) -> String {
+        let (here, of) = (self.here().count(), self.ranks.len());
+        if here == 0 {
+            return format!("no rank gave a trace; {} says why", Self::path(folder).display());
+        }
+        let what = match self.window {
+            Window::Steps { first_step, last_step, .. } => format!("steps {first_step} to {last_step}"),
+            Window::Time { duration_ms, .. } => format!("{duration_ms:.0} ms"),
+        };
+        let bytes = figure::bytes(self.here().map(|rank| rank.bytes).sum());
+        format!("{here} of {of} ranks gave a trace of {what}: {} ({bytes})", shown(folder))
+    }
+}
+
+fn window(order: &KinetoOrder) -> Window {
+    match order.window {
+        KinetoWindow::Steps { first, steps, calls, .. } => Window::Steps {
+            first_step: first.0,
+            last_step: first.0 + u64::from(steps) - 1,
+            optimizer_calls_per_step: calls,
+        },
+        KinetoWindow::Time { at, length } => {
+            Window::Time { start_unix_ns: at.0, duration_ms: length.0 as f64 / 1e6 }
+        }
+    }
+}
+
+/// By their counts; and by their clocks, as far as these can tell one step from the next.
+fn same_steps(all: &[OneRank], order: &KinetoOrder, plan: &Plan, apart: Option<i64>) -> Option<bool> {
+    let KinetoWindow::Steps { steps, calls, .. } = order.window else { return None };
+    let here: Vec<_> = all.iter().filter(|rank| rank.file.is_some()).collect();
+    if here.is_empty() {
+        return None;
+    }
+    let counted =
+        here.iter().all(|rank| u64::from(rank.optimizer_steps) == u64::from(steps) * u64::from(calls));
+    let each = plan.step_time.and_then(|time| i64::try_from(time.as_nanos()).ok());
+    Some(counted && apart.zip(each).is_none_or(|(apart, each)| apart < each))
+}
+
+/// Clocks that differ by less are set by the same source, as the collectors have it too.
+const SAME_CLOCK: i64 = 500_000_000;
+
+impl OneRank {
+    /// When its first step began, by one clock for all.
+    fn start(&self) -> Option<i64> {
+        let offset = self.clock_offset_ns.filter(|offset| offset.abs() >= SAME_CLOCK).unwrap_or(0);
+        i64::try_from(self.first_step_unix_ns?).ok()?.checked_sub(offset)
+    }
+}
+
+fn one_rank(rank: Rank, one: &One, ranks: &Ranks, fetch: &Fetch) -> OneRank {
+    let (mut status, mut why) = ranks.word(one);
+    let fetched = fetch.of(rank);
+    let here = fetched.filter(|fetched| fetched.why.is_none());
+    if let Some(Fetched { why: Some(lost), .. }) = fetched {
+        (status, why) = ("lost", Some(lost.clone()));
+    }
+    let nanoseconds = |moment: Option<Moment>| moment.map(|moment| moment.0);
+    OneRank {
+        rank,
+        host: one.host.clone(),
+        pid: one.told.as_ref().map(|told| told.pid.0),
+        status,
+        why,
+        file: here.map(|_| fetch::name(rank)),
+        bytes: here.map_or(0, |here| here.bytes),
+        uncompressed_bytes: here.map_or(0, |here| here.end.bytes),
+        optimizer_steps: here.map_or(0, |here| here.end.optimizer_steps),
+        first_step_unix_ns: here.and_then(|here| nanoseconds(here.end.first)),
+        last_step_unix_ns: here.and_then(|here| nanoseconds(here.end.last)),
+        clock_offset_ns: one.told.as_ref().map(|told| told.clock_offset),
+        asks_every_s: one.every.map(|every| every.as_secs_f64()),
+    }
+}

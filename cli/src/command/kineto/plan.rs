@@ -1,0 +1,130 @@
+//! From when to when: early enough for every Kineto to have asked what to do, and no later than that takes.
+
+use std::{fmt, time::Duration};
+
+use xpu_model::figure;
+use xpu_wire::{
+    frame::KinetoWindow,
+    id::Step,
+    unit::{Moment, Nanoseconds},
+};
+
+use super::ranks::Ranks;
+use crate::args::KinetoArgs;
+
+/// How often a Kineto asks what to do, as long as it is not known better.
+const USUAL: Duration = Duration::from_secs(5);
+
+/// Beyond that: for the way of the order, and for a Kineto that asks late.
+const SPARE: Duration = Duration::from_millis(1500);
+
+/// For a trace by time: its own thread looks once a second, and has CUPTI on a second before.
+const BEFORE_A_TIME: Duration = Duration::from_secs(3);
+
+/// So long before the step in which it has to know, a rank is told at the latest. A step that takes much longer needs none to spare.
+const AT_LATEST: Duration = Duration::from_millis(300);
+const LONG_STEP: Duration = Duration::from_secs(3);
+
+/// Steps of which a rank has to know before the first: in the one before, CUPTI is on already.
+const STEPS_BEFORE: u64 = 2;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Plan {
+    pub window: KinetoWindow,
+    /// Until it begins, about.
+    pub lead: Duration,
+    pub step_time: Option<Duration>,
+    /// Steps were wanted, and nobody counts them.
+    pub instead_of_steps: bool,
+}
+
+impl Plan {
+    /// `None` if steps are wanted and nothing is known of them.
+    pub(super) fn of(
+        args: &KinetoArgs,
+        ranks: &Ranks,
+        step_time: Option<Nanoseconds>,
+        now: Moment,
+    ) -> Option<Self> {
+        let step_time = step_time.map(|time| Duration::from_nanos(time.0)).filter(|time| !time.is_zero());
+        let start_in = args.start_in.unwrap_or_default();
+        let every =
+            ranks.every().filter(|_| ranks.is_every_known()).map_or(USUAL, |every| every.min(USUAL * 2));
+        let lead = start_in.max(every + SPARE);
+        let by_time = start_in.max(every + BEFORE_A_TIME);
+        let time = |length| KinetoWindow::Time { at: now.after(by_time), length: Nanoseconds::from(length) };
+        match (args.steps, args.duration, step_time) {
+            (Some(steps), _, Some(each)) if ranks.all_count() => {
+                let window = Self::steps((steps, ranks.calls()), ranks.furthest()?, (lead, each));
+                Some(Self { window, lead, step_time, instead_of_steps: false })
+            }
+            (Some(steps), _, Some(each)) => Some(Self {
+                window: time(each * (steps + 1)),
+                lead: by_time,
+                step_time,
+                instead_of_steps: true,
+            }),
+            (_, Some(length), _) => {
+                Some(Self { window: time(length), lead: by_time, step_time, instead_of_steps: false })
+            }
+            _ => None,
+        }
+    }
+
+    fn steps((steps, calls): (u32, u32), furthest: u64, (lead, each): (Duration, Duration)) -> KinetoWindow {
+        let in_steps = |time: Duration| time.as_nanos().div_ceil(each.as_nanos().max(1)) as u64;
+        let spare = if each > LONG_STEP { 0 } else { in_steps(AT_LATEST) };
+        let latest = furthest + in_steps(lead) + 1;
+        KinetoWindow::Steps { first: Step(latest + spare + STEPS_BEFORE), steps, latest: Step(latest), calls }
+    }
+
+    /// How long it takes until the ranks begin to write.
+    pub(super) fn takes(&self) -> Duration {
+        let traced = match self.window {
+            KinetoWindow::Steps { steps, .. } => self.step_time.unwrap_or_default() * (steps + 4) * 2,
+            KinetoWindow::Time { length, .. } => Duration::from_nanos(length.0),
+        };
+        self.lead + traced
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lead = self.lead.as_secs_f64();
+        match self.window {
+            KinetoWindow::Steps { first, steps, .. } => {
+                let last = first.0 + u64::from(steps) - 1;
+                write!(f, "steps {first} to {last}, in some {lead:.0} s")
+            }
+            KinetoWindow::Time { length, .. } => {
+                write!(f, "{}, in {lead:.0} s", figure::span(length))?;
+                if self.instead_of_steps {
+                    f.write_str(", the time of those steps and one more: no steps are counted for Kineto")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn window(furthest: u64, lead: Duration, each: Duration) -> (u64, u64) {
+        match Plan::steps((3, 1), furthest, (lead, each)) {
+            KinetoWindow::Steps { first, latest, .. } => (first.0, latest.0),
+            KinetoWindow::Time { .. } => panic!(),
+        }
+    }
+
+    #[test]
+    fn steps_begin_when_all_have_had_time_to_ask_and_no_later() {
+        // 65 steps until the last has asked, three to spare, and two before the first.
+        assert_eq!(window(100, 6 * SECOND + SECOND / 2, SECOND / 10), (171, 166));
+        // Of a minute each, there is one until all have asked.
+        assert_eq!(window(100, 7 * SECOND, 60 * SECOND), (104, 102));
+    }
+}

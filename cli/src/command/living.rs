@@ -1,0 +1,162 @@
+//! The job that a command speaks to: one that lives, and never a guessed one; and the hosts that do not answer.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+use xpu_client::{arrival::Arrivals, filter::Filter, follow::Following, kept, live::Live};
+use xpu_model::{job::Job, status::Status};
+use xpu_wire::{
+    id::{JobName, Rank},
+    unit::Moment,
+};
+
+use crate::args::{UsageError, quoted};
+
+/// How long hosts may take to say what lives there.
+pub(super) const LOOK: Duration = Duration::from_secs(5);
+
+/// Hosts named one by one.
+const NAMED: usize = 10;
+
+/// Says which hosts were asked and not heard, and what that means for the command.
+pub(super) fn tell_unreachable(following: &Following, so: &str) {
+    for host in following.unreachable().take(NAMED) {
+        eprintln!("xpu-top: {}{so}", host.why);
+    }
+    let more = following.unreachable().count().saturating_sub(NAMED);
+    if more > 0 {
+        eprintln!("xpu-top: and {more} more hosts cannot be reached");
+    }
+}
+
+/// The job that lives and was named, or the only one: it is not guessed.
+pub(super) fn the_job(following: &Following, named: Option<&JobName>) -> Result<Option<JobName>, UsageError> {
+    let lives = |job: &&Job| job.living() > 0;
+    let living: Vec<_> = following.jobs().iter().filter(lives).map(Job::name).collect();
+    match (named, &living[..]) {
+        (Some(named), _) => Ok(living.contains(&named).then(|| named.clone())),
+        (None, []) => Ok(None),
+        (None, [one]) => Ok(Some((*one).clone())),
+        (None, several) => {
+            let names: Vec<_> = several.iter().map(|name| name.as_str()).collect();
+            Err(UsageError::Value(format!(
+                "there are {} jobs: choose one with --job: {}",
+                names.len(),
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+pub(super) fn nobody(named: Option<&JobName>) -> String {
+    match named {
+        Some(job) => format!("job {job} has no rank on these hosts; `xpu-top status` lists the jobs there"),
+        None => {
+            "no job runs on these hosts: name them with --job-hosts or --hosts, or start one under `xpu-top run`"
+                .to_owned()
+        }
+    }
+}
+
+/// Says, where nobody is left to ask, what a collector of this machine kept of it.
+pub(super) fn tell_kept(command: &str, named: Option<&JobName>) {
+    if let Some(folder) = kept::newest(named) {
+        let folder = quoted(&folder.to_string_lossy());
+        eprintln!("xpu-top: of what hung before, this was kept: xpu-top {command} --replay {folder}");
+    }
+}
+
+/// The job's ranks that the filter means, of those that `may` be meant. Says how many it cannot tell of.
+pub(super) fn meant(
+    filter: &Filter,
+    (following, now): (&Following, Moment),
+    job: &JobName,
+    may: impl Fn(Rank) -> bool,
+) -> Result<Vec<Rank>, UsageError> {
+    let known = following.jobs().get(job);
+    let status = known.map(|job| Status::of(following.jobs(), job, now));
+    let ranks = status.map(|status| status.ranks).unwrap_or_default();
+    let (meant, unknown) = filter.among(&ranks, job);
+    if unknown > 0 {
+        eprintln!("xpu-top: {}", filter.unsure(unknown));
+    }
+    let meant: Vec<_> = meant.into_iter().map(|rank| rank.rank).filter(|&rank| may(rank)).collect();
+    if meant.is_empty() {
+        return Err(UsageError::Value(format!(
+            "--filter {filter}: no rank of job {job} matches; `xpu-top status` lists their figures"
+        )));
+    }
+    Ok(meant)
+}
+
+/// Takes what arrives until `enough` or the deadline.
+pub(super) async fn take_until(
+    following: &mut Following,
+    arrivals: &mut Arrivals,
+    deadline: Instant,
+    enough: impl Fn(&Following) -> bool,
+) -> bool {
+    while !enough(following) {
+        match timeout_at(deadline, arrivals.recv()).await {
+            Ok(Some(arrival)) => following.take(arrival),
+            Ok(None) | Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// Takes the stacks of a job that stands: of all its ranks, or of those that answer in time.
+pub(super) async fn take_stacks(
+    following: &mut Following,
+    arrivals: &mut Arrivals,
+    live: &Live,
+    patience: Duration,
+) {
+    let Some(job) = following.job() else { return };
+    let ranks: Vec<_> = job.without_stacks().collect();
+    if ranks.is_empty() {
+        return;
+    }
+    live.kept_stacks(job.name().clone(), ranks);
+    let all_came =
+        |following: &Following| following.job().is_none_or(|job| job.without_stacks().next().is_none());
+    take_until(following, arrivals, Instant::now() + patience, all_came).await;
+}
+
+/// Takes the last NCCL calls of a job that stands, likewise: they say where its ranks part.
+pub(super) async fn take_records(
+    following: &mut Following,
+    arrivals: &mut Arrivals,
+    live: &Live,
+    patience: Duration,
+) {
+    let Some(job) = following.job() else { return };
+    let ranks: Vec<_> = job.without_records().collect();
+    if ranks.is_empty() {
+        return;
+    }
+    live.records(job.name().clone(), ranks);
+    let all_came =
+        |following: &Following| following.job().is_none_or(|job| job.without_records().next().is_none());
+    take_until(following, arrivals, Instant::now() + patience, all_came).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_wire::simulation::Simulation;
+
+    use super::*;
+
+    #[test]
+    fn with_several_jobs_one_must_be_named() {
+        let mut following = Following::new([], None);
+        let second = Simulation { job: "eval".into(), ..Simulation::new(2, 1, 1) };
+        for frame in Simulation::new(1, 1, 2).snapshots(1).into_iter().chain(second.snapshots(1)) {
+            following.take(xpu_client::arrival::Arrival::Frame(Box::new(frame)));
+        }
+        let error = the_job(&following, None).unwrap_err().to_string();
+        assert!(error.contains("--job: eval, llama-70b"), "{error}");
+        assert_eq!(the_job(&following, Some(&"eval".into())).unwrap(), Some("eval".into()));
+        assert_eq!(the_job(&following, Some(&"gone".into())).unwrap(), None);
+    }
+}

@@ -1,0 +1,31 @@
+//! `xpu-top report`: what a capture holds.
+
+mod read;
+mod select;
+
+use std::process::ExitCode;
+
+pub(super) use read::read;
+use xpu_analysis::{capture::Report, render};
+use xpu_client::new_file;
+use xpu_model::status::ExitCode as Code;
+
+use super::stacks::{print, write_to};
+use crate::args::ReportArgs;
+
+pub fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
+    new_file::check(&args.html)?;
+    let mut capture = read(&args.file)?;
+    let groups = args.select.apply(&mut capture)?;
+    let mut report = Report::of(&capture);
+    report.place(groups);
+    if let Some(path) = &args.html {
+        write_to(path, render::html(&capture, &report, args.top).as_bytes())?;
+    }
+    if args.json {
+        print(&(serde_json::to_string_pretty(&report)? + "\n"))?;
+    } else if args.html.is_none() {
+        print(&render::text(&report, args.top))?;
+    }
+    Ok(ExitCode::from(if report.ranks.is_empty() { Code::NoData as u8 } else { 0 }))
+}

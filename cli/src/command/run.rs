@@ -1,0 +1,246 @@
+//! `xpu-top run`: becomes the program it is given, with the hook loaded and a collector on the host.
+//!
+//! Nothing here may keep training from starting: whatever is missing costs a line on stderr and the watching.
+
+mod collector;
+mod inherited;
+mod kineto;
+mod name;
+mod preload;
+mod sanitizer;
+
+use std::{
+    ffi::OsStr,
+    io,
+    os::unix::{ffi::OsStrExt as _, process::CommandExt as _},
+    path::Path,
+    process::{Command, ExitCode},
+};
+
+use xpu_model::expected::{self, Expected};
+use xpu_net::key::{Key, KeyError};
+use xpu_wire::{
+    endpoint::{BasePort, RuntimeDir, RuntimeDirError, variable},
+    functions::Asked,
+    id::{JobName, Pid},
+};
+
+use crate::{
+    args::{RunArgs, UsageError},
+    parts::{Part, Parts},
+};
+
+/// What a shell says of a program it cannot find, and of one it may not run.
+const NOT_FOUND: u8 = 127;
+const NOT_RUNNABLE: u8 = 126;
+
+pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
+    let base = args.way.base()?;
+    let [program, rest @ ..] = &args.command[..] else {
+        return Err(UsageError::Value("nothing to start; write xpu-top run -- COMMAND".to_owned()));
+    };
+    let key = ensure_key(args.way.key_file.as_deref());
+    let mut command = Command::new(program);
+    command.args(rest);
+    let prepared = runtime_dir().map_err(anyhow::Error::from).and_then(|runtime| {
+        prepare(&mut command, args, &runtime, base)?;
+        Ok(runtime)
+    });
+    let runtime = match prepared {
+        Ok(runtime) => runtime,
+        Err(why) => {
+            warn(&format!("{why}; the job starts without xpu-top"));
+            return Ok(become_it(&mut command, program));
+        }
+    };
+    let asked = Asked::of(|name| std::env::var(name).ok());
+    for wrong in asked.iter().flat_map(|asked| &asked.wrong) {
+        warn(&format!("{wrong}; captures will not hold it"));
+    }
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    if let Some(line) = not_understood(names) {
+        warn(&line);
+    }
+    announce(&runtime, base, job(args));
+    if !args.no_collector
+        && let Err(why) = collector::ensure(&runtime, base, &key)
+    {
+        warn(&format!("no collector: {why}; the job runs, but is not shown"));
+    }
+    Ok(become_it(&mut command, program))
+}
+
+/// Variables of xpu-timer that have a meaning here.
+const OF_XPU_TIMER: [&str; 2] = [variable::EXIT_PLUGIN_OF_XPU_TIMER, variable::FUNCTIONS_OF_XPU_TIMER];
+
+/// Those that are set and have none, in one line: who comes from xpu-timer, or its forerunner, would wait for what they did.
+fn not_understood(names: impl Iterator<Item = String>) -> Option<String> {
+    let foreign = |name: &String| {
+        ["XPU_TIMER_", "ATORCH_"].iter().any(|begin| name.starts_with(begin))
+            && !OF_XPU_TIMER.contains(&&**name)
+    };
+    let mut names: Vec<_> = names.filter(foreign).collect();
+    names.sort_unstable();
+    let is = if names.len() == 1 { "is" } else { "are" };
+    (!names.is_empty()).then(|| {
+        format!(
+            "{} {is} set and ignored; docs/http.md lists the variables that have an effect",
+            names.join(", ")
+        )
+    })
+}
+
+/// Returns only where it cannot.
+fn become_it(command: &mut Command, program: &OsStr) -> ExitCode {
+    inherited::hand_on(command);
+    let error = command.exec();
+    let (code, hint) = match error.kind() {
+        io::ErrorKind::NotFound if program.as_bytes().contains(&b'/') => {
+            (NOT_FOUND, "no such file".to_owned())
+        }
+        io::ErrorKind::NotFound => {
+            (NOT_FOUND, "not found in PATH; give its path, or activate its environment first".to_owned())
+        }
+        _ => (NOT_RUNNABLE, error.to_string()),
+    };
+    eprintln!("xpu-top run: cannot start '{}': {hint}", program.to_string_lossy());
+    ExitCode::from(code)
+}
+
+/// Has the collector wait for this process, which becomes the program and keeps its pid; and warns if another takes the
+/// same place.
+fn announce(runtime: &RuntimeDir, base: BasePort, job: JobName) {
+    let rank =
+        variable::RANKS.iter().find_map(|name| std::env::var(name).ok().filter(|text| !text.is_empty()));
+    let this = Expected { pid: Pid(std::process::id()), job, rank };
+    let others = expected::living(runtime, base);
+    let same =
+        |other: &&Expected| (&other.job, &other.rank) == (&this.job, &this.rank) && other.pid != this.pid;
+    if let Some(other) = others.iter().find(same) {
+        warn(&format!(
+            "job {} runs here already (process {}); if this is another job, name it with --job NAME",
+            this.job, other.pid
+        ));
+    }
+    if let Err(why) = expected::announce(runtime, base, &this) {
+        warn(&format!(
+            "cannot announce the job to its collector: {why}; if it takes long to load, it may not be shown"
+        ));
+    }
+}
+
+fn warn(what: &str) {
+    eprintln!("xpu-top run: {what}");
+}
+
+/// The directory the job is pointed to: nobody else may have a hand in it.
+fn runtime_dir() -> Result<RuntimeDir, RuntimeDirError> {
+    match RuntimeDir::claim() {
+        Ok(located) => {
+            if let Some(why) = located.why() {
+                warn(&format!("{why}; {} is used instead", located.dir.path().display()));
+            }
+            Ok(located.dir)
+        }
+        Err(why) => {
+            // In one that root keeps somebody else's collector may serve.
+            let named = RuntimeDir::locate();
+            if named.check().is_ok() { Ok(named) } else { Err(why) }
+        }
+    }
+}
+
+/// Sets what the hook reads.
+fn prepare(
+    command: &mut Command,
+    args: &RunArgs,
+    runtime: &RuntimeDir,
+    base: BasePort,
+) -> anyhow::Result<()> {
+    let hook = Parts::beside_this_program()?.find(Part::Hook)?;
+    let socket = runtime.socket(base)?;
+    let before = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+    if let Some(needed) = sanitizer::missing(command.get_program(), &before) {
+        anyhow::bail!(
+            "this program is built with AddressSanitizer, which must be loaded first: LD_PRELOAD={needed} xpu-top run -- ..."
+        );
+    }
+    command.env("LD_PRELOAD", preload::with(&hook, &before)?);
+    command.env(variable::JOB, job(args).as_str());
+    command.env(variable::SOCKET, socket);
+    if !args.no_kineto {
+        command.envs(kineto::variables(runtime));
+    }
+    if let Some(line) = &args.on_hang {
+        command.env(variable::ON_HANG, line);
+    }
+    if let Some(key_file) = &args.way.key_file {
+        command.env(variable::KEY_FILE, std::path::absolute(key_file)?);
+    }
+    Ok(())
+}
+
+fn job(args: &RunArgs) -> JobName {
+    let set = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+    args.job.clone().unwrap_or_else(|| {
+        let text = set(variable::JOB)
+            .or_else(|| set("SLURM_JOB_ID").map(|id| format!("slurm-{id}")))
+            .unwrap_or_else(|| name::of_script(&args.command));
+        JobName::cleaned(&text)
+    })
+}
+
+/// The key the collector is to use.
+#[derive(Debug)]
+pub enum CollectorKey<'a> {
+    /// In the file it looks at by itself.
+    Usual,
+    Named(&'a Path),
+    /// None: it listens to this host alone.
+    None,
+}
+
+/// The key, made if this is the first use.
+fn ensure_key(named: Option<&Path>) -> CollectorKey<'_> {
+    match find_or_make(named) {
+        Ok(()) => named.map_or(CollectorKey::Usual, CollectorKey::Named),
+        Err(why) => {
+            warn(&format!("no key: {why}; this job can be watched only from this host"));
+            CollectorKey::None
+        }
+    }
+}
+
+fn find_or_make(named: Option<&Path>) -> Result<(), UsageError> {
+    let nowhere = || UsageError::Value("no home directory; name a file in XPU_TOP_KEY_FILE".to_owned());
+    match Key::find(named) {
+        Ok(Some(_)) => return Ok(()),
+        // A key file that was named and is not there yet is made there.
+        Ok(None) => {}
+        Err(KeyError::Unreadable { error, .. }) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error.into()),
+    }
+    let path = named.map(Path::to_owned).or_else(Key::path).ok_or_else(nowhere)?;
+    match Key::generate()?.write_new(&path) {
+        // Another rank was faster.
+        Err(KeyError::Unwritable { error, .. }) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Key::read(&path)?;
+        }
+        written => written?,
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_of_another_that_mean_nothing_are_named_in_one_line() {
+        let said = |names: &[&str]| not_understood(names.iter().map(|name| (*name).to_owned()));
+        assert_eq!(said(&["PATH", "XPU_TOP_JOB", "XPU_TIMER_EXIT_HOOK_PLUGIN"]), None);
+        assert_eq!(said(&["XPU_TIMER_HOST_TRACING_FUNC"]), None);
+        let line = said(&["XPU_TIMER_PORT", "ATORCH_TIMER", "HOME"]).unwrap();
+        assert!(line.starts_with("ATORCH_TIMER, XPU_TIMER_PORT are set and ignored"), "{line}");
+    }
+}

@@ -1,0 +1,252 @@
+//! `xpu-top stacks`: where every rank is, merged.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, Write as _},
+    path::Path,
+    process::ExitCode,
+    time::Duration,
+};
+
+use serde::Serialize;
+use tokio::time::{Instant, timeout_at};
+use xpu_analysis::flame;
+use xpu_client::{
+    arrival::{Arrival, Arrivals},
+    follow::Following,
+    live::{self, Live},
+    new_file,
+};
+use xpu_model::{
+    job::Job,
+    stack::{self, Tree},
+    status::{ExitCode as Code, UnreachableHost},
+};
+use xpu_wire::{
+    frame::{Body, Life, RankStacks},
+    id::{HostName, JobName, Rank},
+    unit::Moment,
+};
+
+use super::{
+    living::{LOOK, meant, nobody, take_until, tell_kept, tell_unreachable, the_job},
+    past,
+};
+use crate::args::StacksArgs;
+
+/// Between two requests while a rank has not answered: the first may have been lost. Longer than reading a rank may take.
+const ASK_AGAIN: Duration = Duration::from_secs(6);
+
+pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
+    new_file::check([&args.form.svg, &args.form.folded].into_iter().flatten())?;
+    if let Some(path) = &args.replay {
+        return recorded(path, args);
+    }
+    let hosts = args.of.hosts()?;
+    let key = args.of.way.key()?;
+    hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
+    let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
+    let (live, mut arrivals) = live::connect(hosts.endpoints, key, args.of.job.clone());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    // A filter asks for figures, which come with the first digest of each rank.
+    let answered = |following: &Following| match args.filter {
+        Some(_) => following.is_complete(),
+        None => following.has_answered(),
+    };
+    runtime.block_on(take_until(&mut following, &mut arrivals, Instant::now() + LOOK, answered));
+    let Some(job) = the_job(&following, args.of.job.as_ref())? else {
+        tell_unreachable(&following, ": its ranks are not shown");
+        eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
+        tell_kept("stacks", args.of.job.as_ref());
+        return Ok(ExitCode::from(Code::NoData as u8));
+    };
+    let ranks = match &args.filter {
+        Some(filter) => meant(filter, (&following, Moment::now()), &job, |_| true)?,
+        None => args.rank.iter().copied().map(Rank).collect(),
+    };
+    let mut gathered = Gathered::new(job, ranks, args.native);
+    runtime.block_on(gathered.gather(&mut following, &mut arrivals, &live, args.wait));
+    tell_unreachable(&following, ": its ranks are not shown");
+    told(&gathered.document(&following), args)
+}
+
+/// Those that a recording holds: of a job that stood, and such as somebody asked for meanwhile.
+fn recorded(path: &Path, args: &StacksArgs) -> anyhow::Result<ExitCode> {
+    let (following, at) = past::followed(path, args.at.as_deref(), args.of.job.as_ref(), None)?;
+    let Some(job) = following.job() else {
+        eprintln!("xpu-top: {}: it has no job at that time", path.display());
+        return Ok(ExitCode::from(Code::NoData as u8));
+    };
+    let ranks = match &args.filter {
+        Some(filter) => meant(filter, (&following, at), job.name(), |_| true)?,
+        None => args.rank.iter().copied().map(Rank).collect(),
+    };
+    let mut gathered = Gathered::new(job.name().clone(), ranks, args.native);
+    for stacks in job.stacks() {
+        if !gathered.wants(stacks.rank) {
+            continue;
+        }
+        let host = job.rank(stacks.rank).map(|view| view.host().clone()).unwrap_or_default();
+        gathered.came.insert(stacks.rank, (host, stacks.clone()));
+    }
+    if gathered.came.is_empty() {
+        eprintln!(
+            "xpu-top: {}: it has no stacks at that time: stacks and records are read when a job hangs",
+            path.display()
+        );
+        return Ok(ExitCode::from(Code::NoData as u8));
+    }
+    told(&gathered.document(&following), args)
+}
+
+fn told(document: &Document, args: &StacksArgs) -> anyhow::Result<ExitCode> {
+    for line in document.notes() {
+        eprintln!("xpu-top: {line}");
+    }
+    if document.ranks.iter().all(|rank| rank.stacks.threads.is_empty()) {
+        return Ok(ExitCode::from(Code::NoData as u8));
+    }
+    put(document, args)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What has come in of the ranks that were asked for.
+struct Gathered {
+    job: JobName,
+    natively: bool,
+    /// Those that were named; none: all.
+    named: Vec<Rank>,
+    came: BTreeMap<Rank, (HostName, RankStacks)>,
+}
+
+impl Gathered {
+    fn new(job: JobName, named: Vec<Rank>, natively: bool) -> Self {
+        Self { job, named, natively, came: BTreeMap::new() }
+    }
+
+    fn wants(&self, rank: Rank) -> bool {
+        self.named.is_empty() || self.named.contains(&rank)
+    }
+
+    /// Ranks that should answer: who ended in an orderly way has no stack any more.
+    fn expected(&self, job: Option<&Job>) -> BTreeSet<Rank> {
+        let known = job.into_iter().flat_map(Job::ranks).filter(|(_, view)| view.life() != Life::Ended);
+        known.map(|(rank, _)| rank).filter(|&rank| self.wants(rank)).collect()
+    }
+
+    fn missing(&self, following: &Following) -> Vec<Rank> {
+        let expected = self.expected(following.jobs().get(&self.job));
+        expected.into_iter().filter(|rank| !self.came.contains_key(rank)).collect()
+    }
+
+    fn take(&mut self, arrival: &Arrival) {
+        if let Arrival::Frame(frame) = arrival
+            && let Body::Stacks(stacks) = &frame.body
+            && stacks.job == self.job
+            && self.wants(stacks.rank)
+        {
+            self.came.insert(stacks.rank, (frame.host.clone(), stacks.clone()));
+        }
+    }
+
+    /// Asks until every rank has answered, or the time is up.
+    async fn gather(
+        &mut self,
+        following: &mut Following,
+        arrivals: &mut Arrivals,
+        live: &Live,
+        seconds: u32,
+    ) {
+        let deadline = Instant::now() + Duration::from_secs(seconds.into());
+        while Instant::now() < deadline {
+            let missing = self.missing(following);
+            if missing.is_empty() {
+                return;
+            }
+            live.stacks(self.job.clone(), missing, self.natively);
+            let pause = deadline.min(Instant::now() + ASK_AGAIN);
+            while !self.missing(following).is_empty() {
+                match timeout_at(pause, arrivals.recv()).await {
+                    Ok(Some(arrival)) => {
+                        self.take(&arrival);
+                        following.take(arrival);
+                    }
+                    Ok(None) => return,
+                    Err(_late) => break,
+                }
+            }
+        }
+    }
+
+    fn document(self, following: &Following) -> Document {
+        let silent = self.missing(following);
+        let unknown =
+            self.named.iter().copied().filter(|rank| !self.came.contains_key(rank) && !silent.contains(rank));
+        let no_answer = silent.iter().copied().chain(unknown).collect::<Vec<_>>();
+        let (hosts, stacks): (Vec<_>, Vec<_>) = self.came.into_values().unzip();
+        let tree = stack::merge(no_answer.iter().copied(), &stacks);
+        let ranks = hosts.into_iter().zip(stacks).map(|(host, stacks)| OneRank { host, stacks }).collect();
+        Document {
+            job: self.job,
+            tree,
+            ranks,
+            no_answer,
+            hosts_unreachable: following.unreachable().collect(),
+        }
+    }
+}
+
+/// `xpu-top stacks --json`
+#[derive(Debug, Serialize)]
+struct Document {
+    job: JobName,
+    tree: Tree,
+    ranks: Vec<OneRank>,
+    no_answer: Vec<Rank>,
+    hosts_unreachable: Vec<UnreachableHost>,
+}
+
+#[derive(Debug, Serialize)]
+struct OneRank {
+    host: HostName,
+    #[serde(flatten)]
+    stacks: RankStacks,
+}
+
+impl Document {
+    fn notes(&self) -> Vec<String> {
+        stack::notes(self.ranks.iter().map(|rank| &rank.stacks), self.no_answer.iter().copied())
+    }
+}
+
+fn put(document: &Document, args: &StacksArgs) -> anyhow::Result<()> {
+    let form = &args.form;
+    if let Some(path) = &form.svg {
+        write_to(path, &flame::svg(&document.tree, &document.job)?)?;
+    }
+    if let Some(path) = &form.folded {
+        write_to(path, stack::folded(&document.tree).as_bytes())?;
+    }
+    if form.json {
+        print(&(serde_json::to_string_pretty(document)? + "\n"))
+    } else if form.text || (form.svg.is_none() && form.folded.is_none()) {
+        print(&stack::text(&document.tree))
+    } else {
+        Ok(())
+    }
+}
+
+pub(super) fn write_to(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    if path == Path::new("-") {
+        return Ok(io::stdout().write_all(bytes)?);
+    }
+    new_file::write(path, |out| Ok(out.write_all(bytes)?))
+}
+
+pub(super) fn print(text: &str) -> anyhow::Result<()> {
+    match io::stdout().write_all(text.as_bytes()) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
+}

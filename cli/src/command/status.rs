@@ -1,0 +1,306 @@
+//! `xpu-top status`: watches for as long as it takes to tell who is slow, and prints what it saw.
+
+use std::{
+    fmt,
+    io::{self, Write as _},
+    path::Path,
+    process::ExitCode,
+    time::Duration,
+};
+
+use serde::Serialize;
+use tokio::time::{Instant, timeout_at};
+use xpu_client::{
+    arrival::Arrivals,
+    filter::Filter,
+    follow::Following,
+    kept,
+    live::{self, Live},
+};
+use xpu_model::{
+    finding::{self, Finding, Kind, Price},
+    status::{RankState, Status},
+};
+use xpu_wire::{id::Rank, unit::Moment};
+
+use super::{
+    living::{take_records, take_stacks, tell_unreachable},
+    past, table,
+};
+use crate::args::{JobArgs, PastRun, StatusArgs, quoted};
+
+/// How long to wait for hosts and ranks unless told otherwise.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long to watch at most: ranks that say too little to be judged are not waited for.
+const WATCH: Duration = Duration::from_secs(18);
+
+/// Ranks that a command is written out for; of more, all are shown.
+const NAMED: usize = 4;
+
+pub fn status(args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCode> {
+    if let Some(path) = &args.replay {
+        return recorded(path, args, price);
+    }
+    let runs = args.baseline.as_ref().map(PastRun::runs).transpose()?;
+    let hosts = args.of.hosts()?;
+    let key = args.of.way.key()?;
+    hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
+    let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
+    following.note_what_goes();
+    following.hold_against(runs);
+    let (live, mut arrivals) = live::connect(hosts.endpoints, key, args.of.job.clone());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    runtime.block_on(look(&mut following, &mut arrivals, &live, args));
+    if !args.now {
+        runtime.block_on(watch(&mut following, &mut arrivals));
+    }
+    if stands(&following) {
+        runtime.block_on(take_records(&mut following, &mut arrivals, &live, PATIENCE));
+        runtime.block_on(take_stacks(&mut following, &mut arrivals, &live, PATIENCE));
+    }
+    tell_unreachable(&following, "");
+    let now = Moment::now();
+    let mut status = following.status(now);
+    status.price(price);
+    print(&status, args.filter.as_ref(), args.json)?;
+    if !args.json
+        && let Some(command) = next(&status, &args.of).or_else(|| next_of_kept(&status, args))
+    {
+        put(&command)?;
+    }
+    Ok(ExitCode::from(status.exit_code() as u8))
+}
+
+/// The command that shows where the ranks are that a job stands for.
+fn next(status: &Status, of: &JobArgs) -> Option<String> {
+    let standstill = status.findings.iter().find(|finding| finding.stops_the_job())?;
+    // Who is gone has no stack: where the others are says what they wait for.
+    if status.ranks.iter().all(|rank| rank.state == RankState::Exited) {
+        return None;
+    }
+    // One that left in an orderly way, and whom the others wait for, has none either.
+    let has_stack =
+        |named: &Rank| status.ranks.iter().any(|one| one.rank == *named && one.state != RankState::Exited);
+    let named = standstill.kind == Kind::Hang
+        && standstill.ranks.len() <= NAMED
+        && standstill.ranks.iter().all(has_stack);
+    let ranks = if named { &standstill.ranks[..] } else { &[] };
+    let mut words = vec!["xpu-top stacks".to_owned()];
+    words.extend(ranks.iter().map(|rank| format!("--rank {rank}")));
+    if of.job.is_none() && !status.other_jobs.is_empty() {
+        words.push(format!("--job {}", quoted(status.job.as_str())));
+    }
+    Some(format!("next: {}{}\n", words.join(" "), of.line()))
+}
+
+/// The same where nobody is left to ask: what a collector of this machine kept.
+fn next_of_kept(status: &Status, args: &StatusArgs) -> Option<String> {
+    if status.ranks.iter().any(|rank| rank.state != RankState::Exited) {
+        return None;
+    }
+    let named = if status.ranks.is_empty() { args.of.job.as_ref() } else { Some(&status.job) };
+    let folder = kept::newest(named)?;
+    let command = if status.ranks.is_empty() { "xpu-top status" } else { "xpu-top stacks" };
+    let has_stacks = || {
+        let (following, _) = past::followed(&folder, None, None, None).ok()?;
+        following.job()?.stacks().find(|stacks| !stacks.threads.is_empty()).map(|_| ())
+    };
+    (status.ranks.is_empty() || has_stacks().is_some())
+        .then(|| format!("next: {command} --replay {}\n", quoted(&folder.to_string_lossy())))
+}
+
+/// The same of a recording.
+fn recorded(path: &Path, args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCode> {
+    let rank = args.rank.map(Rank);
+    let runs = args.baseline.as_ref().map(PastRun::runs).transpose()?;
+    let (mut following, at) = past::followed(path, args.at.as_deref(), args.of.job.as_ref(), rank)?;
+    following.hold_against(runs);
+    let mut status = following.status(at);
+    status.price(price);
+    print(&status, args.filter.as_ref(), args.json)?;
+    let stands = status.findings.iter().any(Finding::stops_the_job);
+    let job = following
+        .job()
+        .filter(|job| stands && !args.json && job.stacks().any(|stacks| !stacks.threads.is_empty()));
+    if let Some(job) = job {
+        let path = quoted(&path.to_string_lossy());
+        let at = args.at.as_ref().map_or_else(String::new, |at| format!(" --at {}", quoted(at)));
+        let name = if status.other_jobs.is_empty() {
+            String::new()
+        } else {
+            format!(" --job {}", quoted(job.name().as_str()))
+        };
+        put(&format!("next: xpu-top stacks --replay {path}{at}{name}\n"))?;
+    }
+    Ok(ExitCode::from(status.exit_code() as u8))
+}
+
+/// Until enough was seen: everybody who can be reached, or with `wait` everybody who was named.
+async fn look(following: &mut Following, arrivals: &mut Arrivals, live: &Live, args: &StatusArgs) {
+    let patience = args.wait.map_or(PATIENCE, |seconds| Duration::from_secs(seconds.into()));
+    let deadline = Instant::now() + patience;
+    let mut rank = args.rank.map(Rank);
+    loop {
+        let job = following.job().map(|job| job.name().clone());
+        if let (Some(wanted), Some(job)) = (rank, job) {
+            live.watch_ranks(Some((job, [wanted].into())));
+            rank = None;
+        }
+        let enough = match args.wait {
+            Some(_) => following.is_whole(),
+            None => following.is_complete(),
+        };
+        let detailed = args.rank.is_none_or(|rank| following.has_detail(Rank(rank)));
+        if enough && (detailed || following.job().is_none()) {
+            return;
+        }
+        match timeout_at(deadline, arrivals.recv()).await {
+            Ok(Some(arrival)) => following.take(arrival),
+            Ok(None) | Err(_) => return,
+        }
+    }
+}
+
+/// Until it would be known if a rank were slow; of a job that stands, or of none, no more will be.
+async fn watch(following: &mut Following, arrivals: &mut Arrivals) {
+    let deadline = Instant::now() + WATCH;
+    while following.job().is_some_and(|job| job.living() > 0) && !following.is_watched() && !stands(following)
+    {
+        match timeout_at(deadline, arrivals.recv()).await {
+            Ok(Some(arrival)) => following.take(arrival),
+            Ok(None) | Err(_) => return,
+        }
+    }
+}
+
+fn stands(following: &Following) -> bool {
+    let findings = following.job().map(|job| finding::examine(job, Moment::now())).unwrap_or_default();
+    findings.iter().any(Finding::stops_the_job)
+}
+
+/// With a filter only matching ranks are listed; what is wrong, and the exit code, are the whole job's.
+pub(super) fn print(status: &Status, filter: Option<&Filter>, json: bool) -> anyhow::Result<()> {
+    let sifted = filter.map(|filter| {
+        let (ranks, unknown) = filter.among(&status.ranks, &status.job);
+        (ranks, FilterStatus { text: filter.text(), ranks: status.ranks.len(), unknown })
+    });
+    if !json {
+        return put(&table::of(status, sifted.map(|(ranks, of)| (ranks, of.to_string()))));
+    }
+    let Some((ranks, filter)) = sifted else { return put(&(serde_json::to_string_pretty(status)? + "\n")) };
+    let ranks = ranks.into_iter().cloned().collect();
+    let document = Document { status: &Status { ranks, ..status.clone() }, filter };
+    put(&(serde_json::to_string_pretty(&document)? + "\n"))
+}
+
+/// A status of which not all ranks are listed.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    status: &'a Status,
+    filter: FilterStatus<'a>,
+}
+
+#[derive(Serialize)]
+struct FilterStatus<'a> {
+    text: &'a str,
+    /// Ranks there are, whether they are listed or not.
+    ranks: usize,
+    /// Of these, those of which a figure is not known that the filter asks for.
+    unknown: usize,
+}
+
+impl fmt::Display for FilterStatus<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "of {} ranks are listed: {}", self.ranks, self.text)?;
+        match self.unknown {
+            0 => Ok(()),
+            1 => f.write_str("; 1 has no such figure"),
+            unknown => write!(f, "; {unknown} have no such figure"),
+        }
+    }
+}
+
+fn put(text: &str) -> anyhow::Result<()> {
+    match io::stdout().write_all(text.as_bytes()) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use xpu_client::arrival::Arrival;
+    use xpu_wire::{
+        frame::{Body, Event, Frame, Life},
+        id::Pid,
+        simulation::Simulation,
+    };
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        of: JobArgs,
+    }
+
+    /// Two jobs; of the first these ranks of four die.
+    fn advised(dead: std::ops::Range<u32>, words: &[&str]) -> Option<String> {
+        let mut following = Following::new([], Some("llama-70b".into()));
+        let simulation = Simulation::new(1, 1, 4);
+        let other = Simulation { job: "eval".into(), ..Simulation::new(2, 1, 1) };
+        let mut take = |frame: Frame| following.take(Arrival::Frame(Box::new(frame)));
+        let first = simulation.snapshots(1).remove(0);
+        other.snapshots(1).into_iter().chain([first.clone()]).for_each(&mut take);
+        for rank in dead {
+            let (job, pid) = ("llama-70b".into(), Pid(4000 + rank));
+            let body = Body::Event(Event::Life { job, rank: Rank(rank), pid, life: Life::Died });
+            take(Frame { body, ..first.clone() });
+        }
+        let of = Line::parse_from([&["x"], words].concat()).of;
+        next(&following.status(first.now), &of)
+    }
+
+    /// A finding's numbers stand beside its sentence, whole where they are, and without noise.
+    #[test]
+    fn documents_have_the_figures_of_a_finding() {
+        let simulation = Simulation { slow: vec![(Rank(3), 1.5)], ..Simulation::new(1, 1, 8) };
+        let mut following = Following::new([], None);
+        for second in 10..40 {
+            let frames = if second == 10 { simulation.snapshots(second) } else { simulation.digests(second) };
+            for frame in frames {
+                following.take(Arrival::Frame(Box::new(frame)));
+            }
+        }
+        let mut status = following.status(Moment::now());
+        status.price(Some("2.5 EUR".parse().unwrap()));
+        let document = serde_json::to_value(&status).unwrap();
+        let found = &document["findings"][0];
+        let hours = status.findings[0].cost.unwrap().gpu_hours;
+        for cost in [found, &document["lost"]] {
+            assert!((cost["money"].as_f64().unwrap() - 2.5 * hours).abs() < 0.006, "{cost}");
+            assert_eq!((&cost["currency"], cost["gpu_hours"].as_f64()), (&"EUR".into(), Some(hours)));
+        }
+        let text = crate::command::table::of(&status, None);
+        assert!(text.contains(&format!("GPU-hours ({:.2} EUR) so far", 2.5 * hours)), "{text}");
+        assert_eq!(found["evidence"], status.findings[0].evidence.to_string());
+        let figures = found["figures"].as_object().unwrap();
+        assert!((figures["below_pct"].as_f64().unwrap() - 33.3).abs() < 1.0, "{figures:?}");
+        assert_eq!((&figures["ranks_compared"], figures["ranks_compared"].is_u64()), (&8.into(), true));
+        assert!(figures.values().all(|figure| figure.to_string().len() <= 7), "{figures:?}");
+        assert_eq!((&found["kind"], &found["ranks"]), (&"slow_rank".into(), &vec![3].into()));
+    }
+
+    #[test]
+    fn the_command_that_is_advised_is_one_that_is_not_refused() {
+        assert_eq!(advised(0..0, &[]), None, "nothing is wrong");
+        assert_eq!(advised(2..3, &[]).as_deref(), Some("next: xpu-top stacks --job llama-70b\n"));
+        let named = advised(2..3, &["--job", "llama-70b"]);
+        assert_eq!(named.as_deref(), Some("next: xpu-top stacks --job llama-70b\n"));
+        assert_eq!(advised(0..4, &[]), None, "nobody is left whose stacks could be read");
+    }
+}

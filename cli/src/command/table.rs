@@ -1,0 +1,307 @@
+//! A status for people: one line a rank, then what is wrong.
+
+use std::{fmt::Write as _, time::Duration};
+
+use xpu_model::{
+    figure::{age, clock},
+    finding::{Episode, Finding},
+    status::{
+        RankState, RankStatus, Status, StepSign,
+        sentence::{claims, switched_off},
+    },
+};
+use xpu_wire::{id::JobName, text::is_steering, unit::Moment};
+
+/// Lines of ranks; a longer job is for the screen.
+const RANKS: usize = 256;
+
+/// Findings that are gone, newest first; `--json` has more.
+const GONE: usize = 8;
+
+/// Ranks whose place in their code is told, and the longest such place.
+const PLACES: usize = 4;
+const LONGEST: usize = 200;
+
+const LONGEST_OPTIMIZER: usize = 40;
+
+/// With a filter: the ranks it means, and what it says of itself.
+type Sifted<'a> = (Vec<&'a RankStatus>, String);
+
+pub(super) fn of(status: &Status, sifted: Option<Sifted<'_>>) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = write(&mut text, status, sifted);
+    text
+}
+
+fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::fmt::Result {
+    let jobs: Vec<_> =
+        status.other_jobs.iter().map(|job| printable(job.as_str(), JobName::LONGEST)).collect();
+    if let (true, [first, ..]) = (status.ranks.is_empty(), &jobs[..]) {
+        let (job, jobs) = (printable(status.job.as_str(), JobName::LONGEST), jobs.join(", "));
+        return writeln!(to, "there is no job named {job}; there are: {jobs}; try --job {first}");
+    }
+    if status.ranks.is_empty() {
+        return writeln!(
+            to,
+            "no ranks: start the job under `xpu-top run`, or name its hosts with --job-hosts or --hosts"
+        );
+    }
+    let steps = match (status.steps.min, status.steps.max) {
+        (Some(min), Some(max)) if min == max => format!("step {max}"),
+        (Some(min), Some(max)) => format!("steps {min} to {max}"),
+        _ => status
+            .steps
+            .at_least
+            .map_or_else(|| "steps not known".to_owned(), |bound| format!("step {bound} or more")),
+    };
+    let source = match (status.steps.source, &status.steps.optimizer) {
+        (Some(StepSign::Detected | StepSign::DetectedLate), _) => " (detected)".to_owned(),
+        (Some(StepSign::Optimizer), Some(name)) => format!(" (of {})", printable(name, LONGEST_OPTIMIZER)),
+        _ => String::new(),
+    };
+    let mean = figure(status.steps.mean_ms);
+    writeln!(
+        to,
+        "{}: {} of {} ranks, {steps}{source}, {mean} ms a step{}{}",
+        status.job,
+        status.ranks.len(),
+        status.world_size,
+        work(status),
+        how_old(status)
+    )?;
+    let (ranks, filter) = match sifted {
+        Some((ranks, filter)) => (ranks, Some(filter)),
+        None => (status.ranks.iter().collect(), None),
+    };
+    if let Some(filter) = filter {
+        writeln!(to, "{} {filter}", ranks.len())?;
+    }
+    let hosts = ranks.iter().map(|rank| rank.host.as_str().chars().count());
+    let wide = hosts.max().unwrap_or(0).clamp(4, 40);
+    writeln!(
+        to,
+        "{:>6}  {:wide$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  state",
+        "rank", "host", "step", "ms", "TFLOPS", "bus GB/s", "late ms"
+    )?;
+    for rank in ranks.iter().take(RANKS) {
+        line(to, rank, wide)?;
+    }
+    if let Some(more) = ranks.len().checked_sub(RANKS).filter(|&more| more > 0) {
+        writeln!(to, "and {more} more ranks: see all with --json")?;
+    }
+    for finding in &status.findings {
+        writeln!(to, "! {}", finding.sentence())?;
+        if let Some(cost) = &finding.cost {
+            writeln!(to, "  costs {cost}")?;
+        }
+        write_place(to, status, finding)?;
+    }
+    if let Some(lost) = status.lost.filter(|_| status.findings.len() > 1) {
+        writeln!(to, "together they cost {lost}")?;
+    }
+    if let (Some(bound), true) = (&status.bound, status.findings.iter().all(|it| !it.stops_the_job())) {
+        writeln!(to, "{bound}")?;
+    }
+    for gone in status.came_and_went.iter().take(GONE) {
+        write_gone(to, gone)?;
+    }
+    let coverage = &status.coverage;
+    write_blindness(to, status)?;
+    writeln!(
+        to,
+        "{} ranks seen, {} of timed collectives matched, {} records dropped, {} frames lost, {} untimed, overhead {:.3} %",
+        coverage.ranks_seen,
+        coverage.joined_pct.map_or_else(|| "none".to_owned(), |percent| format!("{percent:.0} %")),
+        coverage.dropped_records,
+        coverage.lost_frames,
+        coverage.untimed,
+        coverage.overhead_pct
+    )?;
+    if let Some(first) = status.other_jobs_hang.first() {
+        let hang: Vec<_> =
+            status.other_jobs_hang.iter().map(|job| printable(job.as_str(), JobName::LONGEST)).collect();
+        let first = printable(first.as_str(), JobName::LONGEST);
+        writeln!(to, "! another job makes no progress: {}; --job {first} shows it", hang.join(", "))?;
+    }
+    match &jobs[..] {
+        [] => Ok(()),
+        [one] => writeln!(to, "there is another job: --job {one} shows it"),
+        [first, ..] => writeln!(to, "other jobs: {}: --job {first} shows one", jobs.join(", ")),
+    }
+}
+
+/// What was wrong for a while, by the clock of the hosts.
+fn write_gone(to: &mut String, gone: &Episode) -> std::fmt::Result {
+    let moment = |seconds: f64| Moment((seconds.max(0.0) * 1e9) as u64);
+    let lasted = Duration::from_secs_f64((gone.went_at - gone.came_at).max(0.0));
+    writeln!(
+        to,
+        "was, from {} for {}: {}",
+        clock(moment(gone.came_at)),
+        age(lasted),
+        printable(&gone.evidence, LONGEST)
+    )
+}
+
+/// Where a rank is that the job stands for, in its code.
+fn write_place(to: &mut String, status: &Status, finding: &Finding) -> std::fmt::Result {
+    let Some(stacks) = status.stacks.as_ref().filter(|_| finding.stops_the_job()) else { return Ok(()) };
+    let places = finding.ranks.iter().filter_map(|&rank| Some((rank, stacks.tree.place_of(rank)?)));
+    for (rank, place) in places.take(PLACES) {
+        writeln!(to, "  rank {rank} is in {}", printable(&place.to_string(), LONGEST))?;
+    }
+    Ok(())
+}
+
+/// What the job works through, as far as it is known.
+fn work(status: &Status) -> String {
+    let known = [
+        status.tokens_per_s.map(|rate| format!(", {rate:.0} tokens/s")),
+        status.samples_per_s.map(|rate| format!(", {rate:.1} samples/s")),
+        status.loss.map(|loss| format!(", loss {loss:.4}")),
+        match &status.loss_not_finite[..] {
+            [] => None,
+            [rank] => Some(format!(", the loss of rank {rank} is not finite")),
+            [rank, ..] => Some(format!(", the loss of rank {rank} and others is not finite")),
+        },
+        status.mfu.map(|share| format!(", MFU {:.1} %", share * 100.0)),
+    ];
+    known.into_iter().flatten().collect()
+}
+
+/// How old the figures are, where no rank's are of now.
+fn how_old(status: &Status) -> String {
+    let over = status.ranks.iter().all(|rank| rank.state == RankState::Exited);
+    let what = if over { "last figures, of" } else { "nothing new for" };
+    let ago = if over { " ago" } else { "" };
+    status.figures_age_s.map_or_else(String::new, |age| format!("; {what} {age:.0} s{ago}"))
+}
+
+/// What is missing in the figures above, and why.
+fn write_blindness(to: &mut String, status: &Status) -> std::fmt::Result {
+    let coverage = &status.coverage;
+    let partly_seen = coverage.ranks_seen < status.world_size;
+    if partly_seen && coverage.joined_pct.is_some() && status.ranks.iter().any(|rank| rank.bus_gb_s.is_none())
+    {
+        writeln!(to, "! bus GB/s and late ms need all ranks of a communicator: name all hosts of the job")?;
+    }
+    if coverage.ranks_off > 0 {
+        writeln!(to, "! {}", switched_off(coverage.ranks_off as usize))?;
+    }
+    for blind in &coverage.blind {
+        writeln!(to, "! not observed: {}", printable(blind, 200))?;
+    }
+    if coverage.turned_away > 0 {
+        writeln!(
+            to,
+            "! {}",
+            claims(coverage.turned_away, &printable(status.job.as_str(), JobName::LONGEST))
+        )?;
+    }
+    Ok(())
+}
+
+fn line(to: &mut String, rank: &RankStatus, wide: usize) -> std::fmt::Result {
+    let step = match (rank.step, rank.step_at_least) {
+        (Some(step), _) => step.to_string(),
+        (None, Some(bound)) => format!(">={bound}"),
+        (None, None) => "-".to_owned(),
+    };
+    writeln!(
+        to,
+        "{:>6}  {:wide$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {}",
+        rank.rank.0,
+        printable(rank.host.as_str(), wide),
+        step,
+        figure(rank.step_ms_mean),
+        figure(rank.gemm_tflops.map(|rate| rate.0)),
+        figure(rank.bus_gb_s.map(|rate| rate.0)),
+        figure(rank.lateness_ms_p50),
+        rank.state.name(),
+    )
+}
+
+/// A host names itself: nothing of it may move the cursor.
+fn printable(text: &str, wide: usize) -> String {
+    text.chars().filter(|&c| !is_steering(c)).take(wide).collect()
+}
+
+fn figure(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_model::job::Jobs;
+    use xpu_wire::simulation::Simulation;
+
+    use super::*;
+
+    fn status(ranks: u32) -> Status {
+        let mut jobs = Jobs::default();
+        let simulation = Simulation::new(1, 1, ranks);
+        simulation.snapshots(1).iter().chain(&simulation.digests(2)).for_each(|frame| jobs.fold(frame));
+        Status::of(&jobs, jobs.foremost().unwrap(), Moment(0))
+    }
+
+    #[test]
+    fn every_rank_has_a_line_and_the_lines_are_even() {
+        let text = of(&status(8), None);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 2 + 8 + 2);
+        assert!(lines[0].starts_with("llama-70b: 8 of 8 ranks"), "{text}");
+        let columns: Vec<_> = lines[1..10].iter().map(|line| line.rfind("  ").unwrap()).collect();
+        assert!(columns.windows(2).all(|pair| pair[0] == pair[1]), "{text}");
+    }
+
+    #[test]
+    fn with_a_filter_only_ranks_that_are_so_are_listed_and_the_rest_counted() {
+        let status = status(8);
+        let filter = xpu_client::filter::Filter::read("rank<2").unwrap();
+        let (ranks, _) = filter.among(&status.ranks, &status.job);
+        let text = of(&status, Some((ranks, "of 8 ranks are listed: rank<2".to_owned())));
+        assert_eq!(text.lines().count(), 1 + 1 + 1 + 2 + 2, "{text}");
+        assert!(text.contains("8 of 8 ranks") && text.contains("2 of 8 ranks are listed: rank<2"), "{text}");
+    }
+
+    #[test]
+    fn a_job_of_thousands_does_not_fill_the_terminal() {
+        let text = of(&status(1000), None);
+        assert!(text.lines().count() < 300 && text.contains("and 744 more ranks"));
+    }
+
+    #[test]
+    fn a_job_that_is_not_there_is_answered_with_those_that_are() {
+        let mut jobs = Jobs::default();
+        Simulation::new(1, 1, 2).snapshots(1).iter().for_each(|frame| jobs.fold(frame));
+        let absent = of(&Status::of(&jobs, &xpu_model::job::Job::new("nosuch".into()), Moment(0)), None);
+        assert!(absent.contains("nosuch") && absent.contains("llama-70b"), "{absent}");
+        let other = Simulation { job: "eval".into(), ..Simulation::new(1, 1, 1) };
+        other.snapshots(1).iter().for_each(|frame| jobs.fold(frame));
+        let text = of(&Status::of(&jobs, jobs.foremost().unwrap(), Moment(0)), None);
+        assert!(text.contains("--job eval"), "{text}");
+    }
+
+    #[test]
+    fn what_was_not_seen_is_said() {
+        let mut status = status(8);
+        status.coverage.blind.push("cuBLAS was not found".to_owned());
+        status.coverage.turned_away = 2;
+        status.ranks.iter_mut().for_each(|rank| rank.bus_gb_s = None);
+        status.coverage.joined_pct = Some(0.0);
+        // All are there: it is not for want of hosts.
+        assert!(!of(&status, None).contains("name all hosts"));
+        status.world_size = 16;
+        let text = of(&status, None);
+        for said in ["cuBLAS was not found", "2 processes claim ranks", "need all ranks of a communicator"] {
+            assert!(text.contains(said), "{said}: {text}");
+        }
+    }
+
+    #[test]
+    fn nothing_seen_says_what_to_do() {
+        let none = Status::of(&Jobs::default(), &xpu_model::job::Job::new("x".into()), Moment(0));
+        assert!(of(&none, None).contains("xpu-top run"));
+    }
+}

@@ -1,0 +1,120 @@
+//! `xpu-top`: reads the command line and goes where it points.
+
+use std::{io::Write as _, path::Path, process::ExitCode};
+
+use clap::Parser as _;
+use xpu_client::{
+    capturer::{Capturer, Targets},
+    frame_cursor::FrameCursor,
+    live,
+    new_file::NotWritable,
+    time,
+};
+use xpu_model::status::ExitCode as Code;
+use xpu_top::{
+    args::{Command, CommandLine, PastRun, UsageError},
+    command,
+};
+use xpu_tui::{
+    file_loader::Label,
+    watch::{WatchOptions, watch},
+};
+
+fn main() -> ExitCode {
+    let line = match CommandLine::try_parse() {
+        Ok(line) => line,
+        Err(error) => {
+            let _ = error.print();
+            // Help and version were asked for.
+            return ExitCode::from(if error.use_stderr() { Code::Usage as u8 } else { 0 });
+        }
+    };
+    let outcome = match &line.command {
+        None => match &line.replay {
+            Some(path) => replay(path, &line),
+            None => show(&line),
+        },
+        Some(Command::Run(args)) => command::run::run(args).map_err(Into::into),
+        Some(Command::Record(args)) => command::record::record(args),
+        Some(Command::Capture(args)) => command::capture::capture(args),
+        Some(Command::Kineto(args)) => command::kineto::kineto(args),
+        Some(Command::Report(args)) => command::report::report(args),
+        Some(Command::Diff(args)) => command::diff::diff(args),
+        Some(Command::WhatIf(args)) => command::what_if::what_if(args),
+        Some(Command::Export(args)) => command::export::export(args),
+        Some(Command::GemmReplay(args)) => command::gemm_replay::gemm_replay(args),
+        Some(Command::Status(args)) => {
+            line.config().map_err(Into::into).and_then(|config| command::status::status(args, config.price))
+        }
+        Some(Command::Collectives(args)) => command::collectives::collectives(args),
+        Some(Command::Stacks(args)) => command::stacks::stacks(args),
+        Some(Command::Ctl(args)) => command::ctl::ctl(args),
+        Some(Command::Demo(args)) => command::demo::demo(args, || line.config()),
+        Some(Command::Doctor(args)) => command::doctor::doctor(args),
+        Some(Command::Config(args)) => command::config::config(args, line.config.as_deref()),
+        Some(Command::Keygen(args)) => command::keygen::keygen(args).map_err(Into::into),
+    };
+    outcome.unwrap_or_else(|error| {
+        // Where the terminal is gone, nobody reads it.
+        let _ = writeln!(std::io::stderr(), "xpu-top: {error:#}");
+        if error.is::<UsageError>() || error.is::<NotWritable>() {
+            ExitCode::from(Code::Usage as u8)
+        } else {
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// The screen on a recording.
+fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
+    let cursor = FrameCursor::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
+    let config = line.config()?;
+    let look = line.look.look(config.wishes)?;
+    let begin = match &line.at {
+        Some(text) => Some(time::moment_within(text, cursor.span()).map_err(UsageError::Value)?),
+        // What it was taken for; Space plays what led to it.
+        None if path.is_dir() || Label::is_capture(path) => Some(cursor.span().1),
+        None => None,
+    };
+    let (nobody, arrivals) = tokio::sync::mpsc::channel(1);
+    drop(nobody);
+    let options = WatchOptions {
+        job: line.watch.job.clone(),
+        groups: line.groups.clone(),
+        look,
+        cursor: Some((cursor, begin)),
+        runs: line.baseline.as_ref().map(PastRun::runs).transpose()?,
+        filter: line.filter.clone(),
+        config,
+        ..WatchOptions::default()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(watch(arrivals, Vec::new(), options))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The screen.
+fn show(line: &CommandLine) -> anyhow::Result<ExitCode> {
+    let args = &line.watch;
+    let (hosts, config) = (args.hosts()?, line.config()?);
+    let look = line.look.look(config.wishes)?;
+    let key = args.way.key()?;
+    let capturer = Capturer::new(Targets { endpoints: hosts.endpoints.clone(), key: key.clone() });
+    let (live, arrivals) = live::connect(hosts.endpoints.clone(), key, args.job.clone());
+    let warnings = hosts.warnings.iter().map(ToString::to_string).collect();
+    let options = WatchOptions {
+        job: args.job.clone(),
+        groups: line.groups.clone(),
+        look,
+        warnings,
+        filter: line.filter.clone(),
+        config,
+        runs: line.baseline.as_ref().map(PastRun::runs).transpose()?,
+        live: Some(live),
+        capturer: Some(capturer),
+        ..WatchOptions::default()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(watch(arrivals, hosts.endpoints, options))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,386 @@
+//! A capture being taken: the ranks are told a step, or a time, that is still to come. Each says whether it can record from there; nobody waits
+//! for anybody. If one is past it already all are told a later one, once.
+
+mod appointment;
+mod extent;
+mod news;
+mod plan;
+mod tally;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use appointment::Again;
+pub use extent::Extent;
+pub use news::{News, Outcome, Progress};
+pub use plan::{Plan, Wanted, window_length};
+use tally::Tally;
+use tokio::{
+    select,
+    time::{Instant, interval, timeout_at},
+};
+use xpu_model::{
+    finding,
+    job::{Job, RankView},
+};
+use xpu_recording::Header;
+use xpu_wire::{
+    frame::{Body, CaptureOrder, CaptureSheet, CaptureWindow, Frame, TimedCaptureSheet},
+    id::{HostName, JobName, Rank, Step},
+    unit::{Moment, Nanoseconds},
+};
+
+use crate::{
+    arrival::{Arrival, Arrivals},
+    follow::Following,
+    inquiry::Inquiry,
+    keyboard::key_that_ends,
+    live::Live,
+    recording_writer::RecordingWriter,
+    sample::sample,
+};
+
+const FOLLOWER_ENDED: &str = "the follower ended";
+
+/// How long ranks may take to answer, and how often they are asked while one has not.
+const ANSWER: Duration = Duration::from_secs(5);
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Before the time is up ranks send what they have, which takes a moment.
+const SENDING: Duration = Duration::from_secs(3);
+
+/// How long that nobody wants a capture any more may take to go out.
+const FAREWELL: Duration = Duration::from_millis(300);
+
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// How often it is asked whether the job stands: then its stacks belong to it, and no step is waited for.
+const EXAMINE: Duration = Duration::from_secs(1);
+
+/// What the ranks of a job that stands may take to say what they have.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// How long the job is watched at most, the capture included, for who is slow in it.
+const WATCH: Duration = Duration::from_secs(18);
+
+/// Set by who wants a capture no more.
+pub type Stop = Arc<AtomicBool>;
+
+/// A capture under way, of a job that is followed already.
+pub struct Taking<'a> {
+    path: PathBuf,
+    recording: RecordingWriter,
+    tally: Tally,
+    following: &'a mut Following,
+    live: &'a Live,
+    plan: Plan,
+    deadline: Instant,
+    stop: Stop,
+    tell: &'a mut dyn FnMut(News),
+    inquiry: Inquiry,
+    began: Instant,
+    examined: Instant,
+    /// What the job stands for.
+    standstill: Option<String>,
+    /// No step is waited for any more.
+    hurried: bool,
+}
+
+impl fmt::Debug for Taking<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Taking").field("path", &self.path).field("tally", &self.tally).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Taking<'a> {
+    /// Into a file that is not there yet.
+    pub fn begin(
+        path: &Path,
+        header: &Header,
+        (job, ranks): (JobName, Vec<Rank>),
+        (following, live): (&'a mut Following, &'a Live),
+        plan: Plan,
+        stop: Stop,
+        tell: &'a mut dyn FnMut(News),
+    ) -> std::io::Result<Self> {
+        let now = Instant::now();
+        let shown = following.jobs().get(&job).map(|job| sample(job, None, &[])).unwrap_or_default();
+        live.watch_ranks(Some((
+            job.clone(),
+            shown.into_iter().filter(|rank| ranks.contains(rank)).collect(),
+        )));
+        Ok(Self {
+            path: path.to_owned(),
+            recording: RecordingWriter::begin(path, header)?,
+            tally: Tally::new(job, ranks),
+            following,
+            live,
+            plan,
+            deadline: now + plan.wait,
+            stop,
+            tell,
+            inquiry: Inquiry::default(),
+            began: now,
+            examined: now,
+            standstill: None,
+            hurried: false,
+        })
+    }
+
+    /// To its end.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub async fn take(mut self, arrivals: &mut Arrivals) -> anyhow::Result<Outcome> {
+        if let Wanted::Steps(_) = self.plan.what {
+            self.listen(arrivals).await?;
+        }
+        let known = appointment::completed(&self.views());
+        for again in [false, true] {
+            let Some((first, steps, window)) = self.appoint(again, known) else {
+                self.tally.refuse_all(appointment::NO_STEPS);
+                return self.finish();
+            };
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            let limit =
+                if self.hurried { Duration::ZERO } else { left.saturating_sub(SENDING).max(left / 2) };
+            let limit = Nanoseconds::from(limit);
+            let now = Moment::now();
+            // Nobody else chooses the same one.
+            let number = now.0 ^ u64::from(std::process::id()).rotate_left(40);
+            let Plan { before, activity, functions, .. } = self.plan;
+            let order = CaptureOrder { number, first, steps, limit, before, activity, functions };
+            self.tally.begin(order, window);
+            self.open_sheet()?;
+            self.agree(arrivals).await?;
+            if !self.tally.is_any_late() {
+                break;
+            }
+            self.live.end_capture(self.tally.job().clone(), number);
+            let what = if window.is_some() { "time" } else { "step" };
+            (self.tell)(News::Word(format!("a rank has passed that {what}: all get a later one")));
+        }
+        self.collect(arrivals).await?;
+        self.watch(arrivals).await?;
+        self.finish()
+    }
+
+    /// From which step on, and how many; or which time. `None` while no step is known of any rank.
+    fn appoint(&self, again: bool, known: Option<u64>) -> Option<(Step, u32, Option<CaptureWindow>)> {
+        match self.plan.what {
+            Wanted::Steps(steps) => {
+                let again = again.then(|| Again { known, furthest: self.tally.furthest() });
+                Some((appointment::first_step(&self.views(), again)?, steps, None))
+            }
+            Wanted::Time(length) => {
+                let at = Moment::now().after(appointment::lead(again));
+                Some((Step(0), 0, Some(CaptureWindow { at, length: length.into() })))
+            }
+        }
+    }
+
+    /// The ranks that are wanted, as far as they were heard.
+    fn views(&self) -> Vec<&RankView> {
+        let job = self.following.jobs().get(self.tally.job());
+        let ranks = job.into_iter().flat_map(Job::ranks).filter(|(rank, _)| self.tally.wants(*rank));
+        ranks.map(|(_, view)| view).collect()
+    }
+
+    /// Until it is known how far the ranks are and how many steps come in a second.
+    async fn listen(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
+        let until = self.began + appointment::LISTEN.min(self.plan.wait / 2);
+        let known = |views: &[&RankView]| {
+            appointment::completed(views).is_some() && appointment::is_rate_known(views)
+        };
+        while !known(&self.views()) && !self.stop.load(Relaxed) {
+            match timeout_at(until, arrivals.recv()).await {
+                Ok(arrival) => self.following.take(arrival.context(FOLLOWER_ENDED)?),
+                Err(_over) => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Until every rank has said whether it records those steps.
+    async fn agree(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
+        let deadline = self.deadline.min(Instant::now() + ANSWER);
+        while Instant::now() < deadline.min(self.deadline)
+            && !self.tally.is_answered()
+            && !self.tally.is_any_late()
+        {
+            self.live.capture(self.tally.job().clone(), self.tally.unanswered(), self.tally.asked());
+            self.arrive(arrivals, deadline.min(Instant::now() + ASK_AGAIN), |taking| {
+                taking.tally.is_answered() || taking.tally.is_any_late()
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Until every rank that may still send has sent all.
+    async fn collect(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
+        self.arrive(arrivals, self.deadline, |taking| {
+            taking.tally.is_over() || Instant::now() >= taking.deadline
+        })
+        .await?;
+        if !self.tally.is_over() {
+            self.live.end_capture(self.tally.job().clone(), self.tally.order().number);
+            // It goes out with the next sweep of the connections.
+            self.arrive(arrivals, Instant::now() + FAREWELL, |_: &Self| false).await?;
+        }
+        Ok(())
+    }
+
+    /// Until it would be known if a rank were slow: of a job that stands, that is known.
+    async fn watch(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
+        let enough = |taking: &Self| taking.standstill.is_some() || taking.following.is_watched();
+        // Who was told to hurry is not kept waiting for more.
+        if !self.plan.watch || self.hurried || self.tally.whole() == 0 || enough(self) {
+            return Ok(());
+        }
+        let word = "everything has arrived; watching the job some seconds longer for slow ranks";
+        (self.tell)(News::Word(format!("{word}{}", key_that_ends(" (Ctrl-C skips that)"))));
+        self.arrive(arrivals, self.deadline.min(self.began + WATCH), enough).await
+    }
+
+    async fn arrive(
+        &mut self,
+        arrivals: &mut Arrivals,
+        deadline: Instant,
+        enough: impl Fn(&Self) -> bool,
+    ) -> anyhow::Result<()> {
+        let mut look = interval(LOOK_AGAIN);
+        while !enough(self) {
+            select! {
+                arrival = arrivals.recv() => {
+                    let arrival = arrival.context(FOLLOWER_ENDED)?;
+                    if let Arrival::Frame(frame) = &arrival {
+                        self.tally.take(frame);
+                        // Of a try that was given up nothing is kept.
+                        if self.tally.keeps(frame) {
+                            self.recording.take(frame)?;
+                        }
+                    }
+                    // Details are for who replays: here they would only be kept.
+                    if !matches!(&arrival, Arrival::Frame(frame) if matches!(frame.body, Body::Detail(_))) {
+                        self.following.take(arrival);
+                    }
+                }
+                _ = look.tick() => {
+                    let due = self.recording.packer.due(Moment::now());
+                    due.and_then(|blocks| self.recording.write(blocks))?;
+                    self.tally.look(self.following, Instant::now());
+                    self.examine();
+                    if !self.tally.is_over() {
+                        (self.tell)(News::Far(self.tally.progress()));
+                    }
+                    if self.stop.swap(false, Relaxed) {
+                        // Who says so twice, or has all, waits for nothing.
+                        if self.hurried || self.tally.is_over() {
+                            self.deadline = Instant::now();
+                            break;
+                        }
+                        self.hurry();
+                    }
+                    if Instant::now() >= deadline {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Of a job that stands its stacks are in the file too, and nobody comes to the last step: what there is is wanted now.
+    fn examine(&mut self) {
+        if self.examined.elapsed() < EXAMINE {
+            return;
+        }
+        self.examined = Instant::now();
+        let Some(job) = self.following.jobs().get(self.tally.job()) else { return };
+        let now = Moment::now();
+        let findings = finding::examine(job, now);
+        let ranks = self.inquiry.due(job, &findings, now);
+        if !ranks.is_empty() {
+            self.live.records(job.name().clone(), ranks.clone());
+            self.live.kept_stacks(job.name().clone(), ranks);
+        }
+        let stands = self.tally.standstill(job, &findings).map(|found| found.evidence.to_string());
+        if let Some(evidence) = stands.filter(|_| self.standstill.is_none()) {
+            (self.tell)(News::Word("the job hangs: capturing what there is".to_owned()));
+            self.standstill = Some(evidence);
+        }
+        // One that came to a stand after its last step has given all; and a time ends by itself, but for what the GPU never does.
+        if self.standstill.is_some() && !self.hurried && !self.tally.is_over() && self.tally.is_past(now) {
+            self.hurry();
+        }
+    }
+
+    /// Every rank is to give what it has, and no more.
+    fn hurry(&mut self) {
+        self.hurried = true;
+        self.deadline = self.deadline.min(Instant::now() + DRAIN);
+        self.tally.hurry();
+        self.live.capture(self.tally.job().clone(), self.tally.awaited(), self.tally.asked());
+    }
+
+    /// Says what is asked for, in front of what was heard before: so whoever opens the file knows what it is.
+    fn open_sheet(&mut self) -> anyhow::Result<()> {
+        let before = self.following.recall()?;
+        let at = before.first().map_or_else(Moment::now, |block| block.entry.first);
+        let sheet = self.sheet(false);
+        let mut blocks: Vec<_> = self.recording.packer.push(at, &sheet)?.into_iter().collect();
+        blocks.extend(self.recording.packer.rest()?);
+        blocks.extend(before);
+        Ok(self.recording.write(blocks)?)
+    }
+
+    fn sheet(&self, closed: bool) -> Frame {
+        let sheet = CaptureSheet {
+            order: self.tally.order(),
+            job: self.tally.job().clone(),
+            ranks: self.tally.ranks().collect(),
+            closed,
+            missing: if closed { self.tally.missing() } else { Vec::new() },
+            standstill: self.standstill.clone(),
+        };
+        let body = match self.tally.window() {
+            Some(window) => Body::TimedCaptureSheet(TimedCaptureSheet { sheet, window }),
+            None => Body::CaptureSheet(sheet),
+        };
+        Frame { host: HostName::default(), number: 0, now: Moment::now(), lost: 0, body }
+    }
+
+    fn finish(mut self) -> anyhow::Result<Outcome> {
+        self.tally.give_up();
+        // Of a job that stands the file has the stacks, whoever gave anything.
+        let bytes = if self.tally.has_parts() || self.standstill.is_some() {
+            let sheet = self.sheet(true);
+            self.recording.take(&sheet)?;
+            self.recording.close()?.0.bytes
+        } else {
+            self.recording.discard();
+            0
+        };
+        Ok(Outcome {
+            path: self.path,
+            complaints: self.tally.complaints(self.standstill.as_deref()),
+            summary: self.tally.summary(),
+            bytes,
+            whole: self.tally.whole(),
+            done: self.tally.done(),
+            ranks: self.tally.ranks().count(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! What is told of a capture while it comes in, and what came of it.
+
+use std::{fmt, path::PathBuf};
+
+use xpu_model::figure;
+
+use super::Extent;
+
+/// How far a capture is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    pub of: Extent,
+    pub ranks: usize,
+    pub agreed: usize,
+    /// Ranks of which all is here.
+    pub whole: usize,
+}
+
+impl Progress {
+    /// How many ranks are how far: until all agreed it is told who will send, then what came of it. A bar that is full
+    /// while nothing is here would be taken for the end.
+    pub fn far(&self) -> (usize, &'static str) {
+        if self.whole > 0 || self.agreed >= self.ranks {
+            (self.whole, "here")
+        } else {
+            (self.agreed, "agreed")
+        }
+    }
+
+    /// How many of `cells` of a bar that is.
+    pub fn filled(&self, cells: usize) -> usize {
+        (cells * self.far().0).checked_div(self.ranks).unwrap_or(0).min(cells)
+    }
+}
+
+/// `steps 812 to 814: 8 of 8 ranks agreed, 3 of 8 arrived`
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { of, ranks, agreed, whole } = self;
+        write!(f, "{of}: {agreed} of {ranks} ranks agreed, {whole} of {ranks} arrived")
+    }
+}
+
+/// What is told of it meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    Far(Progress),
+    Word(String),
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub path: PathBuf,
+    /// What is not as it should be.
+    pub complaints: Vec<String>,
+    /// `steps 812 to 814 of 8 of 8 ranks, 2,160 operations, none dropped`
+    pub summary: String,
+    /// Of the file; none: no rank gave anything, and there is no file.
+    pub bytes: u64,
+    /// Ranks of which all is here that they recorded, and those of them that came to the last step.
+    pub whole: usize,
+    pub done: usize,
+    pub ranks: usize,
+}
+
+/// `c.bin: steps 812 to 814 of 8 of 8 ranks, 2,160 operations, none dropped; 18.4 KiB`
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.bytes {
+            0 => write!(f, "no rank sent anything: {} was not written", self.path.display()),
+            bytes => write!(f, "{}: {}; {}", self.path.display(), self.summary, figure::bytes(bytes)),
+        }
+    }
+}

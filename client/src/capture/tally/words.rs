@@ -1,0 +1,121 @@
+//! What came of a capture, in words.
+
+use std::collections::BTreeMap;
+
+use xpu_model::figure;
+use xpu_wire::{
+    frame::{CaptureAccount, CaptureEnd, Tracing},
+    id::Step,
+};
+
+use super::{super::Extent, Tally};
+
+/// Ranks named one by one.
+const NAMED: usize = 8;
+
+impl Tally {
+    /// What is not as it should be; of a job that stands, what for.
+    pub(in crate::capture) fn complaints(&self, standstill: Option<&str>) -> Vec<String> {
+        let mut all: Vec<_> =
+            standstill.iter().map(|evidence| format!("the job hangs: {evidence}")).collect();
+        all.extend(
+            self.missing().into_iter().map(|missing| format!("rank {}: {}", missing.rank, missing.why)),
+        );
+        for (rank, account) in self.accounts() {
+            match account.ended {
+                CaptureEnd::Done => {}
+                // Why is said once, for all.
+                CaptureEnd::TimeUp if standstill.is_some() => {}
+                CaptureEnd::TimeUp => {
+                    all.push(match self.window {
+                        Some(_) => format!("rank {rank}: it was not done with all of it in time"),
+                        None => format!("rank {rank}: it did not reach the last step in time"),
+                    });
+                }
+                CaptureEnd::ProcessEnd if self.window.is_some() => {
+                    all.push(format!("rank {rank}: it ended before the time did"));
+                }
+                CaptureEnd::ProcessEnd => all.push(format!("rank {rank}: it ended before the last step did")),
+            }
+            if let Tracing::Recorded { dropped: lost @ 1.., .. } = account.activity {
+                all.push(format!("rank {rank}: {lost} of CUPTI's records were lost"));
+            }
+            if account.dropped > 0 {
+                all.push(format!(
+                    "rank {rank}: {} operations were dropped for lack of space",
+                    account.dropped
+                ));
+            }
+        }
+        all.extend(self.refusals());
+        let more = all.len().saturating_sub(NAMED);
+        all.truncate(NAMED);
+        if more > 0 {
+            all.push(format!("and {more} more; `xpu-top report` lists all"));
+        }
+        all
+    }
+
+    /// What was asked for besides and could not be had, the ranks of one reason together.
+    fn refusals(&self) -> impl Iterator<Item = String> {
+        let mut all: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+        // Who has ended no step has begun with none of it, and why is said already.
+        for (rank, account) in self.accounts().filter(|(_, account)| account.marks.len() > 1) {
+            let kinds = [("kernels", &account.activity), ("functions of Python", &account.functions)];
+            for (what, tracing) in kinds {
+                if let Tracing::Refused { why } = tracing {
+                    all.entry((what, why)).or_default().push(rank.to_string());
+                }
+            }
+        }
+        all.into_iter().map(|((what, why), ranks)| {
+            let word = if ranks.len() == 1 { "rank" } else { "ranks" };
+            format!("{word} {} without all {what}: {why}", ranks.join(","))
+        })
+    }
+
+    /// `500 ms of 8 of 8 ranks, 2,160 operations, none dropped`, `steps 812 to 814 of 8 of 8 ranks, with what was sampled since step 793, 2,160 operations, none dropped`
+    pub(in crate::capture) fn summary(&self) -> String {
+        let operations = self.accounts().map(|(_, account)| account.operations).sum::<u64>();
+        let dropped = self.accounts().map(|(_, account)| account.dropped).sum::<u64>();
+        let ranks = format!("{} of {}", self.whole(), figure::counted(self.ranks.len(), "rank", "ranks"));
+        format!(
+            "{}{}, {}, {}",
+            self.steps(&ranks),
+            self.sampled(),
+            figure::counted(operations as usize, "operation", "operations"),
+            if dropped == 0 { "none dropped".to_owned() } else { format!("{dropped} dropped") },
+        )
+    }
+
+    /// The steps that were asked for, as far as all have them who sent anything.
+    fn steps(&self, ranks: &str) -> String {
+        if self.window.is_some() {
+            return format!("{} of {ranks}", Extent::of(self.order, self.window));
+        }
+        let (first, last) = (self.order.first, self.order.last());
+        let ends =
+            self.accounts().map(|(_, account)| account.marks.last().map_or(Step(0), |mark| mark.completed));
+        match ends.min() {
+            Some(end) if end < first => {
+                format!(
+                    "{ranks} ended no step after {end}, and none of {first} to {last} that were asked for"
+                )
+            }
+            Some(end) => format!("steps {first} to {} of {ranks}", end.min(last)),
+            None => format!("steps {first} to {last} of {ranks}"),
+        }
+    }
+
+    /// Of which steps before those there is something.
+    fn sampled(&self) -> String {
+        let begins = |account: &CaptureAccount| account.marks.first().map(|mark| mark.completed);
+        let sampled = self.accounts().filter(|(_, account)| account.sampled > begins(account));
+        // The first mark is the begin of the first step.
+        match sampled.filter_map(|(_, account)| account.marks.first()).map(|mark| mark.completed.0 + 1).max()
+        {
+            Some(since) => format!(", with what was sampled since step {since}"),
+            None => String::new(),
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! Arrivals without a screen: what they add up to, and whether everybody has been heard.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    sync::Arc,
+    time::Duration,
+};
+
+use xpu_model::{
+    baseline::Runs,
+    finding::{self, Episode, Examiner, Log},
+    job::{Clock, Job, Jobs},
+    status::{Status, UnreachableHost},
+};
+use xpu_recording::{Packer, Ring, SealedBlock};
+use xpu_wire::{
+    frame::{Body, Frame, HostDigest, JobSnapshot, Life},
+    id::{HostName, JobName, Rank},
+    unit::Moment,
+};
+
+use crate::arrival::{Arrival, Endpoint, Link};
+
+/// What is kept of the last frames, in time and in bytes.
+pub const LATELY: Duration = Duration::from_mins(1);
+const LATELY_BYTES: usize = 32 << 20;
+
+/// How often it is looked what was wrong, in the time of the hosts; of many ranks, less often.
+const LOOK: Duration = Duration::from_secs(2);
+const EACH: u32 = 128;
+
+/// Findings that are gone, told of at most.
+const EPISODES: usize = 64;
+
+/// What came and went, of the job that is asked for.
+#[derive(Debug, Default)]
+struct Chronicle {
+    job: JobName,
+    examiner: Examiner,
+    log: Log,
+    looked: Moment,
+}
+
+/// What arrived so far.
+#[derive(Debug)]
+pub struct Following {
+    endpoints: BTreeSet<Endpoint>,
+    named: Option<JobName>,
+    jobs: Jobs,
+    links: BTreeMap<Endpoint, Link>,
+    /// Hosts behind relays, and what they are called. That the way to one is up, its relay says before it has reported itself.
+    behind: BTreeMap<Endpoint, Option<HostName>>,
+    reported: BTreeSet<HostName>,
+    /// Living ranks that no digest has come of yet.
+    awaited: BTreeSet<(JobName, Rank)>,
+    /// Digests that came of each.
+    digested: BTreeMap<(JobName, Rank), u32>,
+    clock: Clock,
+    /// The frames of the last minute, where somebody wants them.
+    lately: Option<(Packer, Ring)>,
+    /// What came and went, where somebody wants to know.
+    chronicle: Option<Box<Chronicle>>,
+    /// Past runs that the job is held against.
+    runs: Option<Arc<Runs>>,
+}
+
+impl Following {
+    pub fn new(endpoints: impl IntoIterator<Item = Endpoint>, named: Option<JobName>) -> Self {
+        Self {
+            endpoints: endpoints.into_iter().collect(),
+            named,
+            jobs: Jobs::default(),
+            links: BTreeMap::new(),
+            behind: BTreeMap::new(),
+            reported: BTreeSet::new(),
+            awaited: BTreeSet::new(),
+            digested: BTreeMap::new(),
+            clock: Clock::default(),
+            lately: None,
+            chronicle: None,
+            runs: None,
+        }
+    }
+
+    /// From now on the job is held against past runs.
+    pub fn hold_against(&mut self, runs: Option<Arc<Runs>>) {
+        self.runs = runs;
+    }
+
+    /// From now on it is noted what is wrong, and until when.
+    pub fn note_what_goes(&mut self) {
+        self.chronicle = Some(Box::default());
+    }
+
+    /// Looks what is wrong now, where that is noted and it is time to.
+    fn look(&mut self) {
+        let Some(mut chronicle) = self.chronicle.take() else { return };
+        if let Some(job) = self.job() {
+            let now = self.jobs.clock();
+            if chronicle.job != *job.name() {
+                *chronicle = Chronicle { job: job.name().clone(), ..Chronicle::default() };
+            }
+            if now.since(chronicle.looked) >= LOOK * (1 + job.ranks().len() as u32 / EACH) {
+                let findings = chronicle.examiner.examine(job, now);
+                chronicle.log.follow(&findings, now);
+                chronicle.looked = now;
+            }
+        }
+        self.chronicle = Some(chronicle);
+    }
+
+    /// From now on the last minute is kept as it was heard, after what somebody else heard `before`: what led to a finding.
+    pub fn remember(&mut self, before: Vec<SealedBlock>) {
+        let mut ring = Ring::new(LATELY_BYTES, LATELY);
+        for block in before {
+            ring.push(block);
+        }
+        self.lately = Some((Packer::default(), ring));
+    }
+
+    /// That minute, which is kept no longer.
+    pub fn recall(&mut self) -> io::Result<Vec<SealedBlock>> {
+        let Some((mut packer, mut ring)) = self.lately.take() else { return Ok(Vec::new()) };
+        packer.rest()?.into_iter().for_each(|block| ring.push(block));
+        Ok(ring.blocks().cloned().collect())
+    }
+
+    fn keep(&mut self, frame: &Frame) {
+        let Some((packer, ring)) = &mut self.lately else { return };
+        let now = Moment::now();
+        let blocks = packer.due(now).and_then(|mut due| {
+            due.extend(packer.push(now, frame)?);
+            Ok(due)
+        });
+        // A frame too large to be kept is none of those that tell what is wrong.
+        blocks.into_iter().flatten().for_each(|block| ring.push(block));
+    }
+
+    pub fn take(&mut self, arrival: Arrival) {
+        self.take_at(Moment::now(), arrival);
+    }
+
+    /// Takes what came at that moment, by the clock of who heard it.
+    pub fn take_at(&mut self, at: Moment, arrival: Arrival) {
+        match arrival {
+            Arrival::Frame(frame) => {
+                self.keep(&frame);
+                match &frame.body {
+                    Body::Relay(relay) => {
+                        self.reported.insert(frame.host.clone());
+                        for host in &relay.hosts {
+                            self.endpoints.insert(host.endpoint.clone());
+                            self.behind.insert(host.endpoint.clone(), host.called.clone());
+                        }
+                    }
+                    Body::Snapshot(snapshot) => {
+                        self.reported.insert(frame.host.clone());
+                        let wanted =
+                            |job: &&JobSnapshot| self.named.as_ref().is_none_or(|name| *name == job.job);
+                        for job in snapshot.jobs.iter().filter(wanted) {
+                            let living = job.ranks.iter().filter(|rank| rank.digest.life == Life::Alive);
+                            let places = living.map(|rank| (job.job.clone(), rank.info.rank));
+                            self.awaited.extend(places.filter(|place| !self.digested.contains_key(place)));
+                        }
+                    }
+                    Body::Digest(digest) => self.count(digest),
+                    Body::History(history) => {
+                        for frame in history.frames.frames() {
+                            if let Body::Digest(digest) = &frame.body {
+                                self.count(digest);
+                            }
+                            self.look();
+                            self.jobs.fold(&frame);
+                        }
+                    }
+                    _ => {}
+                }
+                if !matches!(frame.body, Body::History(_)) {
+                    self.look();
+                    self.jobs.fold(&frame);
+                }
+                self.clock.hear(&self.jobs, at);
+            }
+            Arrival::Link(endpoint, link) => {
+                self.endpoints.insert(endpoint.clone());
+                self.links.insert(endpoint, link);
+            }
+            Arrival::Name(..) => {}
+        }
+    }
+
+    fn count(&mut self, digest: &HostDigest) {
+        for rank in &digest.ranks {
+            let place = (digest.job.clone(), rank.rank);
+            self.awaited.remove(&place);
+            *self.digested.entry(place).or_default() += 1;
+        }
+    }
+
+    /// Whether every host answered, or is known to be out of reach.
+    pub fn has_answered(&self) -> bool {
+        self.endpoints.iter().all(|endpoint| match self.links.get(endpoint) {
+            Some(Link::Up) => self.has_reported(endpoint),
+            Some(Link::Down { .. }) => true,
+            Some(Link::Connecting) | None => false,
+        })
+    }
+
+    /// Whether a host has, the way to which is up.
+    fn has_reported(&self, endpoint: &Endpoint) -> bool {
+        let called = self.behind.get(endpoint);
+        called.is_none_or(|called| called.as_ref().is_some_and(|called| self.reported.contains(called)))
+    }
+
+    /// Whether, beyond that, every living rank was heard.
+    pub fn is_complete(&self) -> bool {
+        self.awaited.is_empty() && self.has_answered()
+    }
+
+    /// Whether the job's living ranks were watched for long enough to tell who is slow.
+    pub fn is_watched(&self) -> bool {
+        let Some(job) = self.job() else { return false };
+        let living = job.ranks().filter(|(_, view)| view.life() == Life::Alive);
+        living
+            .map(|(rank, _)| self.digested.get(&(job.name().clone(), rank)).copied().unwrap_or(0))
+            .all(|digests| digests >= finding::WATCHED)
+    }
+
+    /// Whether, beyond that, every host is up and there is a job.
+    pub fn is_whole(&self) -> bool {
+        self.is_complete() && self.down().next().is_none() && self.job().is_some()
+    }
+
+    /// Hosts out of reach, and why.
+    pub fn down(&self) -> impl Iterator<Item = (&Endpoint, &str)> {
+        self.links.iter().filter_map(|(endpoint, link)| match link {
+            Link::Down { why } => Some((endpoint, why.as_str())),
+            Link::Connecting | Link::Up => None,
+        })
+    }
+
+    /// Hosts that did not answer until now, and why.
+    pub fn unreachable(&self) -> impl Iterator<Item = UnreachableHost> {
+        self.endpoints.iter().filter_map(|endpoint| {
+            let why = match self.links.get(endpoint) {
+                Some(Link::Up) if self.has_reported(endpoint) => return None,
+                Some(Link::Down { why }) => why.clone(),
+                Some(Link::Up | Link::Connecting) | None => {
+                    format!("{endpoint} has not answered yet; allow more with --wait")
+                }
+            };
+            Some(UnreachableHost { host: endpoint.to_string(), why })
+        })
+    }
+
+    /// The job that was named, or the foremost.
+    pub fn job(&self) -> Option<&Job> {
+        match &self.named {
+            Some(name) => self.jobs.get(name),
+            None => self.jobs.foremost(),
+        }
+    }
+
+    /// All jobs that were seen.
+    pub fn jobs(&self) -> &Jobs {
+        &self.jobs
+    }
+
+    /// Whether a rank of the job was seen closely.
+    pub fn has_detail(&self, rank: Rank) -> bool {
+        self.job().and_then(|job| job.rank(rank)).is_some_and(|view| view.summary().is_some())
+    }
+
+    pub fn status(&self, now: Moment) -> Status {
+        let now = self.clock.there(now);
+        let mut status = match self.job() {
+            Some(job) => {
+                let mut examiner = Examiner::default();
+                examiner.hold_against(self.runs.as_ref());
+                Status::with(&self.jobs, job, examiner.examine(job, now), now)
+            }
+            None => Status::of(&self.jobs, &Job::new(self.named.clone().unwrap_or_default()), now),
+        };
+        status.coverage.hosts_unreachable = self.unreachable().collect();
+        if let Some(chronicle) = self.chronicle.as_ref().filter(|chronicle| chronicle.job == status.job) {
+            let is_there = |gone: &Episode| {
+                status.findings.iter().any(|finding| {
+                    (finding.kind, finding.class, &finding.ranks) == (gone.kind, gone.class, &gone.ranks)
+                })
+            };
+            let gone = chronicle.log.episodes().filter(|gone| !is_there(gone));
+            status.came_and_went = gone.take(EPISODES).collect();
+        }
+        status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_wire::{
+        endpoint::BasePort,
+        frame::{RelaySnapshot, RelayedHost},
+        simulation::Simulation,
+    };
+
+    use super::*;
+
+    fn endpoint(host: &str) -> Endpoint {
+        Endpoint { host: host.to_owned(), base: BasePort::DEFAULT, ssh: None }
+    }
+
+    #[test]
+    fn it_is_complete_when_every_host_answered_and_every_rank_was_heard() {
+        let simulation = Simulation::new(1, 2, 2);
+        let mut following = Following::new([endpoint("a"), endpoint("b")], None);
+        assert!(!following.is_complete());
+        for frame in simulation.snapshots(1) {
+            following.take(Arrival::Frame(Box::new(frame)));
+        }
+        following.take(Arrival::Link(endpoint("a"), Link::Up));
+        following.take(Arrival::Link(endpoint("b"), Link::Connecting));
+        for frame in simulation.digests(2) {
+            assert!(!following.is_complete());
+            following.take(Arrival::Frame(Box::new(frame)));
+        }
+        assert!(!following.is_complete());
+        following.take(Arrival::Link(endpoint("b"), Link::Down { why: "gone".to_owned() }));
+        assert!(following.is_complete() && !following.is_whole());
+        following.take(Arrival::Link(endpoint("b"), Link::Up));
+        assert!(following.is_whole());
+        assert_eq!(following.status(Moment(0)).ranks.len(), 4);
+    }
+
+    #[test]
+    fn a_host_behind_a_relay_has_answered_when_it_has_reported_itself() {
+        let snapshot = Simulation::new(1, 1, 2).snapshots(1).remove(0);
+        let host =
+            RelayedHost { endpoint: endpoint("a"), link: Link::Up, called: Some(snapshot.host.clone()) };
+        let relay = RelaySnapshot {
+            version: String::new(),
+            started: Moment(0),
+            base: BasePort::DEFAULT,
+            hosts: vec![host],
+        };
+        let mut following = Following::new([endpoint("relay")], None);
+        let frame = Frame { host: "relay".into(), body: Body::Relay(relay), ..snapshot.clone() };
+        following.take(Arrival::Frame(Box::new(frame)));
+        following.take(Arrival::Link(endpoint("relay"), Link::Up));
+        assert!(!following.has_answered(), "it has told of a host");
+        following.take(Arrival::Link(endpoint("a"), Link::Up));
+        assert!(!following.has_answered(), "of which nothing was heard");
+        assert_eq!(following.unreachable().count(), 1);
+        following.take(Arrival::Frame(Box::new(snapshot)));
+        assert!(following.has_answered());
+        assert_eq!(following.unreachable().count(), 0);
+    }
+
+    #[test]
+    fn who_is_slow_is_known_after_some_seconds_of_every_living_rank() {
+        let simulation = Simulation::new(1, 2, 2);
+        let mut following = Following::new([], None);
+        assert!(!following.is_watched(), "there is no job");
+        for frame in simulation.snapshots(1) {
+            following.take(Arrival::Frame(Box::new(frame)));
+        }
+        for second in 2..2 + u64::from(finding::WATCHED) {
+            for frame in simulation.digests(second) {
+                assert!(!following.is_watched());
+                following.take(Arrival::Frame(Box::new(frame)));
+            }
+        }
+        assert!(following.is_watched());
+    }
+
+    /// A script reads the document, not stderr.
+    #[test]
+    fn hosts_out_of_reach_are_in_the_document_and_no_health() {
+        let mut following = Following::new(["a", "b", "c"].map(endpoint), None);
+        for frame in Simulation::new(1, 1, 2).snapshots(1) {
+            following.take(Arrival::Frame(Box::new(frame)));
+        }
+        following.take(Arrival::Link(endpoint("a"), Link::Up));
+        following.take(Arrival::Link(endpoint("b"), Link::Down { why: "gone".to_owned() }));
+        let status = following.status(Moment(0));
+        let unreachable = &status.coverage.hosts_unreachable;
+        assert_eq!((unreachable.len(), unreachable[0].why.as_str()), (2, "gone"));
+        assert_eq!(status.exit_code(), xpu_model::status::ExitCode::NoData);
+    }
+
+    /// Ranks of other jobs are not waited for.
+    #[test]
+    fn only_the_ranks_of_the_job_that_was_named_are_awaited() {
+        let mut following = Following::new([], Some("gone".into()));
+        following.take(Arrival::Frame(Box::new(Simulation::new(1, 1, 2).snapshots(1).remove(0))));
+        assert!(following.is_complete());
+        assert_eq!(following.status(Moment(0)).other_jobs, ["llama-70b".into()]);
+    }
+
+    #[test]
+    fn a_job_that_is_not_there_is_a_document_without_ranks() {
+        let following = Following::new([], Some("gone".into()));
+        let status = following.status(Moment(0));
+        assert_eq!((status.job.as_str(), status.ranks.len()), ("gone", 0));
+        assert_eq!(status.exit_code(), xpu_model::status::ExitCode::NoData);
+    }
+}

@@ -1,0 +1,193 @@
+//! A cursor over the frames of a recording that moves forwards and back.
+
+mod reader;
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use reader::{Frames, Reader};
+use xpu_recording::{Entry, Kind, Recording, RecordingError};
+use xpu_wire::{frame::Frame, id::Rank, unit::Moment};
+
+use crate::kept;
+
+/// So much is read again before the moment wound to, whatever it costs: what rates and findings are made of, half a minute of digests, and
+/// the one before them.
+const LEAST: Duration = Duration::from_secs(36);
+
+/// And as much more as is read in an instant: of a small job all that was recorded.
+const MORE: u64 = 20 << 20;
+
+#[derive(Debug)]
+pub struct FrameCursor {
+    recording: Recording,
+    /// Blocks of frames in order of their beginnings.
+    entries: Vec<Entry>,
+    /// The first that has not been read.
+    next: usize,
+    /// Reads those of a long way before they are asked for.
+    reader: Option<Reader>,
+    /// Read and not yet shown.
+    ahead: VecDeque<(Moment, Frame)>,
+    /// The ranks whose details are read.
+    ranks: BTreeSet<Rank>,
+    /// Frames that did not decode.
+    strange: u64,
+}
+
+/// A file that cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot replay {path}: {error}", path = path.display())]
+pub struct ReplayError {
+    path: PathBuf,
+    error: RecordingError,
+}
+
+impl FrameCursor {
+    /// A file, or a folder that a collector keeps of a hang.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, or holds nothing to show.
+    pub fn open_file(path: &Path) -> Result<Self, ReplayError> {
+        let opened = if path.is_dir() { kept::open(path) } else { Recording::open_file(path) };
+        opened.map(Self::new).map_err(|error| ReplayError { path: path.to_owned(), error })
+    }
+
+    pub fn new(recording: Recording) -> Self {
+        let has_frames = |entry: &&Entry| matches!(entry.kind, Kind::Overview | Kind::Detail);
+        let mut entries: Vec<_> = recording.entries().iter().filter(has_frames).copied().collect();
+        entries.sort_by_key(|entry| entry.first);
+        Self {
+            recording,
+            entries,
+            next: 0,
+            reader: None,
+            ahead: VecDeque::new(),
+            ranks: BTreeSet::new(),
+            strange: 0,
+        }
+    }
+
+    /// The same from its begin, for a second reader.
+    pub fn again(&self) -> Self {
+        Self::new(self.recording.again())
+    }
+
+    pub fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
+    pub fn span(&self) -> (Moment, Moment) {
+        self.recording.span()
+    }
+
+    /// From now on the details of these ranks are read, of what has not been read yet.
+    pub fn watch_ranks(&mut self, ranks: BTreeSet<Rank>) {
+        self.reader = None;
+        self.ranks = ranks;
+    }
+
+    pub fn ranks(&self) -> &BTreeSet<Rank> {
+        &self.ranks
+    }
+
+    /// What could not be read so far, in words.
+    pub fn complaints(&self) -> Vec<String> {
+        let mut all: Vec<_> = self.recording.damage().iter().map(ToString::to_string).collect();
+        if all.len() > 3 {
+            let rest = all.len() - 2;
+            all.truncate(2);
+            all.push(format!("and {rest} more places are damaged"));
+        }
+        if self.strange > 0 {
+            all.push(format!("{} frames are of an unknown kind", self.strange));
+        }
+        all
+    }
+
+    /// Winds to where reading begins, so that all is known at `to` that is shown of it.
+    pub fn wind(&mut self, to: Moment) {
+        self.ahead.clear();
+        let after = self.entries.partition_point(|entry| entry.first <= to);
+        let mut bytes = 0;
+        let reads = |entry: &Entry| entry.kind == Kind::Overview || !self.ranks.is_empty();
+        self.next = self.entries[..after]
+            .iter()
+            .rposition(|entry| {
+                bytes += if reads(entry) { u64::from(entry.raw) } else { 0 };
+                bytes > MORE && to.since(entry.first) > LEAST
+            })
+            .map_or(0, |last| last + 1);
+        self.read_ahead(to);
+    }
+
+    /// Begins to read what leads to a moment, while what is read is shown.
+    pub fn read_ahead(&mut self, to: Moment) {
+        let after = self.entries.partition_point(|entry| entry.first <= to).max(self.next);
+        self.reader = Reader::of(&self.recording, self.next, &self.entries[self.next..after], &self.ranks);
+    }
+
+    /// Bytes of frames from where reading stands to `to`.
+    pub fn distance(&self, to: Moment) -> u64 {
+        let rest = self.entries[self.next..].iter().take_while(|entry| entry.first <= to);
+        rest.filter(|entry| entry.kind == Kind::Overview).map(|entry| u64::from(entry.raw)).sum()
+    }
+
+    /// Whether reading on to `to` costs no more than winding there.
+    pub fn is_near(&self, to: Moment) -> bool {
+        self.distance(to) <= MORE
+    }
+
+    /// The next frame that came in at `to` or before.
+    pub fn next(&mut self, to: Moment) -> io::Result<Option<(Moment, Frame)>> {
+        // No sooner than something in it is next: what has been read and not shown takes many times its size in the file.
+        let due = |cursor: &Self, entry: &Entry| {
+            entry.first <= to && cursor.ahead.front().is_none_or(|(at, _)| *at > entry.first)
+        };
+        while let Some(entry) = self.entries.get(self.next).copied().filter(|entry| due(self, entry)) {
+            self.read(&entry)?;
+        }
+        Ok(self.ahead.pop_front_if(|(at, _)| *at <= to))
+    }
+
+    /// When the first frame after `position` came in.
+    pub fn after(&mut self, position: Moment) -> io::Result<Option<Moment>> {
+        loop {
+            let waiting = self.ahead.front().map(|(at, _)| *at).filter(|&at| at > position);
+            let Some(entry) = self.entries.get(self.next).copied() else { return Ok(waiting) };
+            if waiting.is_some_and(|at| at <= entry.first) {
+                return Ok(waiting);
+            }
+            self.read(&entry)?;
+        }
+    }
+
+    /// Reads the next block.
+    fn read(&mut self, entry: &Entry) -> io::Result<()> {
+        let read = self.reader.as_mut().and_then(|reader| reader.block(self.next));
+        self.next += 1;
+        if read.is_none() {
+            // Not read ahead, or damaged, of which the recording then knows.
+            self.reader = None;
+        }
+        let read = match read {
+            Some(_) => read,
+            None => Frames::read(&mut self.recording, entry, &self.ranks)?,
+        };
+        let Some(Frames { all, strange }) = read else { return Ok(()) };
+        let ordered = self.ahead.back().is_none_or(|(last, _)| *last <= entry.first);
+        self.ahead.extend(all);
+        self.strange += strange;
+        if !ordered {
+            self.ahead.make_contiguous().sort_by_key(|(at, _)| *at);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

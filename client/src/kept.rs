@@ -1,0 +1,152 @@
+//! The folder that a collector keeps of a hang, as one recording: together with those that the collectors of the job's other hosts kept of
+//! it, where they lie beside it.
+
+use std::{
+    cmp::Reverse,
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use xpu_model::hangs::{self, RECORDING};
+use xpu_recording::{Header, Kind, Media, Recording, RecordingError, SealedBlock, Writer};
+use xpu_wire::{id::JobName, unit::Moment};
+
+/// What the hosts of a job keep of one hang, they keep within so long of each other.
+const ONE: Duration = Duration::from_mins(2);
+
+/// Bytes of all of them.
+const MOST_BYTES: u64 = 512 << 20;
+
+pub(super) fn open(folder: &Path) -> Result<Recording, RecordingError> {
+    let path = folder.join(RECORDING);
+    let named = Recording::open_file(&path).map_err(|error| match error {
+        RecordingError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+            let why = format!("it is a folder without a {RECORDING}: those that are kept of hangs have one");
+            RecordingError::Io(io::Error::new(io::ErrorKind::NotFound, why))
+        }
+        other => other,
+    })?;
+    let others = others(folder, named.header());
+    if others.is_empty() { Ok(named) } else { together((path, named), others) }
+}
+
+/// Those of other hosts, one of each.
+fn others(folder: &Path, header: &Header) -> Vec<(PathBuf, Recording)> {
+    let Some(parent) = folder.canonicalize().ok().and_then(|folder| Some(folder.parent()?.to_owned())) else {
+        return Vec::new();
+    };
+    let apart = |made: Moment| made.since(header.made).max(header.made.since(made));
+    let mut found: Vec<_> = kept_in(&parent)
+        .filter_map(|folder| {
+            let path = folder.join(RECORDING);
+            let recording = Recording::open_file(&path).ok()?;
+            let its = recording.header();
+            let is_of_it = !its.job.is_empty() && its.job == header.job && its.hosts != header.hosts;
+            (is_of_it && apart(its.made) <= ONE).then_some((path, recording))
+        })
+        .collect();
+    let of = |recording: &Recording| (recording.header().hosts.clone(), apart(recording.header().made));
+    found.sort_by_key(|(_, recording)| of(recording));
+    found.dedup_by_key(|(_, recording)| recording.header().hosts.clone());
+    found
+}
+
+/// Finished folders.
+fn kept_in(parent: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let finished = entries.filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
+    finished.map(|entry| entry.path()).filter(|path| path.is_dir())
+}
+
+/// All blocks in one recording; whoever plays it puts them in order.
+fn together(
+    named: (PathBuf, Recording),
+    others: Vec<(PathBuf, Recording)>,
+) -> Result<Recording, RecordingError> {
+    let mut header = named.1.header().clone();
+    header.hosts.extend(others.iter().flat_map(|(_, recording)| recording.header().hosts.clone()));
+    let mut writer = Writer::begin(Vec::new(), &header)?;
+    for (path, recording) in [named].into_iter().chain(others) {
+        // One that is gone meanwhile is as one that was never there.
+        let Ok(bytes) = fs::read(&path) else { continue };
+        if writer.totals().bytes + bytes.len() as u64 > MOST_BYTES {
+            break;
+        }
+        let frames = |kind: Kind| matches!(kind, Kind::Overview | Kind::Detail);
+        for entry in recording.entries().iter().filter(|entry| frames(entry.kind)) {
+            let (from, stored) = (entry.offset as usize, entry.header_bytes() + entry.stored as usize);
+            let Some(block) = from.checked_add(stored).and_then(|to| bytes.get(from..to)) else { break };
+            writer.write(&SealedBlock { entry: *entry, bytes: block.to_vec() })?;
+        }
+    }
+    Recording::open(Media::memory(writer.finish()?.0))
+}
+
+/// The newest that is kept on this machine, of this job or of any, if it can be played.
+pub fn newest(job: Option<&JobName>) -> Option<PathBuf> {
+    let parent = hangs::folder(|name| std::env::var_os(name))?;
+    let mut all: Vec<_> = kept_in(&parent)
+        .filter_map(|folder| {
+            let recording = Recording::open_file(&folder.join(RECORDING)).ok()?;
+            let header = recording.header();
+            let is_of_it = job.is_none_or(|job| job.as_str() == header.job);
+            is_of_it.then_some((Reverse(header.made), folder))
+        })
+        .collect();
+    all.sort();
+    all.into_iter().next().map(|(_, folder)| folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_recording::Packer;
+    use xpu_wire::{codec, frame::Frame, simulation::Simulation};
+
+    use super::*;
+    use crate::frame_cursor::FrameCursor;
+
+    /// Keeps these frames as the collector of a host does.
+    fn keep(parent: &Path, name: &str, (host, made): (&str, u64), frames: &[Frame]) -> PathBuf {
+        let header = Header {
+            job: "llama-70b".to_owned(),
+            hosts: vec![host.to_owned()],
+            made: Moment(made * 1_000_000_000),
+            by: String::new(),
+        };
+        let mut packer = Packer::default();
+        let mut writer = Writer::begin(Vec::new(), &header).unwrap();
+        for frame in frames {
+            packer.push_encoded(frame.now, None, &codec::encode(frame)).unwrap();
+        }
+        packer.rest().unwrap().iter().for_each(|block| writer.write(block).unwrap());
+        let folder = parent.join(name);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(RECORDING), writer.finish().unwrap().0).unwrap();
+        folder
+    }
+
+    #[test]
+    fn what_other_hosts_kept_of_a_hang_is_played_with_it() {
+        let dir = std::env::temp_dir().join(format!("xpu-top-kept-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        let simulation = Simulation::new(1, 3, 2);
+        let of = |host: usize, second| vec![simulation.digests(second).remove(host)];
+        let first = keep(&dir, "a", ("a", 1000), &of(0, 50));
+        keep(&dir, "b", ("b", 1060), &of(1, 49));
+        keep(&dir, "b-before", ("b", 600), &of(1, 40));
+        keep(&dir, ".c.1.new", ("c", 1000), &of(2, 50));
+        fs::create_dir(dir.join("torn")).unwrap();
+        fs::write(dir.join("torn").join(RECORDING), b"\x89xpurec\n\x01\0").unwrap();
+        let mut cursor = FrameCursor::open_file(&first).unwrap();
+        assert_eq!(cursor.recording().header().hosts, ["a", "b"]);
+        let mut hosts = Vec::new();
+        while let Some((_, frame)) = cursor.next(Moment(u64::MAX)).unwrap() {
+            hosts.push(frame.host);
+        }
+        assert_eq!(hosts, [simulation.host(1), simulation.host(0)], "in order");
+        let error = FrameCursor::open_file(&dir).unwrap_err().to_string();
+        assert!(error.contains("a folder without a recording.xpurec"), "{error}");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

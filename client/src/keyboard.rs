@@ -1,0 +1,8 @@
+//! Whether somebody can press a key.
+
+use std::io::{self, IsTerminal as _};
+
+/// The words about a key that ends something; nothing without a keyboard: in a script or behind HTTP.
+pub fn key_that_ends(words: &'static str) -> &'static str {
+    if io::stdin().is_terminal() { words } else { "" }
+}

@@ -1,0 +1,18 @@
+//! What the screen and the commands share: they follow a job live or in a recording, select its ranks and capture its steps. Nothing here
+//! draws.
+
+pub mod arrival;
+pub mod capture;
+pub mod capturer;
+pub mod filter;
+pub mod follow;
+pub mod frame_cursor;
+pub mod inquiry;
+pub mod kept;
+pub mod keyboard;
+pub mod live;
+pub mod nearest;
+pub mod new_file;
+pub mod recording_writer;
+pub mod sample;
+pub mod time;

@@ -1,0 +1,136 @@
+//! Times of a recording as people write them.
+
+use std::time::Duration;
+
+use xpu_wire::unit::Moment;
+
+const DAY: u64 = 86_400;
+const SECOND: u64 = 1_000_000_000;
+
+/// `02:14:07`: the time of day, UTC.
+pub fn clock(moment: Moment) -> String {
+    span(Duration::from_secs(moment.0 / SECOND % DAY))
+}
+
+/// `1:02:03`, `12:04:05`.
+pub fn span(length: Duration) -> String {
+    let seconds = length.as_secs();
+    format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// `90`, `90s`, `10m`, `1h30m`, `250ms`.
+pub fn duration(text: &str) -> Option<Duration> {
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let number: u64 = rest[..digits].parse().ok()?;
+        let unit = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |next| digits + next);
+        let one = match &rest[digits..unit] {
+            "ms" | " ms" => Duration::from_millis(1),
+            "s" | "" => Duration::from_secs(1),
+            "m" => Duration::from_mins(1),
+            "h" => Duration::from_hours(1),
+            "d" => Duration::from_secs(DAY),
+            _ => return None,
+        };
+        total = total.checked_add(one.checked_mul(u32::try_from(number).ok()?)?)?;
+        rest = &rest[unit..];
+    }
+    (!text.is_empty()).then_some(total)
+}
+
+/// What every place that takes a moment says of one it does not understand.
+pub const FORMS: &str =
+    "write 02:14:07 (time of day, UTC), +10m (after the begin), -30s (before the end) or 50%";
+
+/// The same for the command line: a moment outside the recording is refused, with what there is.
+pub fn moment_within(text: &str, span: (Moment, Moment)) -> Result<Moment, String> {
+    let (first, last) = span;
+    let meant = moment(text, span).ok_or_else(|| format!("--at {text}: {FORMS}"))?;
+    // The second that is named is meant whole.
+    if meant < first || meant >= last.after(Duration::from_secs(1)) {
+        return Err(format!(
+            "--at {text}: the recording is from {} to {} UTC, {} long; {FORMS}",
+            clock(first),
+            clock(last),
+            self::span(last.since(first)),
+        ));
+    }
+    Ok(meant.min(last))
+}
+
+/// The moment of a recording that `text` means. Times of day are those after its begin.
+pub fn moment(text: &str, (first, last): (Moment, Moment)) -> Option<Moment> {
+    let text = text.trim();
+    if let Some(after) = text.strip_prefix('+') {
+        return Some(first.after(duration(after)?));
+    }
+    if let Some(before) = text.strip_prefix('-') {
+        let nanoseconds = u64::try_from(duration(before)?.as_nanos()).ok()?;
+        return Some(Moment(last.0.saturating_sub(nanoseconds)));
+    }
+    if let Some(share) = text.strip_suffix('%') {
+        let share: f64 = share.trim().parse().ok().filter(|share| (0.0..=100.0).contains(share))?;
+        return Some(first.after(last.since(first).mul_f64(share / 100.0)));
+    }
+    let mut parts = text.split(':').map(|part| part.parse::<u64>().ok());
+    let (hours, minutes, seconds) = (parts.next()??, parts.next()??, parts.next().unwrap_or(Some(0))?);
+    if parts.next().is_some() || hours > 23 || minutes > 59 || seconds > 59 {
+        return None;
+    }
+    let of_day = (hours * 3600 + minutes * 60 + seconds) * SECOND;
+    let day = first.0 - first.0 % (DAY * SECOND);
+    let today = Moment(day.saturating_add(of_day));
+    // The second that is named is meant whole: what is shown is what was known at its end.
+    let meant = if today.0 + SECOND <= first.0 { Moment(today.0 + DAY * SECOND) } else { today };
+    Some(meant.after(Duration::from_nanos(SECOND - 1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment(seconds * SECOND)
+    }
+
+    #[test]
+    fn moments_are_understood_as_people_write_them() {
+        // 23:59:50 to 00:10:00 of the next day.
+        let span = (at(10 * DAY - 10), at(10 * DAY + 600));
+        let told = |text: &str| moment(text, span).map(|moment| moment.0 / SECOND);
+        assert_eq!(told("23:59:55"), Some(10 * DAY - 5));
+        assert_eq!(told("00:05"), Some(10 * DAY + 300));
+        assert_eq!(told("+1m30s"), Some(10 * DAY + 80));
+        assert_eq!(told("-1m"), Some(10 * DAY + 540));
+        assert_eq!(told("50%"), Some(10 * DAY + 295));
+        for wrong in ["", "x", "25:00", "1:60", "1:2:3:4", "+", "-x", "101%", "+1y", "12", "::"] {
+            assert_eq!(told(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_moment_outside_the_recording_is_refused_with_what_there_is() {
+        let span = (at(10 * DAY), at(10 * DAY + 600));
+        assert_eq!(moment_within("+10m", span), Ok(span.1));
+        assert_eq!(moment_within("00:10:00", span), Ok(span.1));
+        assert_eq!(moment_within("-10m", span), Ok(span.0));
+        for outside in ["+99m", "00:10:02", "-11m", "23:59:59"] {
+            let why = moment_within(outside, span).unwrap_err();
+            assert!(why.contains("00:00:00 to 00:10:00 UTC, 00:10:00 long"), "{outside}: {why}");
+        }
+        assert!(moment_within("x", span).unwrap_err().contains("+10m"));
+    }
+
+    #[test]
+    fn durations_are_understood_and_huge_ones_refused() {
+        assert_eq!(duration("90"), Some(Duration::from_secs(90)));
+        assert_eq!(duration("1h30m"), Some(Duration::from_mins(90)));
+        assert_eq!(duration("250ms"), Some(Duration::from_millis(250)));
+        for wrong in ["", "m", "1x", "99999999999999999999s", "4294967296h", "1h-3m"] {
+            assert_eq!(duration(wrong), None, "{wrong}");
+        }
+        assert_eq!(clock(at(10 * DAY + 3_723)), "01:02:03");
+    }
+}

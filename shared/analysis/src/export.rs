@@ -1,0 +1,8 @@
+//! A capture in the forms of other programs.
+
+pub mod chrome;
+pub mod counter;
+pub mod folded;
+pub mod perfetto;
+pub mod timeline;
+pub mod words;

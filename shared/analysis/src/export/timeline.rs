@@ -1,0 +1,319 @@
+//! A capture as processes, tracks and slices: what both forms draw.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+};
+
+use serde_json::{Map, Value};
+use xpu_wire::{
+    frame::{CapturedLabel, CapturedSpan},
+    id::{HostName, Rank},
+    unit::Moment,
+};
+
+use super::{
+    counter::{self, Counter},
+    words,
+};
+use crate::capture::{Capture, Clocks, Groups, Kind, Per, RankCapture, Single};
+
+#[derive(Debug, Default)]
+pub struct Timeline {
+    /// What its times are counted from.
+    pub begin: Moment,
+    pub processes: Vec<Process>,
+}
+
+/// A rank.
+#[derive(Debug)]
+pub struct Process {
+    pub rank: Rank,
+    host: HostName,
+    /// Where it stands in the groups that were named: `tp1 pp0`.
+    place: String,
+    /// How many stand before it.
+    pub order: usize,
+    pub tracks: Vec<Track>,
+    pub counters: Vec<Counter>,
+}
+
+/// Its steps, a thread of it and Python's functions there, a stream and what CUPTI recorded there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    Steps,
+    Thread(u32),
+    Functions(u32),
+    Stream(u32),
+    Activity(u32),
+}
+
+#[derive(Debug)]
+pub struct Track {
+    /// Different for each of a process.
+    pub number: u32,
+    pub place: Place,
+    /// Of several of one place, on which what ran at the same time lies side by side.
+    lane: usize,
+    /// In order of their beginnings; each is within the one that it begins in, or after it.
+    pub slices: Vec<Slice>,
+}
+
+#[derive(Debug)]
+pub struct Slice {
+    /// By the clock of the first host.
+    pub begin: u64,
+    pub end: u64,
+    pub name: String,
+    pub category: &'static str,
+    pub details: Map<String, Value>,
+    /// The same for what all ranks of a communicator did together.
+    pub flow: Option<Flow>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Flow {
+    pub id: u64,
+    pub part: Part,
+}
+
+/// Which of those that belong together it is, by time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    First,
+    Between,
+    Last,
+}
+
+impl Track {
+    pub fn name(&self) -> String {
+        let name = self.place.name();
+        if self.lane == 0 { name } else { format!("{name} ({})", self.lane + 1) }
+    }
+}
+
+impl Place {
+    fn name(self) -> String {
+        match self {
+            Self::Steps => "steps".to_owned(),
+            Self::Thread(number) => format!("thread {number}"),
+            Self::Functions(number) => format!("thread {number}, Python"),
+            Self::Stream(number) => format!("stream {number}"),
+            Self::Activity(number) => format!("stream {number}, by CUPTI"),
+        }
+    }
+}
+
+impl Process {
+    /// `rank 5 (tp1 pp0) on gpu-001`
+    pub fn name(&self) -> String {
+        let Self { rank, host, place, .. } = self;
+        if place.is_empty() {
+            format!("rank {rank} on {host}")
+        } else {
+            format!("rank {rank} ({place}) on {host}")
+        }
+    }
+}
+
+impl Timeline {
+    /// Ranks in order of their numbers, or of their places along the first axis, then the second and so on.
+    pub fn of(capture: &Capture, groups: Option<&Groups>) -> Self {
+        let clocks = Clocks::of(capture);
+        let mut processes: Vec<_> =
+            capture.ranks.iter().map(|(&rank, of)| process(rank, of, &clocks, capture.per())).collect();
+        if let Some(groups) = groups {
+            processes.sort_by_key(|process| groups.coordinates(process.rank));
+            for process in &mut processes {
+                process.place = groups.place(process.rank);
+            }
+        }
+        for (order, process) in processes.iter_mut().enumerate() {
+            process.order = order;
+        }
+        connect(&mut processes);
+        let begins =
+            processes.iter().flat_map(|process| &process.tracks).filter_map(|track| track.slices.first());
+        let begin = Moment(begins.map(|slice| slice.begin).min().unwrap_or(0));
+        Self { begin, processes }
+    }
+}
+
+fn process(rank: Rank, of: &RankCapture, clocks: &Clocks, per: Per) -> Process {
+    let at = |moment| clocks.aligned(&of.host, moment).0;
+    let mut tracks: BTreeMap<Place, Vec<Slice>> = BTreeMap::new();
+    let steps = of.steps().map(|(step, from, to)| Slice {
+        begin: at(from),
+        end: at(to),
+        name: if per == Per::Step { format!("step {step}") } else { "window".to_owned() },
+        category: if per == Per::Step { "step" } else { "window" },
+        details: Map::new(),
+        flow: None,
+    });
+    tracks.insert(Place::Steps, steps.collect());
+    for single in &of.operations {
+        let (place, from, to) = match single.span {
+            CapturedSpan::Gpu { stream, .. } => {
+                let Some((from, to)) = single.on_gpu() else { continue };
+                let by_cupti = matches!(*single.label, CapturedLabel::Activity(_));
+                (if by_cupti { Place::Activity(stream) } else { Place::Stream(stream) }, from, to)
+            }
+            CapturedSpan::Host { took } => {
+                let python = matches!(*single.label, CapturedLabel::Function { .. });
+                let place = if python { Place::Functions } else { Place::Thread };
+                (place(single.thread), single.at, Moment(single.at.0.saturating_add(took.0)))
+            }
+            CapturedSpan::Unknown | CapturedSpan::Timed { .. } => {
+                (Place::Thread(single.thread), single.at, single.at)
+            }
+        };
+        tracks.entry(place).or_default().push(slice(single, at(from), at(to)));
+    }
+    let lanes = tracks.into_iter().flat_map(|(place, slices)| {
+        lanes(slices, blur(place)).into_iter().enumerate().map(move |(lane, slices)| (place, lane, slices))
+    });
+    let tracks = lanes.zip(0..).map(|((place, lane, slices), number)| Track { number, place, lane, slices });
+    Process {
+        rank,
+        host: of.host.clone(),
+        place: String::new(),
+        order: 0,
+        tracks: tracks.collect(),
+        counters: counter::of(&of.operations, at),
+    }
+}
+
+fn slice(single: &Single, begin: u64, end: u64) -> Slice {
+    let meeting = single.meeting().filter(|_| single.on_gpu().is_some());
+    let flow = meeting.map(|(communicator, sequence, _)| Flow {
+        id: communicator.0 ^ sequence.0.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        part: Part::Between,
+    });
+    let category = match single.span {
+        CapturedSpan::Gpu { .. } => match single.kind() {
+            // As torch.profiler calls them.
+            Kind::ActivityKernel => "kernel",
+            Kind::Copy => "gpu_memcpy",
+            Kind::Set => "gpu_memset",
+            _ => "gpu",
+        },
+        CapturedSpan::Host { .. } | CapturedSpan::Timed { .. } | CapturedSpan::Unknown => "host",
+    };
+    let (name, details) = (words::name(single), words::details(single));
+    Slice { begin, end, name, category, details, flow }
+}
+
+/// So far one that comes after another may seem to begin before its end: times by events are exact to half a microsecond, CUPTI's but for
+/// their last digit.
+fn blur(place: Place) -> u64 {
+    if matches!(place, Place::Activity(_)) { 10 } else { 1_000 }
+}
+
+/// In order, and on each lane none across the end of another. What a stream runs at the same time, as the branches of a graph, takes several.
+fn lanes(mut slices: Vec<Slice>, blur: u64) -> Vec<Vec<Slice>> {
+    slices.sort_by_key(|slice| (slice.begin, Reverse(slice.end)));
+    let mut lanes: Vec<Lane> = vec![Lane::default()];
+    for mut slice in slices {
+        let free = lanes.iter().enumerate();
+        let free =
+            free.map(|(place, lane)| (place, lane.begin_of(&slice, blur))).find(|(_, begin)| begin.is_some());
+        let (place, begin) = free.unwrap_or_else(|| {
+            lanes.push(Lane::default());
+            (lanes.len() - 1, None)
+        });
+        let lane = &mut lanes[place];
+        slice.begin = begin.unwrap_or(slice.begin);
+        slice.end = slice.end.max(slice.begin);
+        lane.open.retain(|&end| end > slice.begin);
+        lane.open.push(slice.end);
+        lane.slices.push(slice);
+    }
+    lanes.into_iter().map(|lane| lane.slices).collect()
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    slices: Vec<Slice>,
+    /// When those end in which the last one lies, and it itself: each before the one outside it.
+    open: Vec<u64>,
+}
+
+impl Lane {
+    /// When it would begin here; `None` if it would lie across the end of another.
+    fn begin_of(&self, slice: &Slice, blur: u64) -> Option<u64> {
+        let across = self.open.iter().copied().filter(|&end| end > slice.begin && end < slice.end);
+        let latest = self.slices.last().map(|last| last.begin);
+        let begin = across.chain(latest).fold(slice.begin, u64::max);
+        (begin - slice.begin <= blur).then_some(begin)
+    }
+}
+
+/// Says of each flow which slice is its first and its last; a flow of one slice is none.
+fn connect(processes: &mut [Process]) {
+    let all = || processes.iter().flat_map(|process| &process.tracks).flat_map(|track| &track.slices);
+    let mut begins: HashMap<u64, Vec<usize>> = HashMap::new();
+    for (place, slice) in all().enumerate() {
+        if let Some(flow) = slice.flow {
+            begins.entry(flow.id).or_default().push(place);
+        }
+    }
+    let when: Vec<_> = all().map(|slice| slice.begin).collect();
+    for places in begins.values_mut() {
+        places.sort_by_key(|&place| when[place]);
+    }
+    let mut slices: Vec<_> = processes
+        .iter_mut()
+        .flat_map(|process| &mut process.tracks)
+        .flat_map(|track| &mut track.slices)
+        .collect();
+    for places in begins.values() {
+        for (order, &place) in places.iter().enumerate() {
+            let part = match order {
+                _ if places.len() == 1 => None,
+                0 => Some(Part::First),
+                last if last + 1 == places.len() => Some(Part::Last),
+                _ => Some(Part::Between),
+            };
+            slices[place].flow = slices[place].flow.zip(part).map(|(flow, part)| Flow { part, ..flow });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn laid(spans: &[(u64, u64)]) -> Vec<Vec<(u64, u64)>> {
+        let slices = spans.iter().map(|&(begin, end)| Slice {
+            begin,
+            end,
+            name: String::new(),
+            category: "kernel",
+            details: Map::new(),
+            flow: None,
+        });
+        let spans = |slices: Vec<Slice>| slices.iter().map(|slice| (slice.begin, slice.end)).collect();
+        lanes(slices.collect(), blur(Place::Stream(0))).into_iter().map(spans).collect()
+    }
+
+    #[test]
+    fn what_runs_at_the_same_time_keeps_its_length() {
+        let (all_reduce, gemm) = ((10_000, 500_000), (30_000, 900_000));
+        assert_eq!(laid(&[gemm, all_reduce]), [[all_reduce], [gemm]]);
+        let after = (910_000, 950_000);
+        assert_eq!(laid(&[gemm, all_reduce, after]), [vec![all_reduce, after], vec![gemm]]);
+    }
+
+    #[test]
+    fn what_lies_within_another_is_on_its_lane() {
+        let spans = [(0, 100_000), (10_000, 50_000), (60_000, 100_000)];
+        assert_eq!(laid(&spans), [spans]);
+    }
+
+    #[test]
+    fn a_blur_of_two_times_is_no_overlap() {
+        assert_eq!(laid(&[(0, 100_000), (99_500, 150_000)]), [[(0, 100_000), (100_000, 150_000)]]);
+        let short = laid(&[(0, 100_000), (99_500, 150_000), (99_600, 99_900)]);
+        assert_eq!(short, [[(0, 100_000), (100_000, 150_000), (100_000, 100_000)]], "in order");
+    }
+}

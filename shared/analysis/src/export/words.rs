@@ -1,0 +1,68 @@
+//! What an operation is called, and what is worth saying of it.
+
+use serde_json::{Map, Value, json};
+use xpu_wire::frame::{BlockingCall, CapturedLabel};
+
+use crate::capture::{Single, kernel};
+
+/// What stands in the slice.
+pub fn name(single: &Single) -> String {
+    match &*single.label {
+        CapturedLabel::Gemm(shape) if shape.batch > 1 => {
+            format!("gemm {}x{}x{} ({} of them)", shape.m, shape.n, shape.k, shape.batch)
+        }
+        CapturedLabel::Gemm(shape) => format!("gemm {}x{}x{}", shape.m, shape.n, shape.k),
+        CapturedLabel::Collective { operation, .. } | CapturedLabel::Group { operation, .. } => {
+            operation.to_string()
+        }
+        CapturedLabel::Graph(number) => format!("graph {number}"),
+        CapturedLabel::Kernel(pattern) => pattern.clone(),
+        CapturedLabel::Copy { direction, .. } => format!("copy {direction:?}"),
+        CapturedLabel::Set { .. } => "set".to_owned(),
+        CapturedLabel::Blocked(BlockingCall::Copy) => "waits for a copy".to_owned(),
+        CapturedLabel::Blocked(BlockingCall::Launch) => "launches into a full queue".to_owned(),
+        CapturedLabel::Blocked(BlockingCall::StreamSynchronize) => "cudaStreamSynchronize".to_owned(),
+        CapturedLabel::Blocked(BlockingCall::DeviceSynchronize) => "cudaDeviceSynchronize".to_owned(),
+        CapturedLabel::Blocked(BlockingCall::EventSynchronize) => "cudaEventSynchronize".to_owned(),
+        CapturedLabel::Activity(name) => kernel::short(&kernel::demangled(name)),
+        CapturedLabel::Function { name, .. } => name.clone(),
+    }
+}
+
+/// What is shown when it is chosen.
+pub fn details(single: &Single) -> Map<String, Value> {
+    let mut all = Map::new();
+    let mut say = |name: &str, value: Value| _ = all.insert(name.to_owned(), value);
+    match &*single.label {
+        CapturedLabel::Gemm(shape) => {
+            say("batch", json!(shape.batch));
+            say("datatype", json!(shape.datatype.to_string()));
+            say("flops", json!(shape.flops()));
+        }
+        CapturedLabel::Collective { communicator, datatype, bytes, bus_bytes, .. } => {
+            say("communicator", json!(communicator.to_string()));
+            say("datatype", json!(datatype.to_string()));
+            say("bytes", json!(bytes));
+            say("bus_bytes", json!(bus_bytes));
+        }
+        CapturedLabel::Group { communicator, bytes, bus_bytes, collectives, .. } => {
+            say("communicator", json!(communicator.to_string()));
+            say("bytes", json!(bytes));
+            say("bus_bytes", json!(bus_bytes));
+            say("collectives", json!(collectives));
+        }
+        CapturedLabel::Copy { bytes, .. } | CapturedLabel::Set { bytes } => say("bytes", json!(bytes)),
+        CapturedLabel::Activity(name) => say("name", json!(kernel::demangled(name))),
+        CapturedLabel::Graph(_)
+        | CapturedLabel::Kernel(_)
+        | CapturedLabel::Blocked(_)
+        | CapturedLabel::Function { .. } => {}
+    }
+    if let Some(sequence) = single.sequence {
+        say("sequence", json!(sequence.0));
+    }
+    if let Some((begin, _)) = single.on_gpu() {
+        say("after_launch_us", json!((begin.0 as f64 - single.at.0 as f64) / 1e3));
+    }
+    all
+}

@@ -1,0 +1,20 @@
+//! A capture's report for people: as text and as a page.
+
+mod html;
+mod table;
+mod tables;
+mod text;
+
+pub use html::html;
+pub use table::Table;
+pub use text::{preface, text};
+
+use crate::capture::{Capture, Report};
+
+/// Rows of each table unless somebody asked for another number.
+const ROWS: usize = 20;
+
+/// A capture's report as a page.
+pub fn page(capture: &Capture) -> String {
+    html(capture, &Report::of(capture), ROWS)
+}

@@ -1,0 +1,174 @@
+//! The tables of a report: GEMMs, collectives, who came last, kernels, copies, the host.
+
+use xpu_model::figure;
+
+use super::{Table, text::milliseconds};
+use crate::capture::{
+    ArrivalRow, CollectiveRow, CopyRow, GemmRow, HostKind, HostRow, KernelRow, Report, Spread, Work,
+};
+
+pub(super) fn all(report: &Report, top: usize) -> Vec<Table> {
+    let arrivals: Vec<_> = report.arrivals.iter().filter(|row| row.last > 0).copied().collect();
+    vec![
+        Table::new(
+            "GEMMs by shape",
+            &["m x n x k", "count", "ms", "share", "p50 us", "p99 us", "TFLOPS"],
+            &report.gemms,
+            top,
+            gemm,
+        ),
+        Table::new(
+            "collectives by communicator and size; transfer: without waiting; wait: of a rank in one",
+            &[
+                "communicator",
+                "operation",
+                "bytes from",
+                "count",
+                "p50 us",
+                "p99 us",
+                "wait us",
+                "share",
+                "bus GB/s",
+            ],
+            &report.collectives,
+            top,
+            collective,
+        ),
+        Table::new(
+            if report.window.is_some() {
+                "last into collectives, per second; cost: how long all that it kept waiting computed nothing"
+            } else {
+                "last into collectives; cost: how much shorter a step would be without"
+            },
+            &["rank", "last", "of", "cost ms", "others waited ms"],
+            &arrivals,
+            top,
+            arrival,
+        ),
+        Table::new(
+            "kernels",
+            &["name", "", "count", "ms", "share", "p50 us", "p99 us"],
+            &report.kernels,
+            top,
+            kernel,
+        ),
+        Table::new(
+            "copies and fills",
+            &["direction", "count", "bytes", "ms", "share", "GB/s", "held ms"],
+            &report.copies,
+            top,
+            copy,
+        ),
+        Table::new(
+            "on the host",
+            &["name", "", "count", "ms", "share", "p50 ms", "max ms"],
+            &report.host,
+            top,
+            host,
+        ),
+    ]
+}
+
+fn unknown<T>(value: Option<T>, say: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "?".to_owned(), say)
+}
+
+fn percent(share: Option<f64>) -> String {
+    unknown(share, |share| format!("{:.1} %", share * 100.0))
+}
+
+fn ms(nanoseconds: u64) -> String {
+    format!("{:.2}", milliseconds(nanoseconds))
+}
+
+fn us(nanoseconds: Option<u64>) -> String {
+    unknown(nanoseconds, |nanoseconds| format!("{:.1}", nanoseconds as f64 / 1e3))
+}
+
+/// The time of what was timed at all.
+fn total(took: &Spread) -> String {
+    unknown((took.timed > 0).then_some(took.total_ns), ms)
+}
+
+fn gemm(row: &GemmRow) -> Vec<String> {
+    vec![
+        row.shape(),
+        figure::count(row.count),
+        total(&row.took),
+        percent(row.share),
+        us(row.took.p50_ns),
+        us(row.took.p99_ns),
+        unknown(row.tflops, |tflops| tflops.to_string()),
+    ]
+}
+
+fn collective(row: &CollectiveRow) -> Vec<String> {
+    let name = row.name.as_deref().unwrap_or(&row.communicator);
+    let size = row.size.map_or_else(|| row.ranks.to_string(), |size| format!("{} of {size}", row.ranks));
+    let each = (row.count * row.ranks as u64).max(1);
+    vec![
+        format!("{name} ({size})"),
+        row.operation.clone(),
+        figure::bytes(row.from_bytes),
+        figure::count(row.count),
+        us(row.transfer.p50_ns),
+        us(row.transfer.p99_ns),
+        row.wait_ns.map_or_else(|| "-".to_owned(), |wait| us(Some(wait / each))),
+        percent(row.share),
+        unknown(row.bus_gbytes_per_s, |rate| rate.to_string()),
+    ]
+}
+
+fn arrival(row: &ArrivalRow) -> Vec<String> {
+    vec![
+        row.rank.to_string(),
+        figure::count(row.last),
+        figure::count(row.collectives),
+        ms(row.cost_ns()),
+        ms(row.kept_waiting_ns()),
+    ]
+}
+
+fn kernel(row: &KernelRow) -> Vec<String> {
+    let work = if row.work == Work::Communication { "comm" } else { "" };
+    vec![
+        row.short.clone(),
+        work.to_owned(),
+        figure::count(row.count),
+        total(&row.took),
+        percent(row.share),
+        us(row.took.p50_ns),
+        us(row.took.p99_ns),
+    ]
+}
+
+fn copy(row: &CopyRow) -> Vec<String> {
+    vec![
+        row.what.clone(),
+        figure::count(row.count),
+        figure::bytes(row.bytes),
+        total(&row.took),
+        percent(row.share.filter(|_| row.took.timed > 0)),
+        unknown(row.gbytes_per_s, |rate| rate.to_string()),
+        row.held_ns.map_or_else(|| "-".to_owned(), ms),
+    ]
+}
+
+fn host(row: &HostRow) -> Vec<String> {
+    let kind = match row.kind {
+        HostKind::Function => "Python",
+        HostKind::GarbageCollection => "gc",
+        HostKind::DataLoader => "data",
+        HostKind::Span => "span",
+        HostKind::Blocked => "waits",
+    };
+    vec![
+        row.name.clone(),
+        kind.to_owned(),
+        figure::count(row.took.timed.max(row.count)),
+        total(&row.took),
+        percent(row.share),
+        unknown(row.took.p50_ns, ms),
+        unknown(row.took.max_ns, ms),
+    ]
+}

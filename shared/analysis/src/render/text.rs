@@ -1,0 +1,210 @@
+//! The report as text: what it is of, what is missing, how the time was spent, and the tables.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use xpu_model::figure::{self, counted, runs};
+use xpu_wire::{
+    frame::{CaptureEnd, Tracing},
+    id::Rank,
+    unit::Nanoseconds,
+};
+
+use super::{Table, tables};
+use crate::capture::{RankReport, Report, Seen, StepReport, Summary};
+
+pub(super) fn milliseconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e6
+}
+
+/// Writing to a String cannot fail.
+pub fn text(report: &Report, top: usize) -> String {
+    let mut out = String::new();
+    for line in preface(report) {
+        let _ = writeln!(out, "{line}");
+    }
+    breakdown(report, top).write(&mut out);
+    for table in tables::all(report, top) {
+        table.write(&mut out);
+    }
+    out
+}
+
+/// What it is of, how far it can be trusted, and what is not in it.
+pub fn preface(report: &Report) -> Vec<String> {
+    let steps: Vec<_> = report.steps.iter().map(|step| step.0).collect();
+    let mut lines = vec![format!(
+        "{}: {}, {}, {} operations, {} dropped, {} without GPU times",
+        report.job,
+        counted(report.ranks.len(), "rank", "ranks"),
+        match report.window {
+            Some(window) => format!("a window of {}", figure::span(Nanoseconds(window.length_ns))),
+            None if steps.is_empty() => "steps none in common".to_owned(),
+            None => format!("steps {}", runs(&steps)),
+        },
+        report.operations,
+        report.dropped,
+        report.untimed,
+    )];
+    lines.push(match (report.clock.error_ns, report.clock.gpu_error_ns) {
+        (Some(error), gpu) => format!(
+            "clocks agree within {:.3} ms by {} collectives; GPU times are within {:.3} ms of the host's",
+            milliseconds(error),
+            report.clock.collectives,
+            milliseconds(gpu.unwrap_or(0)),
+        ),
+        (None, Some(gpu)) => format!(
+            "no collective ended on two ranks, so clocks are not aligned; GPU times are within {:.3} ms of the host's",
+            milliseconds(gpu)
+        ),
+        (None, None) => "no GPU time was read".to_owned(),
+    });
+    lines.extend(report.standstill.iter().map(|evidence| format!("the job hung: {evidence}")));
+    lines.extend(unreached(report));
+    lines.extend(beyond(report));
+    if !report.closed {
+        lines.push("the file was not closed: its writer was killed, and the end is missing".to_owned());
+    }
+    let missing = report.missing.iter().map(|missing| (missing.rank, format!("missing: {}", missing.why)));
+    lines.extend(by_ranks(missing));
+    let cut = report.ranks.iter().filter(|rank| rank.parts_missing > 0);
+    lines.extend(by_ranks(cut.map(|rank| (rank.rank, format!("{} parts are missing", rank.parts_missing)))));
+    lines.extend(by_ranks(said(report, "kernels from CUPTI", |rank| &rank.activity)));
+    lines.extend(by_ranks(said(report, "Python functions", |rank| &rank.functions)));
+    let unseen = report.ranks.iter().filter(|rank| rank.seen == Seen::Operations).count();
+    if unseen > 0 && !report.ranks.is_empty() {
+        let whose = if unseen == report.ranks.len() { String::new() } else { format!(" of {unseen} ranks") };
+        lines.push(format!(
+            "compute{whose} is GEMMs, graphs and kernels asked for by name; other kernels count as gap"
+        ));
+    }
+    lines
+}
+
+/// Ranks that did not come to the last step that was asked for, and how far they came.
+fn unreached(report: &Report) -> Vec<String> {
+    let Some([first, last]) = report.asked else { return cut_short(report) };
+    let came = report.ranks.iter().filter_map(|rank| {
+        let end = rank.steps.last().and_then(|step| step.step).filter(|_| rank.ended != CaptureEnd::Done)?;
+        let of =
+            if first == last { format!("step {first} was") } else { format!("steps {first} to {last} were") };
+        Some((rank.rank, format!("{of} asked for, and the last that it ended is {end}")))
+    });
+    by_ranks(came)
+}
+
+/// Ranks that recorded less than the time that was asked for.
+fn cut_short(report: &Report) -> Vec<String> {
+    let Some(window) = report.window else { return Vec::new() };
+    let said = |took: u64| figure::span(Nanoseconds(took));
+    let short = report.ranks.iter().filter(|rank| rank.ended != CaptureEnd::Done).filter_map(|rank| {
+        let took = rank.steps.last().map_or(0, |step| step.took_ns);
+        let of = said(window.length_ns);
+        (took < window.length_ns)
+            .then(|| (rank.rank, format!("{} of the {of} asked for were recorded", said(took))))
+    });
+    by_ranks(short)
+}
+
+/// What was launched in a step that did not end is in no table.
+fn beyond(report: &Report) -> Vec<String> {
+    by_ranks(report.ranks.iter().filter_map(|rank| {
+        let in_steps = rank.steps.iter().flat_map(|step| step.operations.values()).sum::<u64>();
+        let rest = rank.operations.checked_sub(in_steps).filter(|&rest| rest > 0)?;
+        let what = counted(rest as usize, "operation", "operations");
+        Some((
+            rank.rank,
+            format!("{what} of a step that did not end: in `export --chrome` and `--perfetto` alone"),
+        ))
+    }))
+}
+
+/// Why records were refused, and how many were dropped.
+fn said<'a>(
+    report: &'a Report,
+    what: &'a str,
+    of: impl Fn(&RankReport) -> &Tracing + 'a,
+) -> impl Iterator<Item = (Rank, String)> + 'a {
+    report.ranks.iter().filter_map(move |rank| match of(rank) {
+        Tracing::Refused { why } => Some((rank.rank, format!("no {what}: {why}"))),
+        Tracing::Recorded { dropped, .. } if *dropped > 0 => {
+            Some((rank.rank, format!("{dropped} of the {what} were dropped")))
+        }
+        Tracing::NotAsked | Tracing::Recorded { .. } => None,
+    })
+}
+
+/// One line for all ranks of which the same is said.
+fn by_ranks(all: impl Iterator<Item = (Rank, String)>) -> Vec<String> {
+    let mut texts: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for (rank, text) in all {
+        texts.entry(text).or_default().push(rank.0.into());
+    }
+    let line = |(text, ranks): (String, Vec<u64>)| {
+        let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+        format!("{noun} {}: {text}", runs(&ranks))
+    };
+    texts.into_iter().map(line).collect()
+}
+
+/// A line for each step of each rank, or where these are many one for each rank.
+pub(super) fn breakdown(report: &Report, top: usize) -> Table {
+    const HEAD: [&str; 9] =
+        ["rank step", "took ms", "compute", "exposed", "memory", "gap", "comm", "hidden", "held"];
+    let what = if report.window.is_some() { "the window" } else { "a step" };
+    let title = format!(
+        "time of {what}, ms = compute + exposed communication + memory + gap; hidden: of communication"
+    );
+    let head = if report.window.is_some() {
+        ["rank"].iter().chain(&HEAD[1..]).copied().collect()
+    } else {
+        HEAD.to_vec()
+    };
+    let steps: Vec<_> =
+        report.ranks.iter().flat_map(|rank| rank.steps.iter().map(move |step| (rank, step))).collect();
+    if steps.len() <= 3 * top.max(8) {
+        return Table::new(title, &head, &steps, usize::MAX, |(rank, step)| line_of_step(rank, step));
+    }
+    let title = if report.window.is_some() { title } else { format!("{title}; means") };
+    Table::new(title, &head, &report.ranks, 3 * top, |rank| {
+        let whole = rank.steps.iter().filter(|step| step.summary.is_some()).count();
+        let name = match report.window {
+            Some(_) => format!("{}{}", rank.rank, place(rank)),
+            None => format!("{} ({}){}", rank.rank, counted(whole, "step", "steps"), place(rank)),
+        };
+        if whole == 0 {
+            // Nothing is known of its time, which is not none.
+            return vec![name + " not recorded completely"];
+        }
+        cells(name, &rank.summary, whole as f64)
+    })
+}
+
+fn place(rank: &RankReport) -> String {
+    rank.groups.iter().fold(String::new(), |said, (axis, at)| format!("{said} {axis}{at}"))
+}
+
+fn line_of_step(rank: &RankReport, step: &StepReport) -> Vec<String> {
+    let name = match step.step {
+        Some(number) => format!("{:<4} {number}{}", rank.rank.0, place(rank)),
+        None => format!("{}{}", rank.rank, place(rank)),
+    };
+    match &step.summary {
+        Some(summary) => cells(name, summary, 1.0),
+        None => vec![name + " sampled", format!("{:.2}", milliseconds(step.took_ns))],
+    }
+}
+
+fn cells(name: String, summary: &Summary, steps: f64) -> Vec<String> {
+    let ms = |nanoseconds: u64| format!("{:.2}", milliseconds(nanoseconds) / steps);
+    vec![
+        name,
+        ms(summary.took_ns),
+        ms(summary.compute_ns),
+        ms(summary.exposed_ns),
+        ms(summary.memory_ns),
+        ms(summary.gap_ns),
+        ms(summary.communication_ns),
+        summary.hidden().map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0)),
+        ms(summary.blocked_ns),
+    ]
+}
