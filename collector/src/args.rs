@@ -131,7 +131,7 @@ struct HttpArgs {
     otlp_interval: u64,
 }
 
-/// Whose readers go on reading.
+/// Another tool whose readers continue to work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Compat {
     XpuTimer,
@@ -191,12 +191,12 @@ impl Args {
         })
     }
 
-    /// The token that belongs to the key, as text; `None` without a key.
+    /// The token derived from the key, as text; `None` without a key.
     pub(crate) fn token(&self) -> Result<Option<String>, ConfigError> {
         Ok(self.key()?.map(|key| Token::text_of(&key)))
     }
 
-    /// `None` if pages are not wanted.
+    /// `None` if HTTP is off.
     pub(crate) fn http(&self) -> Result<Option<HttpConfig>, ConfigError> {
         let HttpArgs { no_http, http_bind, token_file, open_metrics, otlp, otlp_interval, .. } = &self.http;
         let token = match (token_file, self.key()?) {
@@ -255,7 +255,7 @@ impl Args {
             host: self.host(),
             runtime: self.runtime()?,
             key,
-            // This very program, also where its file has been replaced meanwhile.
+            // This program, even if its file has been replaced meanwhile.
             reader: PathBuf::from("/proc/self/exe"),
             kineto: KinetoName::of(|name| std::env::var_os(name)),
             idle_exit: (self.idle_exit > 0).then(|| Duration::from_secs(self.idle_exit)),
@@ -263,7 +263,7 @@ impl Args {
         })
     }
 
-    /// `None` of a relay: the collectors behind it do that.
+    /// `None` for a relay: the collectors behind it do that.
     pub(crate) fn hangs(&self) -> Option<HangsConfig> {
         let usual = || hangs::folder(|name| std::env::var_os(name));
         let folder = self.hangs_dir.clone().or_else(usual).filter(|_| !self.no_hangs);

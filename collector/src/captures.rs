@@ -22,7 +22,7 @@ impl Captures {
         self.asked.push_back((number, viewer.clone()));
     }
 
-    /// Who asked for this one.
+    /// The requester of this capture.
     pub(crate) fn viewer(&self, number: u64) -> Option<&Address> {
         self.asked.iter().find(|(known, _)| *known == number).map(|(_, viewer)| viewer)
     }

@@ -1,4 +1,4 @@
-//! Where the kernel keeps what it counts of a process's control group (`cgroups(7)`).
+//! The kernel's files with a process's control group counters (`cgroups(7)`).
 
 use std::{
     fs,
@@ -18,14 +18,14 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// The files that may be this process's, its own group's first, then those of the groups around it. Seen from in a container, its
-    /// own group is the root.
+    /// Candidate files of this process, its own group's first, then those of the groups around it. Seen from
+    /// inside a container, its own group is the root.
     pub(crate) fn of(self, pid: Pid) -> Vec<PathBuf> {
         let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
         self.within(Path::new(ROOT), &text)
     }
 
-    /// By the lines of `/proc/PID/cgroup`.
+    /// From the lines of `/proc/PID/cgroup`.
     fn within(self, root: &Path, text: &str) -> Vec<PathBuf> {
         let mut found = Vec::new();
         for line in text.lines() {

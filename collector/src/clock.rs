@@ -1,16 +1,18 @@
-//! Moments by the clock of who asks, from elsewhere, as they are by the clock here.
+//! Converts a remote requester's moments to the clock here.
 
 use xpu_wire::unit::Moment;
 
-/// Clocks that differ by less are set by the same source, and the way of the message is most of it.
+/// A smaller difference means that both clocks have the same source, and the difference is mostly the
+/// message's travel time.
 const SAME_CLOCK: u64 = 500_000_000;
 
-/// How much the clock here is ahead of theirs, who said at `theirs` what came `now`; the way of the message included.
+/// How far the clock here is ahead of the sender's, who stamped `theirs` on what arrived `now`; including the
+/// message's travel time.
 pub(crate) fn ahead(now: Moment, theirs: Moment) -> i64 {
     i64::try_from(i128::from(now.0) - i128::from(theirs.0)).unwrap_or_default()
 }
 
-/// A moment of their clock, by the clock here.
+/// A moment of the requester's clock, by the clock here.
 pub(crate) fn here(at: Moment, ahead: i64) -> Moment {
     if ahead.unsigned_abs() < SAME_CLOCK { at } else { Moment(at.0.saturating_add_signed(ahead)) }
 }
@@ -26,7 +28,7 @@ mod tests {
             let ahead = ahead(Moment(now * second), Moment(theirs * second));
             assert_eq!(here(Moment(107 * second), ahead), Moment(at * second));
         }
-        // That much is the way of the message.
+        // This much is travel time.
         assert_eq!(here(Moment(107), ahead(Moment(400_000_000), Moment(0))), Moment(107));
         assert_eq!(here(Moment(107), ahead(Moment(0), Moment(u64::MAX))), Moment(107));
     }

@@ -1,4 +1,5 @@
-//! What is wrong with what others send: counted always, logged now and then, so that a flood of garbage fills no disk.
+//! Errors in what others send: always counted, logged at a limited rate, so that a flood of garbage fills no
+//! disk.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,7 +8,7 @@ use xpu_wire::{text, unit::Moment};
 /// At most one line of each kind in this time.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Counted complaints, by what they are about.
+/// Counted complaints, by subject.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints {
     kinds: BTreeMap<&'static str, Kind>,
@@ -27,7 +28,7 @@ impl Complaints {
         }
     }
 
-    /// How many the next line stands for, if one is due.
+    /// The number that the next line stands for, if a line is due.
     fn count(&mut self, about: &'static str, now: Moment) -> Option<u64> {
         let kind = self.kinds.entry(about).or_default();
         kind.count += 1;
@@ -44,7 +45,7 @@ impl Complaints {
     }
 }
 
-/// What others say is one line, whatever is in it.
+/// Keeps foreign text on one line, whatever it contains.
 fn line(about: &str, detail: &str, new: u64, total: u64) -> String {
     format!("{about}: {} ({new} new, {total} in all)", text::clean(detail))
 }

@@ -1,8 +1,9 @@
-//! Frame numbers: one count for each stream of frames, so that whoever reads it sees what it missed.
+//! Frame numbers: one count per stream of frames, so that readers notice gaps.
 
 use std::collections::HashMap;
 
-/// Streams counted apart: a digest and an event stream for each job, a detail stream for each rank somebody looks at.
+/// Streams counted separately: a digest and an event stream for each job, a detail stream for each watched
+/// rank.
 const STREAMS: usize = 16_384;
 
 #[derive(Debug, Default)]
@@ -19,7 +20,7 @@ impl Counting {
             return *next;
         }
         if self.next.len() >= STREAMS {
-            // Readers take a number that goes back for a collector that began anew.
+            // Readers take a number that goes back as a restarted collector.
             self.next.clear();
         }
         self.next.insert(stream.to_owned(), 0);

@@ -1,5 +1,5 @@
-//! Whether ranks get the CPU time they ask for, as the kernel counts it: `/proc/PID/task/TID/schedstat`, the `cpu.stat` of the process's
-//! control group, and whether the process is stopped.
+//! Whether ranks get the CPU time they need, by the kernel's counters: `/proc/PID/task/TID/schedstat`, the
+//! `cpu.stat` of the process's control group, and whether the process is stopped.
 
 mod quota;
 
@@ -13,14 +13,14 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-/// All threads of a process are read at one reading of so many, at the others those that were busy then.
+/// Every tenth reading reads all threads of a process, the others only those that were busy then.
 const ALL_EVERY: u32 = 10;
 
-/// Threads that are read of a process at all, and the busy ones that are followed.
+/// Threads read per process, and busy ones that are followed.
 const THREADS: usize = 512;
 const FOLLOWED: usize = 16;
 
-/// A thread is busy that ran, or waited to, for this share of the time.
+/// A thread is busy if it ran, or waited to run, for this share of the time.
 const BUSY: f64 = 0.01;
 
 /// The processes that are read.
@@ -37,7 +37,7 @@ struct Process {
     quota: Option<Quota>,
 }
 
-/// Since it began: how long it ran, and how long it was ready to run and had no core.
+/// Since its start: the time it ran, and the time it was ready to run without a core.
 #[derive(Clone, Copy, Debug)]
 struct Thread {
     id: i32,
@@ -46,7 +46,8 @@ struct Thread {
 }
 
 impl Cpus {
-    /// What the rank's process waited for since the last time; `None` at the first, and of a process that is gone.
+    /// The waits of the rank's process since the last reading; `None` for the first reading, and for a
+    /// process that is gone.
     pub(crate) fn read(&mut self, rank: Rank, pid: Pid, now: Moment) -> Option<RankCpu> {
         let known = self.0.entry(pid).or_insert_with(|| Process::new(pid, now));
         let reading = known.read(rank, pid, now);
@@ -56,7 +57,7 @@ impl Cpus {
         reading
     }
 
-    /// Forgets who was not read now.
+    /// Forgets processes that were not read now.
     pub(crate) fn forget(&mut self, now: Moment) {
         self.0.retain(|_, process| process.at == now);
     }
@@ -66,7 +67,7 @@ impl Process {
     fn new(pid: Pid, now: Moment) -> Self {
         let all = all(pid);
         let main = all.iter().filter(|thread| thread.id == pid.0.cast_signed()).copied().collect();
-        // Processes that came together are not all read whole at the same reading.
+        // Processes that started together are fully read at different readings.
         let readings = pid.0 % ALL_EVERY;
         Self { at: now, readings, threads: main, all, all_at: now, quota: Quota::of(pid) }
     }
@@ -102,7 +103,8 @@ impl Process {
         })
     }
 
-    /// Reads all threads, and follows those that were busy since that was done before, and the main one.
+    /// Reads all threads, and then follows those that were busy since the last full reading, and the main
+    /// one.
     fn follow(&mut self, pid: Pid, now: Moment) {
         let passed = now.since(self.all_at).as_nanos() as f64;
         let all = all(pid);
@@ -145,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// Two threads that share one core wait for it half of the time each.
+    /// Two threads that share one core each wait for it half of the time.
     #[test]
     fn threads_that_share_a_core_wait_for_it() {
         let (pid, over) = (Pid(std::process::id()), AtomicBool::new(false));

@@ -1,7 +1,8 @@
 //! The health of this host's GPUs, of those that ranks run on.
 //!
-//! A call to the management library (NVML) can block for long when a GPU is sick: each GPU is read by a thread of its own, which
-//! leaves what it read in a [`Slot`]. Who serves only looks there, and says how old it is.
+//! A call to the management library (NVML) can block for long when a GPU is sick: a separate thread reads
+//! each GPU and stores its values in a [`Slot`]. The serving thread only reads the slot, and reports the age
+//! of its values.
 
 mod errors;
 mod gpu;
@@ -24,24 +25,24 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// A GPU nobody asked for so long is not read any more.
+/// A GPU that nobody has asked for during this time is no longer read.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 
 /// A GPU that could not be found, or a library that could not be opened, is tried again after this time.
 const TRY_AGAIN: Duration = Duration::from_mins(1);
 
-/// GPUs read in all; a host has tens. A worker says which is its own: a wrong one costs a thread.
+/// GPUs read in total; a host has tens. Workers report their GPU: a wrong one costs a thread.
 const MOST: usize = 64;
 
-/// Where the thread of one GPU leaves what it knows. Nobody holds a lock of it while the library is called.
+/// Where the thread of one GPU stores its values. No lock of it is held during a library call.
 #[derive(Debug, Default)]
 struct Slot {
     reading: Mutex<Option<DeviceReading>>,
-    /// `None` while errors cannot be listened to.
+    /// `None` while errors cannot be received.
     xids: Mutex<Option<Xids>>,
-    /// Nobody asks for this GPU any more: its threads end when they see it.
+    /// This GPU is no longer needed: its threads end when they see it.
     unwanted: AtomicBool,
-    /// The thread has ended: there is no library, no such GPU, or nobody asked.
+    /// The thread has ended: there is no library, no such GPU, or it was unwanted.
     ended: AtomicBool,
 }
 
@@ -65,7 +66,8 @@ pub(crate) struct Devices {
 }
 
 impl Devices {
-    /// What is known of a GPU, from the next calls on if this is the first. Never blocks on the library.
+    /// The state of a GPU; the first call starts its reading, later ones have values. Never blocks on the
+    /// library.
     pub(crate) fn reading(&mut self, uuid: DeviceUuid, now: Moment) -> Option<DeviceReading> {
         let known = self.watched.get(&uuid);
         if known.is_none_or(|known| known.is_due(now)) && (known.is_some() || self.watched.len() < MOST) {
@@ -84,8 +86,8 @@ impl Devices {
         Some(reading)
     }
 
-    /// Lets go of GPUs whose ranks have gone. One whose thread is held in a call is kept: a job that begins anew must not
-    /// bring one more thread each time.
+    /// Drops GPUs whose ranks have gone. One whose thread is blocked in a call is kept: a job that restarts
+    /// must not add a thread each time.
     pub(crate) fn forget(&mut self, now: Moment) {
         self.watched.retain(|_, watched| {
             let wanted = now.since(watched.asked) < FORGOTTEN;
@@ -104,7 +106,7 @@ impl Drop for Devices {
 }
 
 impl Watched {
-    /// Whether a thread should be started once more.
+    /// Whether the thread should be started again.
     fn is_due(&self, now: Moment) -> bool {
         let Slot { ended, unwanted, .. } = &*self.slot;
         ended.load(Relaxed) && (unwanted.load(Relaxed) || now.since(self.since) >= TRY_AGAIN)
@@ -126,6 +128,6 @@ fn watch(uuid: DeviceUuid, slot: &Arc<Slot>) {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a panicked holder left is whole: values are only replaced.
+    // Values are only replaced, so they stay valid after a panic of a holder.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,7 @@
-//! What happened to a rank since its last digest, and the digest made of it.
+//! A rank's events since its last digest, and the digest made of them.
 //!
-//! A digest covers what came in since the one before it, exactly once: none or two summaries may lie between two.
+//! A digest covers everything since the one before it, exactly once: no summary or two may lie between two
+//! digests.
 
 use xpu_wire::{
     frame::{
@@ -14,15 +15,15 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-/// Timed collectives that wait for the next digest: those of a few summaries, should they come at once.
+/// Timed collectives that wait for the next digest: those of a few summaries, should they arrive at once.
 const WAITING_SAMPLES: usize = 4 * Summary::SAMPLES;
 
-/// What summaries added since the last digest.
+/// Sums of the summaries since the last digest.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     pub steps: Histogram,
     samples: Vec<(CommunicatorId, CollectiveSample)>,
-    /// Time spent by launching threads, and the time it is a share of.
+    /// Time spent by launching threads, and the elapsed time.
     pub spent: Nanoseconds,
     pub interval: Nanoseconds,
 }
@@ -37,14 +38,14 @@ impl Pending {
         keep_foremost(&mut self.samples, WAITING_SAMPLES);
     }
 
-    /// The share of launching threads' time that went into timing, in millionths; `None` when no time passed.
+    /// The share of launching threads' time that went into timing, in millionths; `None` if no time passed.
     pub(crate) fn overhead_ppm(&self) -> Option<u32> {
         let share = (self.interval.0 > 0).then(|| self.spent.0 as f64 / self.interval.0 as f64)?;
         // A float cast saturates: nothing to refuse.
         Some((share * 1e6) as u32)
     }
 
-    /// The samples of the communicators that are told of, renumbered for them.
+    /// The samples of the communicators in the digest, with their index there.
     pub(crate) fn samples_of(&self, told: &[CommunicatorState]) -> Vec<CollectiveSample> {
         let index = |id| told.iter().position(|state| state.id == id).and_then(|at| u8::try_from(at).ok());
         let mut kept: Vec<_> =
@@ -68,17 +69,17 @@ fn keep_foremost<T: Copy>(samples: &mut Vec<(T, CollectiveSample)>, most: usize)
 pub(crate) struct Known {
     pub state: CommunicatorState,
     pub advanced: Moment,
-    /// The worker speaks of it no more. It is told of once again, for the samples that wait.
+    /// The worker no longer reports it. One more digest includes it, for the samples that wait.
     pub closed: bool,
 }
 
 impl Known {
-    /// One that only the ledger page speaks of.
+    /// One that only the ledger page has.
     pub(crate) fn read(line: &CommunicatorReading, now: Moment) -> Self {
         Self { state: line.into(), advanced: now, closed: false }
     }
 
-    /// One that a summary speaks of.
+    /// One in a summary.
     pub(crate) fn said(state: &CommunicatorState, now: Moment) -> Self {
         Self { state: state.clone(), advanced: now, closed: false }
     }
@@ -87,7 +88,8 @@ impl Known {
         (self.state.id, self.state.rank) == (state.id, state.rank)
     }
 
-    /// Takes what the next summary says. It may have been made before the ledger page was read last: counts never go back.
+    /// Takes the next summary's state. It may be older than the last reading of the ledger page: counts never
+    /// go back.
     pub(crate) fn hear(&self, state: &CommunicatorState, now: Moment) -> Self {
         let (old, mut new) = (&self.state, state.clone());
         if old.entered > new.entered {
@@ -105,7 +107,7 @@ impl Known {
         (self.state.id, self.state.rank) == (line.id, line.rank)
     }
 
-    /// Takes what the ledger page says beyond the last summary.
+    /// Takes the ledger page's state beyond the last summary.
     pub(crate) fn advance(&mut self, line: &CommunicatorReading, now: Moment) {
         let state = &mut self.state;
         if line.entered < state.entered {
@@ -123,14 +125,14 @@ impl Known {
     }
 }
 
-/// The communicators a digest has room for: those that moved last.
+/// The communicators that fit into a digest: those that moved last.
 pub(crate) fn foremost(known: &[Known]) -> Vec<CommunicatorState> {
     let mut order: Vec<_> = known.iter().collect();
     order.sort_by_key(|known| std::cmp::Reverse((known.advanced, known.state.entered)));
     order.into_iter().take(RankDigest::COMMUNICATORS).map(|known| known.state.clone()).collect()
 }
 
-/// The threads a digest has room for: those inside their call the longest.
+/// The threads that fit into a digest: those inside their call the longest.
 pub(crate) fn inside(mut threads: Vec<ThreadReading>, now: Moment) -> Vec<Inside> {
     threads.sort_by_key(|thread| thread.since);
     let said = threads.into_iter().take(RankDigest::INSIDE);
@@ -138,7 +140,7 @@ pub(crate) fn inside(mut threads: Vec<ThreadReading>, now: Moment) -> Vec<Inside
         .collect()
 }
 
-/// What is said of a rank that has only introduced itself.
+/// The digest of a rank that has only introduced itself.
 pub(crate) fn empty(info: &RankInfo, now: Moment) -> RankDigest {
     RankDigest {
         rank: info.rank,
@@ -235,7 +237,7 @@ mod tests {
         assert!(one.is_sorted_by_key(|sample| sample.sequence));
     }
 
-    /// The ledger page is read when the digest is made; a summary made before that may come after it.
+    /// The ledger page is read when the digest is made; an earlier summary may arrive after it.
     #[test]
     fn what_was_entered_does_not_go_back() {
         let mut known = Known::said(&state(1), Moment(1));

@@ -1,4 +1,4 @@
-//! One message of a ROUTER socket: who sent it, and its payload.
+//! One message of a ROUTER socket: its sender and its payload.
 
 use zmq::{DONTWAIT, SNDMORE, Socket};
 
@@ -10,8 +10,8 @@ const LONGEST_ROUTE: usize = 8;
 /// Longest of these parts: ZeroMQ's identities have no more.
 const LARGEST_PART: usize = 255;
 
-/// A message as it came. Parts between the sender and the payload go back as they came, so a DEALER with or without a
-/// delimiter, a REQ, and both behind relays are all understood.
+/// A message as received. Parts between the sender and the payload are sent back unchanged, so a DEALER with
+/// or without a delimiter, a REQ, and both behind relays all work.
 #[derive(Debug)]
 pub(crate) struct Envelope {
     pub from: Address,
@@ -19,7 +19,7 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
-    /// The next message that waits, if one does. Holds few and small parts, however many were sent.
+    /// The next waiting message, if any. Holds few and small parts, however many were sent.
     pub(crate) fn receive(socket: &Socket) -> zmq::Result<Option<Self>> {
         let to = match socket.recv_bytes(DONTWAIT) {
             Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => return Ok(None),
@@ -39,7 +39,7 @@ impl Envelope {
     }
 }
 
-/// Sends to one peer of a ROUTER without waiting. A peer that has gone is no error.
+/// Sends to one peer of a ROUTER without waiting. A peer that has gone is not an error.
 pub(crate) fn tell(socket: &Socket, to: &Identity, payload: &[u8]) -> zmq::Result<()> {
     socket.send(&to.0, SNDMORE | DONTWAIT)?;
     socket.send(payload, DONTWAIT)

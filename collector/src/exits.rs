@@ -1,8 +1,8 @@
-//! Ranks that ended, and not well: where it struck is read from what they left, and the user's plugins are told.
+//! Failed ranks: where a signal struck is determined from their notes, and the user's plugins run.
 //!
 //! ```text
-//! departure ─▶ native frames, by a process of its own ─▶ report ─▶ viewers
-//!                                                          └──▶ each plugin, in a process of its own
+//! departure ─▶ native frames, by a separate process ─▶ report ─▶ viewers
+//!                                                       └──▶ each plugin, in a separate process
 //! ```
 
 mod child_task;
@@ -31,34 +31,34 @@ pub(crate) use plugin::report;
 pub(crate) use status::{ExitStatus, ExitWatch};
 pub(crate) use surroundings::Surroundings;
 
-/// How long telling where a signal struck may take: the symbols of large libraries are gone through.
+/// Time limit for locating a signal: the symbols of large libraries are searched.
 const CRASH_LIMIT: Duration = Duration::from_secs(10);
 
-/// Processes at the same time, of each sort.
+/// Processes at the same time, of each kind.
 const AT_ONCE: usize = 4;
 
-/// Reports that wait for a plugin's turn; of a thousand ranks that end at once a user needs no thousand mails.
+/// Reports that wait for a plugin: if a thousand ranks end at once, a user does not need a thousand mails.
 const WAITING: usize = 256;
 
 /// A rank that ended.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Departure {
     pub report: RankExit,
-    /// What tells where it was.
+    /// The data that locates it.
     pub fault: Option<FaultReading>,
     pub surroundings: Surroundings,
 }
 
-/// All that is under way.
+/// All work in progress.
 #[derive(Debug)]
 pub(crate) struct Exits {
-    /// The program that reads what a crash left: this one.
+    /// The program that reads a crash note: this one.
     program: PathBuf,
     waiting: VecDeque<Departure>,
     reading: Vec<(ChildTask, Departure)>,
     calls: VecDeque<Plugin>,
     running: Vec<(ChildTask, Plugin)>,
-    /// Killed, and not gone yet: they count among those at the same time.
+    /// Killed, but not gone yet: they count towards the limit.
     dying: Vec<ChildTask>,
 }
 
@@ -85,7 +85,7 @@ impl Exits {
             && self.running.is_empty())
     }
 
-    /// Takes what is done, starts what waits. Gives the reports that are whole. Never blocks.
+    /// Takes finished work, starts waiting work. Returns complete reports. Never blocks.
     pub(crate) fn turn(&mut self, now: Instant) -> Vec<RankExit> {
         let mut whole = Vec::new();
         self.dying.retain_mut(|task| !task.is_gone());

@@ -1,7 +1,8 @@
-//! A viewer inside the collector: what `/metrics`, `/api` and OTLP show is what any viewer could hear.
+//! A viewer inside the collector: `/metrics`, `/api` and OTLP show what any viewer can receive.
 //!
-//! It hears over sockets within the process, on a thread of its own, so the poll loop never waits for who reads a page, and
-//! a relay that hears many hosts can be followed the same way. While nobody looks it has no socket and costs nothing.
+//! It connects over sockets within the process, on a separate thread, so the poll loop never waits for a
+//! page's reader, and a relay with many hosts can be followed the same way. While it has no readers it has no
+//! sockets and costs nothing.
 
 mod known;
 
@@ -29,25 +30,25 @@ pub(crate) use known::Known;
 
 use crate::{hangs::Wishes, metrics::Pages};
 
-/// Who has not looked for so long has gone: longer than anybody's scrape interval.
+/// After this time a reader counts as gone: longer than any scrape interval.
 const LOOKS: Duration = Duration::from_mins(5);
 
-/// How often a snapshot is asked for, which tells of new jobs.
+/// Interval of snapshot requests, which reveal new jobs.
 const ASK: Duration = Duration::from_secs(2);
 
-/// How long who looks first waits for the first snapshot.
+/// Time that the first reader waits for the first snapshot.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// Frames taken between two looks at who is waiting.
+/// Frames taken before waiting readers are checked.
 const TURN: usize = 1024;
 
-/// How often it is worked out which topics are to be heard: of ten thousand ranks that takes milliseconds.
+/// Interval of computing the topics: for ten thousand ranks that takes milliseconds.
 const TIDY: Duration = Duration::from_millis(250);
 
 /// Wait before sockets are opened again after libzmq refused.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Where a collector, or a relay, is heard from within its process.
+/// Where a collector, or a relay, is reached within its process.
 #[derive(Clone)]
 pub struct Upstream {
     pub context: Context,
@@ -55,16 +56,16 @@ pub struct Upstream {
     pub data: String,
     /// Where its control socket (ROUTER) is bound.
     pub control: String,
-    /// What the follower calls itself begins with this: its questions do not keep a collector alive.
+    /// Prefix of the follower's identity: its requests do not keep a collector alive.
     pub name: Vec<u8>,
-    /// Set while somebody within this process has something to finish: a collector does not end meanwhile because it is idle.
+    /// Set while some part of this process has work to finish: meanwhile an idle collector does not exit.
     pub held: Arc<AtomicBool>,
-    /// What jobs want run when they hang.
+    /// The hang actions of jobs.
     pub(crate) wishes: Wishes,
 }
 
 impl Upstream {
-    /// Addresses nobody else in this process has, and a name nobody outside can guess.
+    /// Addresses that are unique in this process, and a name that nobody outside can guess.
     pub fn within(context: Context) -> Self {
         let random = || RandomState::new().build_hasher().finish();
         let name = [random().to_be_bytes(), random().to_be_bytes()].concat();
@@ -85,7 +86,7 @@ impl fmt::Debug for Upstream {
     }
 }
 
-/// What is known, as far as somebody looks.
+/// What the follower has received, while there are readers.
 #[derive(Debug)]
 pub(crate) struct Follow {
     pub(crate) upstream: Upstream,
@@ -98,7 +99,7 @@ pub(crate) struct Follow {
 struct State {
     known: Known,
     looked: Option<Instant>,
-    /// Somebody looks always.
+    /// Follows without readers too.
     always: bool,
     ended: bool,
 }
@@ -110,7 +111,7 @@ impl State {
 }
 
 impl Follow {
-    /// Begins; the thread sleeps until somebody looks.
+    /// Starts the thread, which sleeps until the first reader.
     pub(crate) fn start(upstream: Upstream, pages: Pages) -> std::io::Result<Arc<Self>> {
         let new = Arc::new(Self { upstream, pages, state: Mutex::default(), news: Condvar::new() });
         let follow = Arc::clone(&new);
@@ -124,13 +125,13 @@ impl Follow {
         self.news.notify_all();
     }
 
-    /// From now on somebody looks, whether or not pages are read.
+    /// From now on follows without readers too.
     pub(crate) fn always(&self) {
         self.lock().always = true;
         self.news.notify_all();
     }
 
-    /// What is known now. Blocks while the first snapshot is on its way; not for threads that serve others.
+    /// The current state. Blocks until the first snapshot has come; not for threads that serve others.
     pub(crate) fn look<T>(&self, see: impl FnOnce(&mut Known) -> T) -> T {
         let mut state = self.lock();
         state.looked = Some(Instant::now());
@@ -164,7 +165,7 @@ impl Follow {
         }
     }
 
-    /// Hears until nobody looks any more.
+    /// Receives until there are no readers.
     fn follow(&self, session: u32) -> zmq::Result<()> {
         let Upstream { context, data: data_at, control: control_at, name, .. } = &self.upstream;
         let data = socket::subscriber(context, None)?;
@@ -172,7 +173,7 @@ impl Follow {
         let control = socket::control_client(context, None)?;
         control.set_identity(&[&name[..], &session.to_be_bytes()].concat())?;
         control.connect(control_at)?;
-        // A relay cuts it to what is right for the hosts behind it.
+        // A relay shortens it to what suits the hosts behind it.
         let length = recall::length(1).into();
         let _ = control.send(request(Request::History { length }), DONTWAIT);
         let mut recall = Some((Recall::begin(Instant::now()), Vec::new()));
@@ -180,7 +181,7 @@ impl Follow {
         while self.lock().is_wanted() {
             if asked.is_none_or(|asked| asked.elapsed() >= ASK) {
                 asked = Some(Instant::now());
-                // A queue that is full is that of a loop which has not come round yet.
+                // A full queue means that the loop is late.
                 let _ = control.send(request(Request::Snapshot), DONTWAIT);
             }
             let mut items: [PollItem<'_>; 2] = [&data, &control].map(|socket| socket.as_poll_item(POLLIN));
@@ -207,7 +208,8 @@ impl Follow {
         Ok(())
     }
 
-    /// Takes what waits at a socket, one after the other: what is read and not taken yet is many times as large.
+    /// Takes waiting messages from a socket one by one: queued decoded frames would take many times as much
+    /// memory.
     fn receive(&self, socket: &Socket, recall: &mut Option<Recalling>) -> zmq::Result<()> {
         for _ in 0..TURN {
             let mut parts = match socket.recv_multipart(DONTWAIT) {
@@ -231,7 +233,7 @@ impl Follow {
         Ok(())
     }
 
-    /// Takes what was published before, once it is all there, and then what came meanwhile.
+    /// Takes the history once it is complete, and then the frames that arrived meanwhile.
     fn tell_past(&self, recall: &mut Option<Recalling>) {
         let answered = |held: &[(Vec<u8>, Frame)]| {
             held.iter().any(|(_, frame)| matches!(frame.body, Body::Snapshot(_) | Body::Relay(_)))
@@ -245,7 +247,7 @@ impl Follow {
     }
 }
 
-/// The past while it is waited for, and what came meanwhile.
+/// History while it is awaited, and the frames that arrived meanwhile.
 type Recalling = (Recall, Vec<(Vec<u8>, Frame)>);
 
 /// A request as it goes over the control socket.

@@ -1,8 +1,9 @@
-//! Keeps what is known of a job on disk when it hangs, or when one of its ranks ends badly: who comes in the morning finds the job, and this
-//! collector, gone. And runs the program that the user wants told.
+//! Saves the state of a job on disk when it hangs, or when one of its ranks fails: by the next morning the
+//! job, and this collector, may be gone. And runs the user's notification program.
 //!
-//! A viewer within the process, as [`crate::follow`] is, on a thread of its own: it hears what any viewer could hear, so neither a slow disk nor a
-//! user's program can hold the poll loop up. What lies on disk is an ordinary recording.
+//! A viewer within the process, like [`crate::follow`], on a separate thread: it receives what any viewer can
+//! receive, so neither a slow disk nor a user's program can block the poll loop. The file on disk is an
+//! ordinary recording.
 //!
 //! ```text
 //! digests, exits ─▶ Incident ──History, Stacks, Records──▶ IncidentRecording ─▶ Folder
@@ -50,37 +51,37 @@ use action::{Action, Actions, Wish};
 use folder::Folder;
 use incident::{Cause, Incident};
 
-/// The minutes before that are kept.
+/// Length of history that is saved.
 const BEFORE: Duration = Duration::from_mins(10);
 
-/// How often a snapshot is asked for, which tells of new jobs and of ends.
+/// Interval of snapshot requests, which reveal new jobs and ends.
 const ASK: Duration = Duration::from_secs(2);
 
-/// How often jobs are looked at.
+/// Interval of checks of all jobs.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Frames taken from a socket before the other has its turn.
 const TURN: usize = 1024;
 
-/// Jobs that are looked after.
+/// Jobs that are watched.
 const JOBS: usize = 256;
 
-/// A job that no snapshot has told of for so long is forgotten.
+/// A job missing from all snapshots for this long is forgotten.
 const FORGOTTEN: Duration = Duration::from_mins(1);
 
 /// Wait before sockets are opened again after libzmq refused.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// How long the end of the collector waits for what is not on disk yet.
+/// How long the collector's end waits for unsaved data.
 const END: Duration = Duration::from_secs(3);
 
-/// What is kept where, and who is told.
+/// Where incidents are saved, and the notification program.
 #[derive(Clone, Debug)]
 pub struct HangsConfig {
-    /// Where folders are kept; `None`: nowhere.
+    /// Where folders are saved; `None`: nowhere.
     pub folder: Option<PathBuf>,
     pub host: HostName,
-    /// What is run for jobs that do not say themselves.
+    /// The command for jobs without one of their own.
     pub on_hang: Option<String>,
 }
 
@@ -108,7 +109,7 @@ impl Hangs {
 impl Drop for Hangs {
     fn drop(&mut self) {
         self.ended.store(true, Relaxed);
-        // A disk that does not answer is not waited for.
+        // Does not wait longer for a disk that does not answer.
         let _ = self.over.recv_timeout(END);
     }
 }
@@ -120,11 +121,11 @@ struct Keeper {
     on_hang: Option<String>,
     ended: Arc<AtomicBool>,
     jobs: Jobs,
-    /// When a snapshot last told of each job that is heard.
+    /// When each followed job was last in a snapshot.
     heard: BTreeMap<JobName, Instant>,
     incidents: BTreeMap<JobName, Incident>,
     actions: Actions,
-    /// Whether it was said that nothing can be written.
+    /// Whether a failed write was logged.
     has_complained: bool,
 }
 
@@ -166,7 +167,7 @@ impl Keeper {
         }
     }
 
-    /// Hears until the collector ends.
+    /// Receives until the collector ends.
     fn follow(&mut self) -> zmq::Result<()> {
         let Upstream { context, data: data_at, control: control_at, name, .. } = self.upstream.clone();
         let data = socket::subscriber(&context, None)?;
@@ -230,7 +231,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// From now on what is published of a job is heard.
+    /// Subscribes to a job's frames.
     fn hear(&mut self, name: &JobName, data: &Socket) -> zmq::Result<()> {
         if self.heard.len() >= JOBS && !self.heard.contains_key(name) {
             return Ok(());
@@ -243,7 +244,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Looks at every job, and does what is due.
+    /// Checks every job, and does what is due.
     fn look(&mut self, control: &Socket, data: &Socket) -> zmq::Result<()> {
         let (now, instant) = (Moment::now(), Instant::now());
         let gone = self.heard.iter().filter(|(_, heard)| heard.elapsed() >= FORGOTTEN);
@@ -314,12 +315,12 @@ impl Keeper {
         }
     }
 
-    /// Has the user's program told, if this is the host whose part that is.
+    /// Runs the user's program, if this host is the one to do it.
     fn tell(&mut self, name: &JobName, now: Moment) {
         let (Some(job), Some(incident)) = (self.jobs.get(name), self.incidents.get(name)) else { return };
         let usual = || self.on_hang.as_deref().map(Wish::usual);
         let Some(wish) = self.upstream.wishes.of(name).or_else(usual) else { return };
-        // A hang is seen on every host; the end of a rank on its own.
+        // Every host sees a hang; only its own host sees a rank's end.
         let is_its_part = incident.cause == Cause::End || job.rank(Rank(0)).is_some();
         let is_first = || self.folder.as_ref().is_none_or(|folder| folder.claim(name, incident.since));
         if !is_its_part {
@@ -343,16 +344,17 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // Whatever ended this: nothing is to be finished any more.
+        // Nothing is left to finish, however this ended.
         self.upstream.held.store(false, Relaxed);
     }
 }
 
-/// Asks for what there is to know of a job. One that hangs was read by the collector itself; of ranks that go on, no thread is held.
+/// Requests everything about a job. The collector itself has read a job that hangs; the threads of running
+/// ranks are not stopped.
 fn ask(control: &Socket, job: &Job, cause: Cause) {
     let length = Nanoseconds(BEFORE.as_nanos() as u64);
     let (name, most) = (job.name().clone(), RankRecord::share(job.world_size()) as u32);
-    // Of one whose hook is off nothing is read unasked.
+    // A rank whose hook is off is not read unasked.
     let ranks = job.ranks().filter(|(_, view)| view.latest().is_some_and(|digest| digest.enabled));
     let ranks: Vec<_> = ranks.map(|(rank, _)| rank).collect();
     let mut all = vec![
@@ -368,7 +370,7 @@ fn ask(control: &Socket, job: &Job, cause: Cause) {
     }
 }
 
-/// What the program reads: the job's status, or how a rank ended.
+/// The input of the program: the job's status, or a rank's end.
 fn document(jobs: &Jobs, job: &Job, cause: Cause, (host, now): (&HostName, Moment)) -> Option<Value> {
     match cause {
         Cause::Hang => serde_json::to_value(Status::of(jobs, job, now)).ok(),

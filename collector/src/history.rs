@@ -1,8 +1,9 @@
-//! What was published in the last day, the older the coarser: who comes later is given it, and knows what a viewer that was always there
-//! knows.
+//! The last day's published frames, coarser with age: a viewer that connects later gets them, and then knows
+//! as much as one that was always connected.
 //!
-//! Every digest of ten minutes, of each ten seconds one for two hours, of each minute one for a day. It lies in memory, compressed, and
-//! in recordings in the runtime directory, from which a collector that takes over goes on.
+//! Every digest of ten minutes, one per ten seconds for two hours, one per minute for a day. They are in
+//! memory, compressed, and in recordings in the runtime directory, from which a restarted collector
+//! continues.
 
 mod thin;
 mod tier;
@@ -21,11 +22,13 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// A rank takes some 60 bytes for each digest: 170 KiB in all tiers. What is not yet on disk when a collector is killed is lost.
+/// A rank takes some 60 bytes for each digest: 170 KiB in all tiers. Frames not yet on disk are lost when a
+/// collector is killed.
 const SECONDS: Extent =
     Extent { kept: Duration::from_mins(10), most_bytes: 32 << 20, block: Duration::from_secs(10) };
 
-/// What of these two is not yet on disk when a collector is killed is made again from the tier above, which reaches further back.
+/// Frames of these two that are not yet on disk when a collector is killed are made again from the tier
+/// above, which reaches further back.
 const TENS: (Duration, Extent) = (
     Duration::from_secs(10),
     Extent { kept: Duration::from_hours(2), most_bytes: 32 << 20, block: Duration::from_secs(150) },
@@ -43,7 +46,7 @@ pub(crate) struct Past {
 }
 
 impl Past {
-    /// Goes on where the collector before it ended; without files where none can be written.
+    /// Continues where the collector before it ended; without files if none can be written.
     pub(crate) fn open(path: &Path, now: Moment) -> Self {
         let coarse =
             |(every, extent), name| (Thinner::new(every), Tier::open(&beside(path, name), extent, now));
@@ -69,7 +72,7 @@ impl Past {
         Self { seconds, coarse }
     }
 
-    /// Keeps what is published.
+    /// Keeps a published frame.
     pub(crate) fn keep(&mut self, frame: &Frame, bytes: &[u8], now: Moment) {
         self.seconds.keep(bytes, now);
         for (thinner, tier) in &mut self.coarse {
@@ -83,14 +86,14 @@ impl Past {
         self.coarse.iter_mut().for_each(|(_, tier)| tier.tend(now));
     }
 
-    /// What was published of these jobs for so long, in parts: the coarser tiers as far as no finer one reaches back.
+    /// The history of these jobs of this length, in parts: the coarser tiers up to where a finer one begins.
     pub(crate) fn of(&mut self, jobs: &[(JobName, Moment)], length: Duration, now: Moment) -> Vec<History> {
         let mut parts = vec![History::default()];
-        // What is compressed now may push out what is oldest.
+        // Compressing now may push out the oldest blocks.
         self.seconds.settle();
         self.coarse.iter_mut().for_each(|(_, tier)| tier.settle());
         let [(_, tens), (_, minutes)] = &self.coarse;
-        // Where the finer tiers begin: no collective is told of twice.
+        // Where the finer tiers begin: no collective occurs twice.
         let seconds_from = self.seconds.first().unwrap_or(now);
         let tens_from = tens.first().map_or(seconds_from, |first| thin::begin_before(first, TENS.0));
         let tiers = [
@@ -123,13 +126,13 @@ fn take(thinner: &mut Thinner, tier: &mut Tier, frame: &Frame, bytes: &[u8], now
     for thin in thinner.take(frame) {
         tier.keep(&codec::encode(&thin), now);
     }
-    // Of what happened once, nothing is left out.
+    // Every single event is kept.
     if matches!(frame.body, Body::Event(_)) {
         tier.keep(bytes, now);
     }
 }
 
-/// Of one of the jobs as they are now: an earlier run of the same name is another job.
+/// From one of the jobs in their present run: an earlier run of the same name is another job.
 fn is_of(frame: &Frame, jobs: &[(JobName, Moment)]) -> bool {
     let job = match &frame.body {
         Body::Digest(digest) => &digest.job,

@@ -1,10 +1,11 @@
-//! HTTP: the page Prometheus reads, and what scripts ask for.
+//! HTTP: the Prometheus page, and the API for scripts.
 //!
-//! Two threads of its own beside the poll loop: one serves connections, one is a viewer ([`crate::follow`]) that hears what any
-//! viewer hears. The loop knows neither, so nothing that is done over HTTP can hold it up.
+//! Two threads beside the poll loop: one serves connections, one is a viewer ([`crate::follow`]) that
+//! receives what any viewer receives. The loop does not know them, so nothing over HTTP can block it.
 //!
-//! It listens to this host alone unless there is a key, and then wants a token. Everything a stranger can send is bounded:
-//! connections ([`door`], [`connection_limit`]), requests a second, bytes of a body, seconds for each part of a request ([`gate`]).
+//! It listens on this host alone unless there is a key, and then requires a token. Everything an unknown
+//! client can send is bounded: connections ([`door`], [`connection_limit`]), requests a second, bytes of a
+//! body, seconds for each part of a request ([`gate`]).
 
 mod api;
 mod app;
@@ -38,27 +39,27 @@ use crate::{
 };
 use app::App;
 
-/// Threads that work out pages; more requests wait.
+/// Threads that compute pages; further requests wait.
 const PAGES: usize = 2;
 
-/// What a server is started with.
+/// A server's configuration.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
-    /// Where it listens. The first must be had.
+    /// Listen addresses. The first is required.
     pub addresses: Vec<SocketAddr>,
-    /// What who asks must show; everybody may ask if there is none.
+    /// The token that requests must carry; without one every request is allowed.
     pub token: Option<Token>,
-    /// `/metrics` wants no token.
+    /// `/metrics` needs no token.
     pub open_metrics: bool,
-    /// What pages have beside the native metrics.
+    /// Options of the pages beside the native metrics.
     pub pages: Pages,
-    /// How captures are made; none are, without.
+    /// How captures are made; without it there are none.
     pub captures: Option<CaptureWay>,
-    /// Where the metrics are sent to as well.
+    /// The receiver of pushed metrics.
     pub push: Option<Push>,
 }
 
-/// A server that runs. It ends when this is dropped.
+/// A running server. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Server {
     follow: Arc<Follow>,
@@ -80,13 +81,13 @@ pub enum HttpError {
     Thread(io::Error),
 }
 
-/// Serves what is heard of a collector, or of a relay.
+/// Serves the data of a collector, or of a relay.
 pub fn serve(upstream: Upstream, config: HttpConfig) -> Result<Server, HttpError> {
     let mut listeners = Vec::new();
     for (number, &address) in config.addresses.iter().enumerate() {
         match listen(address) {
             Ok(listener) => listeners.push(listener),
-            // The first is where everything is.
+            // The first address is the main one.
             Err(error) if number > 0 => tracing::warn!("{error}; the other port serves the same"),
             Err(error) => return Err(error),
         }

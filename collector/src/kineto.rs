@@ -1,4 +1,4 @@
-//! The daemon that PyTorch's own profiler, Kineto, asks for something to do, and the traces that are wanted of ranks through it.
+//! The daemon that PyTorch's profiler, Kineto, polls, and the traces requested from ranks through it.
 //!
 //! ```text
 //! rank: Kineto ──request, every 5 s──▶ Socket ──▶ Clients ─┐
@@ -6,7 +6,8 @@
 //!              ──file──▶ Place ──▶ Reading ──KinetoPart──────────────────────▶
 //! ```
 //!
-//! A program asks by itself: it was started with `KINETO_USE_DAEMON=1`. Nothing is ever sent to one that did not ask just now.
+//! A program polls only if it was started with `KINETO_USE_DAEMON=1`. Nothing is ever sent except in answer
+//! to a poll.
 
 mod clients;
 mod config;
@@ -40,7 +41,7 @@ pub use socket::KinetoName;
 use socket::{Received, Socket};
 use trace::Place;
 
-/// How often it is tried to get the name that another daemon has.
+/// Interval of attempts to bind a name that another daemon has.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 /// Datagrams taken before other sockets have their turn, and in a second. A thousand ranks send two hundred.
@@ -48,10 +49,10 @@ const TURN: u32 = 64;
 const A_SECOND: u32 = 2000;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Traces read away at the same time, each by a thread.
+/// Traces read at the same time, each by a thread.
 const AT_ONCE: usize = 4;
 
-/// A rank, as it is told of by its hook.
+/// A rank, as its hook describes it.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
     pub rank: Rank,
@@ -60,7 +61,7 @@ pub(crate) struct Subject {
     pub count: Option<KinetoCount>,
 }
 
-/// Who is to hear what.
+/// Answers and their recipients.
 pub(crate) type Told = Vec<(Address, Body)>;
 
 type Bell = (PipeReader, PipeWriter);
@@ -72,9 +73,9 @@ pub(crate) struct Kineto {
     tried: Option<Moment>,
     clients: Clients,
     ordered: BTreeMap<(JobName, Rank), Ordered>,
-    /// Parts that are asked for while too many traces are read, by rank.
+    /// Parts requested while too many traces are read, by rank.
     queue: BTreeMap<(JobName, Rank), u32>,
-    /// Rung by the threads that read; made when the first is.
+    /// The reading threads ring it; made when the first starts.
     bell: Option<Bell>,
     /// Datagrams taken in the second that began then.
     taken: (Moment, u32),
@@ -98,7 +99,7 @@ impl Kineto {
         new
     }
 
-    /// Takes the name, if nobody has it. That somebody has is said once.
+    /// Binds the name, if it is free. A taken name is logged once.
     fn bind(&mut self, now: Moment) {
         let is_due = self.tried.is_none_or(|tried| now.since(tried) >= TRY_AGAIN);
         if self.socket.is_some() || self.name == KinetoName::Off || !is_due {
@@ -126,14 +127,14 @@ impl Kineto {
         }
     }
 
-    /// What to poll for. A flood is left in the socket until its second is over.
+    /// What to poll for. A flood stays in the socket until its second is over.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         let socket = self.socket.as_ref().filter(|_| self.taken.1 < A_SECOND).map(Socket::descriptor);
         let bell = self.bell.as_ref().map(|(heard, _)| heard.as_raw_fd());
         socket.into_iter().chain(bell)
     }
 
-    /// Answers who asks for something to do, and gives parts that were waited for. Never blocks.
+    /// Answers polls, and sends awaited parts. Never blocks.
     pub(crate) fn turn(&mut self, roster: &Roster, now: Moment) -> Told {
         if now.since(self.taken.0) >= SECOND || now < self.taken.0 {
             self.taken = (now, 0);
@@ -169,7 +170,7 @@ impl Kineto {
                 self.complaints.raise("no message of Kineto", &format!("process {pid}: {why}"), now);
                 return true;
             }
-            // Another user's program is told at once that there is nothing to do: it would wait for an answer otherwise.
+            // Another user's program gets an empty answer at once: otherwise it would wait for one.
             Ok(Message::Request { .. }) if !is_ours => datagram::answer(""),
             Ok(Message::Context { job, .. }) => {
                 let count = if is_ours { self.clients.of_job(job).max(1) } else { 1 };
@@ -199,13 +200,13 @@ impl Kineto {
             }
         };
         if let Some(socket) = &self.socket {
-            // Who does not take it asks again.
+            // A client that does not receive it polls again.
             socket.send(&peer, &reply);
         }
         true
     }
 
-    /// Whose order the process is meant by that asks: that rank must be this very process.
+    /// The rank whose order a polling process gets: the rank must be this very process.
     fn place_of(&self, pid: u32, own: Pid) -> Option<(JobName, Rank)> {
         let is_its = |ordered: &&Ordered| {
             ordered.pid == own && self.clients.of(own).is_some_and(|(here, _)| here == pid)
@@ -239,7 +240,7 @@ impl Kineto {
         }
     }
 
-    /// Looks after what was ordered.
+    /// Checks the orders.
     pub(crate) fn check(&mut self, roster: &Roster, now: Moment) -> Told {
         self.bind(now);
         self.clients.forget(now);
@@ -261,7 +262,8 @@ impl Kineto {
         told
     }
 
-    /// What a viewer wants of these ranks, and what it is answered at once. `offset`: how much its clock is behind.
+    /// Takes a viewer's request for these ranks, and returns the immediate answers. `offset`: how far its
+    /// clock is behind.
     pub(crate) fn wish(
         &mut self,
         (job, subjects): (&JobName, Vec<Subject>),
@@ -314,7 +316,7 @@ impl Kineto {
         }
     }
 
-    /// Why nothing was heard of a rank's Kineto, with what to do.
+    /// Why a rank's Kineto never polled, with the remedy.
     fn why_silent(&self, subject: &Subject) -> String {
         let pid = subject.pid.0;
         if !subject.lives {
@@ -364,7 +366,7 @@ impl Kineto {
             return KinetoRank { standing: KinetoStanding::Refused { why }, ..none };
         }
         let Some((pid, _)) = self.clients.of(subject.pid) else { return none };
-        // A name that nobody can know before: /tmp is everybody's.
+        // An unpredictable name: /tmp is shared by all users.
         let stem = format!("xpu-top-kineto-{:016x}-rank{}", order.number, subject.rank.0);
         let target = Place::of(pid, subject.pid.0, user_id(), &stem);
         let ordered = Ordered::new(order.clone(), viewer.clone(), (subject.pid, target), (now, offset));
@@ -374,7 +376,7 @@ impl Kineto {
         rank
     }
 
-    /// Nobody wants it any more. What a Kineto was told is waited for, and then removed.
+    /// The order is no longer wanted. A trace that Kineto was asked for is awaited, and then removed.
     fn end(&mut self, place: &(JobName, Rank), number: u64) {
         self.queue.remove(place);
         let ended = self.of_number(place, number).is_some_and(Ordered::abandon);
@@ -424,7 +426,7 @@ impl Kineto {
         told
     }
 
-    /// Begins with those that had to wait.
+    /// Starts the ones that had to wait.
     fn serve_queue(&mut self) -> Told {
         let mut told = Vec::new();
         for (place, part) in std::mem::take(&mut self.queue) {
@@ -446,7 +448,7 @@ fn make_bell() -> io::Result<Bell> {
     }
 }
 
-/// Whether PyTorch's library is mapped there; `None` where that cannot be seen.
+/// Whether PyTorch's library is mapped there; `None` if that cannot be seen.
 fn has_torch(pid: u32) -> Option<bool> {
     let maps = fs::read(format!("/proc/{pid}/maps")).ok()?;
     Some(memchr::memmem::find(&maps, b"/libtorch_cpu.so").is_some())

@@ -1,14 +1,16 @@
 //! Serves the ranks of one host: takes their summaries, publishes digests, answers requests.
 //!
-//! One thread, one poll loop; stacks are read by processes of their own, pages are served by threads that hear it as viewers do. It is apart from the workers so that nothing a viewer does can slow one down, and apart
-//! from the viewer so that what a rank did last is still known when the rank is gone.
+//! One thread, one poll loop; separate processes read stacks, separate threads serve pages and receive the
+//! data as viewers do. It is apart from the workers so that nothing a viewer does can slow one down, and
+//! apart from the viewer so that a rank's last state is still known when the rank is gone.
 //!
 //! ```text
 //! workers ──Hello, Summary, Goodbye──▶ Roster ──Digest, Detail, Event──▶ viewers
 //!         ◀────────Command────────────        ◀──Request──  ──Snapshot──▶
 //! ```
 //!
-//! As a [`Relay`] it serves no ranks: it passes on what the collectors behind it say, and what viewers ask.
+//! As a [`Relay`] it serves no ranks: it forwards the frames of the collectors behind it, and the requests of
+//! viewers.
 
 mod address;
 mod captures;

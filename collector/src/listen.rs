@@ -1,4 +1,4 @@
-//! Where the collector listens, and that it is the only one there.
+//! The collector's listening sockets, and the lock that makes it the only one.
 
 use std::{
     fs,
@@ -22,31 +22,31 @@ use crate::{
     lock::{Lock, LockError},
 };
 
-/// What a collector is started with.
+/// A collector's configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub address: IpAddr,
     pub base: BasePort,
-    /// What it calls its host.
+    /// Its host's name.
     pub host: HostName,
     pub runtime: RuntimeDir,
     pub key: Option<Key>,
-    /// What GPUs can do at best, where somebody knows better than the data sheets.
+    /// GPU peaks that override the data sheets.
     pub peaks: Peaks,
     /// The program that reads stacks with `--read-stacks`: this one.
     pub reader: PathBuf,
-    /// Where PyTorch's profilers ask for something to do.
+    /// The name that PyTorch's profilers poll.
     pub kineto: KinetoName,
-    /// It ends when no rank lives and nobody asked for this long.
+    /// It exits after this time without living ranks and requests.
     pub idle_exit: Option<Duration>,
-    /// Where it keeps what was normal of a run; `None`: nowhere.
+    /// Where it keeps the baselines of runs; `None`: nowhere.
     pub runs: Option<PathBuf>,
 }
 
-/// Descriptors a collector may have: connections that say nothing must not take those of ranks and viewers.
+/// The collector's descriptor limit: silent connections must not use up those of ranks and viewers.
 const DESCRIPTORS: usize = 65_536;
 
-/// The address to listen at: everybody's with a key, this host's alone without.
+/// The listen address: every interface with a key, loopback only without.
 pub fn choose_address(named: Option<IpAddr>, has_key: bool, insecure: bool) -> Result<IpAddr, OpenError> {
     match named {
         None if has_key => Ok(Ipv4Addr::UNSPECIFIED.into()),
@@ -56,7 +56,7 @@ pub fn choose_address(named: Option<IpAddr>, has_key: bool, insecure: bool) -> R
     }
 }
 
-/// The sockets, bound; and the lock that says they are ours.
+/// The bound sockets, and the lock that makes them ours.
 pub(crate) struct Sockets {
     pub workers: Socket,
     pub front: Front,
@@ -76,12 +76,13 @@ impl Sockets {
         }
         let context = Context::new();
         let front = Front::bind(&context, config.address, config.base, config.key.as_ref())?;
-        // libzmq takes away a socket that an earlier collector left behind: only the holder of the lock may bind.
+        // libzmq removes a socket that an earlier collector left behind: only the holder of the lock may
+        // bind.
         let workers = socket::workers(&context).map_err(OpenError::Library)?;
         workers
             .bind(&format!("ipc://{}", path.display()))
             .map_err(|error| OpenError::Ipc { path: path.clone(), error })?;
-        // Who comes is asked for by the socket itself; a loose umask need not let others knock.
+        // The socket itself checks the peer's user; a loose umask need not let others connect.
         if let Err(error) = fs::set_permissions(&path, fs::Permissions::from_mode(0o600)) {
             tracing::warn!("cannot close {} to others: {error}", path.display());
         }
@@ -91,16 +92,16 @@ impl Sockets {
 
 impl Drop for Sockets {
     fn drop(&mut self) {
-        // Before the lock is given back, so it cannot be a successor's.
+        // Before the lock is released, so it cannot be a successor's.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// What viewers connect to: of a collector, or of a relay.
+/// The viewers' sockets, of a collector or of a relay.
 pub(crate) struct Front {
     pub data: Socket,
     pub control: Socket,
-    /// Where they are heard from within this process.
+    /// Their addresses within this process.
     pub upstream: Upstream,
 }
 
@@ -154,7 +155,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Whether all is well, only somebody else does the work.
+    /// Whether another collector serves already, which is no failure.
     pub fn is_served_already(&self) -> bool {
         matches!(self, Self::Lock(LockError::Held))
     }

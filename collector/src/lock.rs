@@ -1,4 +1,4 @@
-//! One collector per user, host and base port: whoever holds the lock serves.
+//! One collector per user, host and base port: the holder of the lock serves.
 //!
 //! The lock is on an open file, so the kernel releases it however the process ends.
 
@@ -34,7 +34,7 @@ impl Lock {
         }
     }
 
-    /// Writes into the file what who finds the lock held should know.
+    /// Writes a note for those that find the lock held.
     pub fn note(&self, text: &str) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.write_all_at(text.as_bytes(), 0)

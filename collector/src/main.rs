@@ -55,8 +55,8 @@ fn main() -> ExitCode {
             let served = serving.serve().inspect_err(|error| tracing::error!("libzmq: {error}"));
             drop(hangs);
             drop(serving);
-            // A thread may be inside of the driver's library: its destructors must not run beneath it.
-            // SAFETY: ends the process; all that outlives it was put away just now.
+            // A thread may be inside the driver's library: its destructors must not run beneath it. SAFETY:
+            // ends the process; all that outlives it was put away just now.
             unsafe { libc::_exit(i32::from(served.is_err())) }
         }
         Err(ConfigError::Open(error)) if error.is_served_already() => {
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What this process does until it is told to stop.
+/// What this process runs until it is stopped.
 enum Serving {
     Collector(Box<Collector>),
     Relay(Box<Relay>),
@@ -102,12 +102,12 @@ fn open(args: &Args) -> Result<Serving, ConfigError> {
     Ok(Serving::Collector(Box::new(Collector::open(args.config()?, now)?)))
 }
 
-/// A job is watched as well without pages: what is wrong with them is said and ends nothing.
+/// Monitoring works without pages: their errors are reported and end nothing.
 fn pages(upstream: Upstream, config: HttpConfig) -> Option<Server> {
     serve(upstream, config).inspect_err(|error| tracing::error!("no pages: {error}")).ok()
 }
 
-/// Likewise.
+/// The same for hangs.
 fn hangs(upstream: Upstream, config: HangsConfig) -> Option<Hangs> {
     Hangs::start(upstream, config).inspect_err(|error| tracing::error!("no hang is kept: {error}")).ok()
 }
@@ -131,7 +131,7 @@ fn print_token(args: &Args) -> ExitCode {
     }
 }
 
-/// Tells who started this how it went, and lets go of the descriptor.
+/// Reports the result of the start to the parent, and closes the descriptor.
 fn announce(descriptor: Option<i32>, line: &str) {
     let Some(descriptor) = descriptor.filter(|&fd| fd > 2) else { return };
     // SAFETY: whoever names a descriptor on the command line hands it over; nobody else here knows its number.

@@ -1,19 +1,19 @@
-//! What was freed goes back to the system: jobs come and go on a host, and their collector stays.
+//! Returns freed memory to the system: jobs come and go on a host, and their collector stays.
 
 use std::time::Duration;
 
 use xpu_wire::unit::Moment;
 
-/// How often. It takes milliseconds where much was freed.
+/// Interval. It takes milliseconds if much was freed.
 const EVERY: Duration = Duration::from_mins(1);
 
-/// Arenas of the C library: each keeps what was freed in it, and it would make eight for each core.
+/// Arenas of the C library: each keeps its freed memory, and by default there are eight for each core.
 const ARENAS: libc::c_int = 2;
 
-/// What is larger has a mapping of its own, which ends when it is freed.
+/// Larger allocations get a separate mapping, which is unmapped when they are freed.
 const OWN_MAPPING: libc::c_int = 256 << 10;
 
-/// To be called before there are threads.
+/// Must be called before there are threads.
 pub fn prepare() {
     for (which, value) in [(libc::M_ARENA_MAX, ARENAS), (libc::M_MMAP_THRESHOLD, OWN_MAPPING)] {
         // SAFETY: sets a number of the allocator; one it does not take, it leaves as it was.
@@ -27,9 +27,9 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Gives back what is free, now and then.
+    /// Returns free memory at intervals.
     pub(crate) fn tend(&mut self, now: Moment) {
-        // Also where the clock was set back.
+        // Also if the clock was set back.
         if now < self.returned || now.since(self.returned) >= EVERY {
             self.returned = now;
             // SAFETY: has no precondition, and locks what it touches.

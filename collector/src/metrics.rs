@@ -1,7 +1,8 @@
-//! What is known of jobs as metrics: one model that the Prometheus page and OTLP are both written from.
+//! The state of jobs as metrics: one model for both the Prometheus page and OTLP.
 //!
-//! Label sets are bounded: a rank has a few series for each element type, and for each communicator's name, operation and size
-//! bucket; never one for a shape, unless asked ([`shapes`]). What finds no room is counted under `other`, and that is counted.
+//! Label sets are bounded: a rank has a few series for each element type, and for each communicator's name,
+//! operation and size bucket; never one for a shape, unless requested ([`shapes`]). What does not fit is
+//! counted under `other`, and its number is a metric.
 
 mod compat;
 mod job;
@@ -33,22 +34,22 @@ pub(crate) use tally::Tally;
 
 use crate::follow::Known;
 
-/// Longest text of a label, in characters: names of jobs, hosts and communicators are their owners' to choose.
+/// Longest text of a label, in characters: users choose the names of jobs, hosts and communicators.
 const LABEL: usize = 64;
 
 /// Ranks on one page; a relay's Prometheus takes this in a few seconds.
 const RANKS: usize = 16_384;
 
-/// What pages have beside the native metrics.
+/// Options of the pages beside the native metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pages {
     /// The gauges of xpu-timer.
     pub compat: bool,
-    /// A gauge family for each shape, as the first xpu-timer had them.
+    /// A gauge family for each shape, as in the first xpu-timer.
     pub per_shape: bool,
-    /// What GPUs can do at best, where somebody knows better than the data sheets.
+    /// GPU peaks that override the data sheets.
     pub peaks: Peaks,
-    /// What a GPU costs in an hour.
+    /// The price of a GPU hour.
     pub price: Option<Price>,
 }
 
@@ -58,7 +59,7 @@ pub(crate) type Label = (&'static str, Arc<str>);
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Gauge(f64),
-    /// A gauge without a fraction, for readers that take no other.
+    /// An integer gauge, for readers that accept no other.
     Whole(i64),
     Counter(f64),
     Histogram(Spread),
@@ -71,11 +72,11 @@ pub(crate) struct Family {
     pub series: Vec<(Vec<Label>, Value)>,
 }
 
-/// All that is told at one moment.
+/// All metrics at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Exposition {
     families: Vec<Family>,
-    /// Where each metric's family is.
+    /// The index of each metric's family.
     places: HashMap<String, usize>,
 }
 
@@ -115,13 +116,13 @@ impl Exposition {
         }
     }
 
-    /// Whether there is this series already.
+    /// Whether this series exists already.
     pub(crate) fn has(&self, metric: &Metric, labels: &[Label]) -> bool {
         let family = self.places.get(metric.stem.as_ref()).map(|&place| &self.families[place]);
         family.is_some_and(|family| family.series.iter().any(|(known, _)| known == labels))
     }
 
-    /// Nothing where nothing is known: unknown is not zero.
+    /// Nothing for an unknown value: unknown is not zero.
     pub(crate) fn gauge(&mut self, metric: Metric, labels: &[Label], value: impl Into<Option<f64>>) {
         if let Some(value) = value.into() {
             self.put(metric, labels, Value::Gauge(value));
@@ -139,7 +140,7 @@ impl Exposition {
     }
 }
 
-/// A text as a label has it.
+/// A text as a label value.
 pub(crate) fn label(text: &str) -> Arc<str> {
     if text.chars().count() <= LABEL && !text.chars().any(char::is_control) {
         return text.into();

@@ -1,7 +1,7 @@
-//! A relay: one place to watch many hosts from, where a viewer cannot or should not connect to each of them.
+//! A relay: one place to watch many hosts from, if a viewer cannot or should not connect to each of them.
 //!
-//! Frames pass as they came, so numbers, losses and hosts stay true; a relay may stand behind a relay. A host that cannot
-//! be reached costs the others nothing: each has a socket of its own, and nothing here ever waits.
+//! Frames pass unchanged, so numbers, losses and hosts stay true; a relay may be behind another relay. A host
+//! that cannot be reached costs the others nothing: each has a separate socket, and nothing here ever waits.
 //!
 //! ```text
 //! collectors ──PUB──▶ XSUB ─┐                ┌─ XPUB ──▶ viewers
@@ -39,7 +39,7 @@ use crate::{
     memory::Memory,
 };
 
-/// How often answers are taken from the hosts; what they publish is passed on as it comes.
+/// Interval of taking answers from the hosts; published frames are forwarded at once.
 const SWEEP: Duration = Duration::from_millis(20);
 
 /// Messages taken from one socket before the others have their turn.
@@ -48,15 +48,15 @@ const TURN: usize = 1024;
 /// Hosts behind one relay. Their states fit into one frame.
 const MOST_HOSTS: usize = 16_384;
 
-/// What a relay is started with.
+/// A relay's configuration.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
     pub address: IpAddr,
     pub base: BasePort,
-    /// What it calls its host.
+    /// Its host's name.
     pub host: HostName,
     pub key: Option<Key>,
-    /// Whom it stands before.
+    /// The hosts behind it.
     pub endpoints: Vec<Endpoint>,
 }
 
@@ -70,9 +70,9 @@ pub struct Relay {
     connections: Vec<Connection>,
     prober: Prober,
     complaints: Complaints,
-    /// Frames of its own.
+    /// Number of its own frames.
     number: u64,
-    /// Messages that a viewer's full queue did not take.
+    /// Messages that did not fit into a viewer's queue.
     lost: u64,
 }
 
@@ -104,12 +104,12 @@ impl Relay {
         })
     }
 
-    /// Where it is heard from within this process.
+    /// Its addresses within this process.
     pub fn upstream(&self) -> Upstream {
         self.front.upstream.clone()
     }
 
-    /// Serves until told to stop.
+    /// Serves until it is stopped.
     pub fn serve(&mut self, stop: &AtomicBool) -> zmq::Result<()> {
         let (mut swept, mut memory) = (Instant::now(), Memory::default());
         while !stop.load(Relaxed) {
@@ -136,7 +136,7 @@ impl Relay {
         }
     }
 
-    /// What viewers subscribe to, the hosts are asked for.
+    /// Forwards viewers' subscriptions to the hosts.
     fn pass_subscriptions(&mut self) -> zmq::Result<()> {
         for _ in 0..TURN {
             let Some(parts) = receive(&self.front.data)? else { break };
@@ -147,7 +147,7 @@ impl Relay {
         Ok(())
     }
 
-    /// What hosts publish, the viewers hear.
+    /// Forwards hosts' frames to the viewers.
     fn pass_frames(&mut self) -> zmq::Result<()> {
         for _ in 0..TURN {
             let Some(parts) = receive(&self.hosts)? else { break };
@@ -157,7 +157,7 @@ impl Relay {
         Ok(())
     }
 
-    /// What viewers ask, the hosts are asked that have to do with it. Whether anybody asked.
+    /// Forwards viewers' requests to the hosts concerned. Returns whether there were any.
     fn take_requests(&mut self, now: Moment) -> zmq::Result<bool> {
         let mut asked = false;
         for _ in 0..TURN {
@@ -166,7 +166,7 @@ impl Relay {
             match codec::decode(&payload) {
                 Ok(Frame { body: Body::Request(mut request), number, now: at, lost, host }) => {
                     let mut payload = payload;
-                    // Of many hosts it would be too much for who asks: he does not know how many there are.
+                    // Shortened, because the viewer does not know how many hosts there are.
                     if let Request::History { length } = &mut request {
                         *length = (*length).min(recall::length(self.connections.len()).into());
                         let body = Body::Request(request.clone());
@@ -196,7 +196,7 @@ impl Relay {
         Ok(asked)
     }
 
-    /// The hosts behind it, and how the way to each is.
+    /// The hosts behind it, and the state of each connection.
     fn known(&self) -> RelaySnapshot {
         RelaySnapshot {
             version: VERSION.to_owned(),
@@ -212,7 +212,7 @@ impl Relay {
         self.lost += u64::from(viewer.answer(&self.front.control, &codec::encode(&frame)).is_err());
     }
 
-    /// What hosts answered goes to who asked; each is asked again, given up and tried anew in its time.
+    /// Forwards hosts' answers to the requesters; asks, gives up and retries each host when that is due.
     fn sweep(&mut self, now: Instant) {
         for (connection, found) in self.prober.results() {
             if let Some(connection) = self.connections.get_mut(connection) {
@@ -223,7 +223,8 @@ impl Relay {
             for _ in 0..TURN {
                 let Some(parts) = connection.receive(now) else { break };
                 match &parts[..] {
-                    // To its own question, by which it knows that the host is there and what jobs it has.
+                    // The answer to the relay's own request, which shows that the host is alive and lists its
+                    // jobs.
                     [payload] => drop(connection.understand(payload)),
                     parts => {
                         let passed = self.front.control.send_multipart(parts, DONTWAIT);
@@ -241,7 +242,7 @@ impl Relay {
     }
 }
 
-/// The next message that waits, if one does.
+/// The next waiting message, if any.
 fn receive(socket: &Socket) -> zmq::Result<Option<Vec<Vec<u8>>>> {
     match socket.recv_multipart(DONTWAIT) {
         Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => Ok(None),
@@ -249,7 +250,7 @@ fn receive(socket: &Socket) -> zmq::Result<Option<Vec<Vec<u8>>>> {
     }
 }
 
-/// The job a request is about; a snapshot is about all.
+/// The job of a request; a snapshot covers all.
 fn job_of(request: &Request) -> Option<&JobName> {
     match request {
         Request::Snapshot | Request::History { .. } => None,

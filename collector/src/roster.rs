@@ -1,6 +1,6 @@
 //! The ranks on this host by their place in a job, and the sender of each message.
 //!
-//! Knows no socket and reads no clock; what is to be sent comes out as [`Effect`]s.
+//! It has no socket and reads no clock; what should be sent comes out as [`Effect`]s.
 
 mod kineto;
 mod records;
@@ -23,26 +23,27 @@ use xpu_wire::{
 
 use crate::{exits::Departure, worker::Worker};
 
-/// Ranks remembered in all; a host has tens. Beyond it, ended ones are forgotten first, then newcomers turned away.
+/// Ranks kept in total; a host has tens. Beyond it, ended ones are dropped first, then newcomers are
+/// rejected.
 const PLACES: usize = 4096;
 
-/// How long an ended rank can still be looked at.
+/// How long an ended rank stays visible.
 const REMEMBERED: Duration = Duration::from_mins(10);
 
-/// An unknown sender is asked who it is at most once in this time: one that was turned away would otherwise ask and be
-/// asked for ever.
+/// An unknown sender is asked for its identity at most once in this time: a rejected one would otherwise send
+/// and be asked for ever.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// Who was turned away and has sent nothing for so long has gone.
+/// A rejected sender that is silent for this time has gone.
 const INSISTS: Duration = Duration::from_secs(10);
 
-/// Unknown senders remembered.
+/// Unknown senders kept.
 const STRANGERS: usize = 1024;
 
-/// Longest command line and version that are passed on.
+/// Longest command line and version that are forwarded.
 const LONGEST_TEXT: usize = 256;
 
-/// What ZeroMQ calls a worker by.
+/// A worker's ZeroMQ identity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Identity(pub Vec<u8>);
 
@@ -53,27 +54,27 @@ struct Place {
     rank: Rank,
 }
 
-/// What follows from a message or from the passing of time.
+/// The consequences of a message or of time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Effect {
     Tell(Identity, Command),
     Publish(Box<Body>),
-    /// A rank has something new for those who look at it closely.
+    /// A rank has new data for its subscribers.
     Fresh(JobName, Rank),
-    /// A rank has ended, and not well.
+    /// A rank failed.
     Departed(Box<Departure>),
-    /// Something is wrong with the sender.
+    /// The sender made an error.
     Complain(&'static str, String),
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
-    /// What GPUs can do at best, where somebody knows better than the data sheets.
+    /// GPU peaks that override the data sheets.
     peaks: Peaks,
     places: BTreeMap<Place, Worker>,
     identities: HashMap<Identity, Place>,
     strangers: HashMap<Identity, Moment>,
-    /// Who claims a place that is taken, and when it last spoke: bounded like strangers, which they are.
+    /// Senders that claim a taken place, and their last message: bounded like unknown senders.
     turned_away: HashMap<Identity, (JobName, Moment)>,
 }
 
@@ -98,13 +99,13 @@ impl Roster {
                     "process {pid} claims rank {} of job {}, which process {holder} has; give each job a name of its own with `xpu-top run --job NAME`",
                     place.rank, place.job,
                 );
-                // Counts as asked: its summaries bring no question before its place may have become free.
+                // Counts as asked: its summaries cause no question before its place may have become free.
                 let _ = self.ask(from, now);
                 self.turn_away(from, place.job, now);
                 return vec![Effect::Complain("a place that is taken", text)];
             }
         }
-        // Who comes in place of one that ended must not hide how that was.
+        // The end of the previous process is reported before a new one takes its place.
         let mut effects = self.departures(now);
         self.leave_other_place(from, &place);
         self.begin_anew(&place.job);
@@ -125,7 +126,7 @@ impl Roster {
         effects
     }
 
-    /// A process that says it is another rank now gives up the place it had.
+    /// A process that claims another rank now gives up its former place.
     fn leave_other_place(&mut self, from: &Identity, place: &Place) {
         if let Some(old) = self.identities.get(from).filter(|&old| old != place).cloned() {
             self.identities.remove(from);
@@ -133,7 +134,8 @@ impl Roster {
         }
     }
 
-    /// A job of which nobody is left starts again, perhaps with fewer ranks: those of its last run are none of its own.
+    /// A job without living ranks starts again, perhaps with fewer ranks: those of its last run do not belong
+    /// to it.
     fn begin_anew(&mut self, job: &JobName) {
         let of_job = || self.places.iter().filter(|(place, _)| place.job == *job);
         if of_job().all(|(_, worker)| !worker.is_there()) {
@@ -187,7 +189,7 @@ impl Roster {
         effects
     }
 
-    /// The rank's last counts go out at once: soon nobody may be there to send them.
+    /// The rank's last counts are published at once: soon there may be no collector to send them.
     pub(crate) fn goodbye(&mut self, from: &Identity, now: Moment) -> Vec<Effect> {
         self.turned_away.remove(from);
         let peaks = self.peaks;
@@ -229,7 +231,7 @@ impl Roster {
         u32::try_from(claims).unwrap_or(u32::MAX)
     }
 
-    /// Looks after everybody, and forgets who ended long ago.
+    /// Checks all ranks, and drops those that ended long ago.
     pub(crate) fn check(&mut self, now: Moment) -> Vec<Effect> {
         let changed = self.places.values_mut().filter_map(|worker| {
             worker.check(now)?;
@@ -250,12 +252,12 @@ impl Roster {
         effects
     }
 
-    /// Those that have ended since somebody last looked, and not well.
+    /// Ranks that failed since the last check.
     fn departures(&mut self, now: Moment) -> Vec<Effect> {
         let mut effects = Vec::new();
         for worker in self.places.values_mut() {
             let Some(departure) = worker.departs(now) else { continue };
-            // What it called last, while it can be read.
+            // Its last calls, while they can be read.
             let record = worker.record(RankRecord::share(worker.info.world_size), now);
             effects.push(publish(Body::Record(record)));
             effects.push(Effect::Departed(Box::new(departure)));
@@ -263,7 +265,7 @@ impl Roster {
         effects
     }
 
-    /// Keeps how a rank ended, for who comes later.
+    /// Keeps a rank's end for later viewers.
     pub(crate) fn keep_exit(&mut self, exit: &RankExit) {
         let place = Place { job: exit.job.clone(), rank: exit.rank };
         if let Some(worker) = self.places.get_mut(&place).filter(|worker| worker.info.pid == exit.pid) {
@@ -271,12 +273,12 @@ impl Roster {
         }
     }
 
-    /// How those ended that did not end well.
+    /// The ends of failed ranks.
     pub(crate) fn exits(&self) -> Vec<RankExit> {
         self.places.values().filter_map(|worker| worker.exit.as_deref().cloned()).collect()
     }
 
-    /// Asks for the health of the GPU of everybody who is there.
+    /// Reads the GPU health of all living ranks.
     pub(crate) fn take_devices(&mut self, mut read: impl FnMut(DeviceUuid) -> Option<DeviceReading>) {
         for worker in self.places.values_mut().filter(|worker| worker.is_there()) {
             let reading = worker.device_uuid().and_then(&mut read);
@@ -284,7 +286,7 @@ impl Roster {
         }
     }
 
-    /// Whose process waits for the CPU, one for each job that has any.
+    /// Processes that wait for the CPU, by job.
     pub(crate) fn cpu(&self, mut read: impl FnMut(Rank, Pid) -> Option<RankCpu>) -> Vec<HostCpu> {
         let mut told: Vec<HostCpu> = Vec::new();
         for (place, worker) in self.places.iter().filter(|(_, worker)| worker.is_there()) {
@@ -297,7 +299,7 @@ impl Roster {
         told
     }
 
-    /// One digest for each job with something to say.
+    /// One digest for each job with news.
     pub(crate) fn digests(&mut self, now: Moment) -> Vec<HostDigest> {
         let mut digests: Vec<HostDigest> = Vec::new();
         for (place, worker) in &mut self.places {
@@ -337,25 +339,25 @@ impl Roster {
         self.places.get(&Place { job: job.clone(), rank }).map(Worker::detail)
     }
 
-    /// Those of a job that can be sent to.
+    /// The workers of a job that can receive.
     pub(crate) fn identities(&self, job: &JobName) -> Vec<Identity> {
         let of_job = self.places.iter().filter(|(place, worker)| place.job == *job && worker.is_there());
         of_job.map(|(_, worker)| worker.identity.clone()).collect()
     }
 
-    /// The same for some ranks, all that are here if none is named.
+    /// The same for some ranks, all here if none is named.
     pub(crate) fn those(&self, job: &JobName, ranks: &[Rank]) -> Vec<Identity> {
         let of_job = self.places.iter().filter(|(place, worker)| place.job == *job && worker.is_there());
         let named = of_job.filter(|(place, _)| ranks.is_empty() || ranks.contains(&place.rank));
         named.map(|(_, worker)| worker.identity.clone()).collect()
     }
 
-    /// Which rank of which job a worker is, if it has a place here.
+    /// A worker's rank and job, if it has a place here.
     pub(crate) fn place_of(&self, from: &Identity) -> Option<(&JobName, Rank)> {
         self.identities.get(from).map(|place| (&place.job, place.rank))
     }
 
-    /// The jobs that are known, and when the first of each one's ranks began.
+    /// The known jobs, and the start of each one's first rank.
     pub(crate) fn jobs(&self) -> Vec<(JobName, Moment)> {
         let mut jobs: Vec<(JobName, Moment)> = Vec::new();
         for (place, worker) in &self.places {
@@ -368,7 +370,7 @@ impl Roster {
         jobs
     }
 
-    /// The GPUs of a job, as CUDA names them; empty while nobody has said.
+    /// The GPUs of a job, as CUDA names them; empty while unknown.
     pub(crate) fn gpu(&self, job: &JobName) -> String {
         let mut names = self.of_job(job).map(Worker::gpu);
         names.find(|name| !name.is_empty()).unwrap_or_default().to_owned()
@@ -393,7 +395,7 @@ fn life_of(worker: &Worker) -> Event {
     Event::Life { job, rank, pid, life: worker.life() }
 }
 
-/// What a worker says of itself goes to every viewer: its texts are cut, its job's name is made fit for a topic.
+/// A worker's identity goes to every viewer: its texts are cut, its job's name is made fit for a topic.
 fn trimmed(mut info: RankInfo) -> RankInfo {
     info.job = JobName::cleaned(info.job.as_str());
     for text in [&mut info.program, &mut info.version] {

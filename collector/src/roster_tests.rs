@@ -98,7 +98,7 @@ fn a_digest_covers_every_summary_once() {
     assert_eq!((again.step_count, again.step_median, again.heard), (0, None, digest.heard));
 }
 
-/// A program destroys its communicators before it ends: their last timed collectives are still worth telling.
+/// A program destroys its communicators before it ends: their last timed collectives are still published.
 #[test]
 fn the_last_samples_of_a_closed_communicator_are_told() {
     let mut roster = Roster::default();
@@ -147,7 +147,7 @@ fn silence_is_told_and_taken_back() {
     assert_eq!(roster.living(), 1);
 }
 
-/// A rank that hangs with its thread stopped: what it did last stands in its ledger page.
+/// A rank that hangs with its thread stopped: its last operations are in its ledger page.
 #[test]
 fn a_silent_rank_is_read_from_its_ledger() {
     let page = LedgerPage::create().unwrap();
@@ -280,7 +280,7 @@ fn a_flood_of_ranks_is_bounded_and_strangers_too() {
     assert!(roster.strangers.len() <= STRANGERS);
 }
 
-/// A second job of the same name would be invisible: how many of its processes live is told with the first.
+/// A second job of the same name would be invisible: the first one's digests count its living processes.
 #[test]
 fn who_is_turned_away_is_counted_for_as_long_as_it_speaks() {
     let mut roster = Roster::default();

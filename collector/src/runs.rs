@@ -1,6 +1,7 @@
-//! Measures what is normal of the ranks that run here, and keeps it for the runs that come after.
+//! Measures the baseline of the ranks that run here, and keeps it for later runs.
 //!
-//! One file a job and run, of this host's ranks alone: those of other hosts lie beside it where hosts share a home.
+//! One file per job and run, of this host's ranks alone: other hosts' files lie beside it if hosts share a
+//! home.
 
 use std::{
     collections::BTreeMap,
@@ -21,23 +22,23 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// How often ranks are read, and what is known is written.
+/// Interval of readings and writes.
 const READ: Duration = Duration::from_secs(5);
 const WRITE: Duration = Duration::from_mins(1);
 
-/// Jobs that are measured at a time.
+/// Jobs measured at a time.
 const JOBS: usize = 32;
 
-/// Files and bytes that are kept; the oldest go first.
+/// Files and bytes that are kept; the oldest are removed first.
 const FILES: usize = 256;
 const BYTES: u64 = 16 << 20;
 
-/// The longest name of a file but for its numbers.
+/// Longest file name, without its numbers.
 const LONGEST: usize = 80;
 
 #[derive(Debug)]
 pub(crate) struct Runs {
-    /// `None`: nothing is kept, and nothing measured.
+    /// `None`: nothing is kept or measured.
     folder: Option<PathBuf>,
     host: HostName,
     jobs: Jobs,
@@ -52,14 +53,14 @@ impl Runs {
         Self { folder, host, jobs: Jobs::default(), measures: BTreeMap::new(), read_at, write_at }
     }
 
-    /// Takes what is published.
+    /// Takes a published frame.
     pub(crate) fn take(&mut self, frame: &Frame) {
         if self.folder.is_some() && matches!(frame.body, Body::Digest(_) | Body::Event(_)) {
             self.jobs.fold(frame);
         }
     }
 
-    /// Reads and writes when it is time to. `gpu` knows the name of a job's GPUs.
+    /// Reads and writes when due. `gpu` returns the name of a job's GPUs.
     pub(crate) fn tend(&mut self, now: Moment, gpu: impl Fn(&JobName) -> String) {
         if self.folder.is_none() || now < self.read_at {
             return;
@@ -102,13 +103,13 @@ fn file_name(baseline: &Baseline, host: &HostName) -> String {
     format!("{job}-{}-{}-{host}.json", baseline.world_size, baseline.began.0 / 1_000_000_000)
 }
 
-/// What a name is in the name of a file.
+/// A name as part of a file name.
 pub(crate) fn fit(text: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     text.chars().map(|c| if fits(c) { c } else { '_' }).take(LONGEST).collect()
 }
 
-/// Under another name first: whoever reads meanwhile finds a whole file.
+/// Under another name first, so that readers always find a whole file.
 fn write(folder: &Path, name: &str, baseline: &Baseline) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let new = folder.join(format!(".{name}.{}.new", std::process::id()));
@@ -118,7 +119,7 @@ fn write(folder: &Path, name: &str, baseline: &Baseline) -> io::Result<()> {
     fs::rename(&new, folder.join(name))
 }
 
-/// Leaves the newest, as many as there is room for.
+/// Keeps the newest within the limits.
 fn prune(folder: &Path) -> io::Result<()> {
     let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
     for entry in fs::read_dir(folder)?.flatten() {

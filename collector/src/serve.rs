@@ -36,10 +36,10 @@ use crate::{
     subscription::Subscriptions,
 };
 
-/// How often every job's digest goes out.
+/// Interval of every job's digest.
 const DIGEST: Duration = Duration::from_secs(1);
 
-/// How often processes are looked after; also the longest wait before a signal is noticed.
+/// Interval of process checks; also the longest wait before a signal is noticed.
 const CHECK: Duration = Duration::from_millis(250);
 
 /// Messages taken from one socket before the others have their turn.
@@ -65,7 +65,7 @@ pub struct Collector {
     runs: Runs,
     kineto: Kineto,
     complaints: Complaints,
-    /// When a rank last lived, somebody last asked, or a process was found that may become a rank.
+    /// When a rank last lived, a request last came, or a process was found that may become a rank.
     busy: Moment,
 }
 
@@ -79,7 +79,7 @@ impl Collector {
     pub fn open(config: Config, now: Moment) -> Result<Self, OpenError> {
         Ok(Self {
             sockets: Sockets::bind(&config)?,
-            // Whoever serves alone may write it.
+            // Only one collector serves, so only one writes it.
             past: Past::open(&config.runtime.history(config.base), now),
             runs: Runs::new(config.runs.clone(), config.host.clone()),
             roster: Roster::new(config.peaks),
@@ -98,12 +98,12 @@ impl Collector {
         })
     }
 
-    /// Where it is heard from within this process.
+    /// Its addresses within this process.
     pub fn upstream(&self) -> Upstream {
         self.sockets.front.upstream.clone()
     }
 
-    /// Serves until told to stop, or idle for as long as the configuration allows.
+    /// Serves until it is stopped, or idle for the configured time.
     pub fn serve(&mut self, stop: &AtomicBool) -> zmq::Result<()> {
         let (mut digest_at, mut check_at, mut memory) = (Moment::now(), Moment::now(), Memory::default());
         while !stop.load(Relaxed) {
@@ -178,7 +178,7 @@ impl Collector {
         let Some(limit) = self.config.idle_exit.filter(|&limit| now.since(self.busy) >= limit) else {
             return false;
         };
-        // Looked at only when all else says to end: a job that is loading has not said a word yet.
+        // Checked only if all else allows the exit: a job that is loading has not sent anything yet.
         if !expected::living(&self.config.runtime, self.config.base).is_empty() {
             self.busy = now;
         }
@@ -232,7 +232,7 @@ impl Collector {
             let Some(envelope) = Envelope::receive(&self.sockets.front.control)? else { break };
             let answer = match codec::decode(&envelope.payload) {
                 Ok(Frame { body: Body::Request(request), now: theirs, .. }) => {
-                    // Who reads pages all day keeps no collector alive.
+                    // Page readers keep no collector alive.
                     if !envelope.from.to.0.starts_with(&self.sockets.front.upstream.name) {
                         self.busy = now;
                     }
@@ -255,11 +255,11 @@ impl Collector {
         Ok(())
     }
 
-    /// `ahead`: how much the clock here is ahead of the viewer's, about.
+    /// `ahead`: roughly how far the clock here is ahead of the viewer's.
     fn answer(&mut self, request: Request, viewer: &Address, (now, ahead): (Moment, i64)) -> Option<Body> {
         match request {
             Request::Snapshot => {
-                // Before it: who has the snapshot has all.
+                // Before it: a viewer with the snapshot is complete.
                 for exit in self.roster.exits() {
                     let bytes = self.encode(CONTROL, Body::Exit(exit), now);
                     self.counting.sent(&viewer.answer(&self.sockets.front.control, &bytes));
@@ -332,7 +332,7 @@ impl Collector {
         }
     }
 
-    /// Tells ranks to record something.
+    /// Commands ranks to record.
     fn capture(
         &mut self,
         (job, ranks): (&JobName, &[Rank]),
@@ -342,7 +342,7 @@ impl Collector {
     ) -> Option<Body> {
         let identities = self.roster.those(job, ranks);
         if identities.is_empty() {
-            // With ranks named, they may live on other hosts.
+            // Named ranks may live on other hosts.
             return ranks.is_empty().then(|| self.nobody(job));
         }
         self.captures.asked(number, viewer);
@@ -352,7 +352,7 @@ impl Collector {
         None
     }
 
-    /// Something of the ranks' Kineto. What is to be said is sent at once.
+    /// A request to the ranks' Kineto. Immediate answers are sent here.
     fn take_kineto(
         &mut self,
         (job, ranks): (&JobName, &[Rank]),
@@ -376,7 +376,7 @@ impl Collector {
         }
     }
 
-    /// What a rank says of a capture goes to who asked for it, if it is the rank it says it is.
+    /// Forwards a rank's capture frames to the requester, if the sender is that rank.
     fn pass_on(&mut self, from: &Identity, body: Body, now: Moment) {
         let (number, job, rank) = match &body {
             Body::CaptureAnswer(answer) => (answer.number, &answer.job, answer.rank),
@@ -394,7 +394,7 @@ impl Collector {
         Body::Refusal(format!("job {job} has no rank on {host}; `xpu-top status` lists the jobs there"))
     }
 
-    /// Keeps what has been read, and sends it to who asked for it.
+    /// Keeps new stacks, and sends them to their requesters.
     fn tell_stacks(&mut self, now: Moment) {
         for Answer { viewers, mut stacks, looked } in self.stacks.turn(Instant::now()) {
             stacks.read_at = now;
@@ -409,7 +409,7 @@ impl Collector {
         }
     }
 
-    /// Publishes how ranks ended, once that is known whole.
+    /// Publishes ranks' ends, once their data is complete.
     fn tell_exits(&mut self, now: Moment) {
         for exit in self.exits.turn(Instant::now()) {
             tracing::warn!("{}: rank {} {}", exit.job, exit.rank, exit.sentence());
@@ -441,8 +441,8 @@ impl Collector {
         self.counting.sent(&tell(&self.sockets.workers, to, &bytes));
     }
 
-    /// Publishes under the topic of what is said. Frames nobody reads still count, so that who comes later and who was
-    /// there see the same numbers.
+    /// Publishes under the body's topic. Frames without subscribers still count, so that new viewers and old
+    /// ones see the same numbers.
     fn publish(&mut self, body: Body, now: Moment) {
         let topic = match &body {
             Body::Digest(digest) => topic::overview(&digest.job),

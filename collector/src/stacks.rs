@@ -1,5 +1,5 @@
-//! Stacks, on demand and when a job hangs. Each rank is read by a short-lived process of this program, never by the
-//! thread that serves: one that hangs in reading is killed at its deadline, and the kernel lets go of whatever it held.
+//! Stacks, on demand and when a job hangs. A short-lived process of this program reads each rank, never the
+//! serving thread: a reader that hangs is killed at its deadline, and the kernel releases whatever it held.
 
 mod kernel;
 mod native;
@@ -31,7 +31,7 @@ use crate::address::Address;
 /// Ranks read at the same time: those of a usual host.
 const AT_ONCE: usize = 8;
 
-/// How long reading one rank may take.
+/// Time limit for one rank.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Viewers that wait for the same rank.
@@ -45,12 +45,12 @@ pub(crate) struct Target {
     pub pid: Pid,
     /// Whether it can be read from here.
     pub reach: Reach,
-    /// Whether its threads may be held for their native frames.
+    /// Whether its threads may be stopped for their native frames.
     pub natively: bool,
-    /// Threads in a call that can block, by the ledger page, when that was read.
+    /// Threads in a call that can block, by the ledger page at that moment.
     pub inside: Vec<Inside>,
     pub looked: Moment,
-    /// How it ended, as far as that is known.
+    /// Its end, as far as known.
     pub ended: Option<String>,
 }
 
@@ -59,13 +59,13 @@ pub(crate) struct Target {
 pub(crate) enum Reach {
     Here,
     Gone,
-    /// In another process namespace: its number means nothing here.
+    /// In another process namespace: its pid means nothing here.
     Elsewhere,
-    /// Another user's. Whoever says so much of a rank may say any number.
+    /// Another user's process. Its worker may report any pid.
     Foreign,
 }
 
-/// A target, and who waits for it.
+/// A target, and the waiting viewers.
 #[derive(Debug)]
 struct Wanted {
     target: Target,
@@ -77,7 +77,7 @@ impl Wanted {
         (&self.target.job, self.target.rank) == (&target.job, target.rank)
     }
 
-    /// Whether what is read for this is all that the other wants.
+    /// Whether a reading for this includes everything the other needs.
     fn will_do(&self, target: &Target) -> bool {
         self.is_of(target) && (self.target.natively || !target.natively)
     }
@@ -100,7 +100,7 @@ impl Wanted {
     }
 }
 
-/// What became known, and who wants to hear it.
+/// The result, and its recipients.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub viewers: Vec<Address>,
@@ -109,14 +109,14 @@ pub(crate) struct Answer {
     pub looked: Moment,
 }
 
-/// All reading under way.
+/// All readings in progress.
 #[derive(Debug)]
 pub(crate) struct Stacks {
     /// The program that reads: this one.
     program: PathBuf,
     waiting: VecDeque<Wanted>,
     readers: Vec<Reader>,
-    /// Killed, and not yet seen to have ended.
+    /// Killed, and not yet reaped.
     ending: Vec<Child>,
 }
 
@@ -125,8 +125,8 @@ impl Stacks {
         Self { program, waiting: VecDeque::new(), readers: Vec::new(), ending: Vec::new() }
     }
 
-    /// Takes in a wish, of a viewer or of this collector itself. A rank that is about to be read is read once for all who
-    /// wait, natively if one of them wants that; it is bounded by twice the ranks there are.
+    /// Takes a request of a viewer or of this collector. A waiting rank is read once for all requests,
+    /// natively if one of them needs that; the queue is bounded by twice the number of ranks.
     pub(crate) fn want(&mut self, target: Target, viewer: Option<&Address>) {
         let mut reading = self.readers.iter_mut().map(|reader| &mut reader.wanted);
         if let Some(wanted) = self.waiting.iter_mut().find(|wanted| wanted.is_of(&target)) {
@@ -146,7 +146,7 @@ impl Stacks {
         self.readers.iter().map(Reader::descriptor)
     }
 
-    /// Takes what has been read, starts what waits. Never blocks.
+    /// Takes finished readings, starts waiting ones. Never blocks.
     pub(crate) fn turn(&mut self, now: Instant) -> Vec<Answer> {
         self.ending.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         let mut answers = Vec::new();
@@ -209,7 +209,7 @@ mod tests {
         Address { to: Identity(vec![number]), route: Vec::new() }
     }
 
-    /// What is started is under way until the next turn.
+    /// A started reading is in progress until the next turn.
     fn stacks() -> Stacks {
         Stacks::new("/bin/true".into())
     }
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!((natively(&stacks.waiting), stacks.waiting[0].viewers.len()), (vec![true], 2));
     }
 
-    /// As when somebody looked a moment before the job was known to stand.
+    /// As if a viewer had asked a moment before the job was known to hang.
     #[test]
     fn a_wish_for_native_frames_is_not_lost_in_a_reading_without() {
         let mut stacks = stacks();

@@ -1,8 +1,8 @@
-//! What viewers subscribed to; frames without a subscriber are not written.
+//! Viewers' subscriptions; frames without a subscriber are not written.
 
 use std::collections::BTreeSet;
 
-/// Subscriptions told apart. With more, everything is published: a viewer can cost work, never data.
+/// Subscriptions distinguished. With more, everything is published: a viewer can cost work, never data.
 const TOLD_APART: usize = 4096;
 
 #[derive(Debug, Default)]

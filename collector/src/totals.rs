@@ -1,4 +1,4 @@
-//! A rank's counts by shape, graph and kernel: summaries carry only what changed, this remembers all.
+//! A rank's counts by shape, graph and kernel: summaries carry only changes, this keeps all.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,11 +13,11 @@ use xpu_wire::{
     unit::Nanoseconds,
 };
 
-/// Shapes remembered of one rank, of each sort. Training has tens to hundreds; a rank with more is missing some in its
-/// rates, and says so in [`Totals::turned_away`].
+/// Shapes kept of one rank, of each kind. Training has tens to hundreds; a rank with more lacks some in its
+/// rates, and counts them in [`Totals::turned_away`].
 const SHAPES: usize = 4096;
 
-/// What is kept of each shape: everything but the interval's distribution.
+/// The kept part of each shape: everything but the interval's distribution.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     made: u64,
@@ -57,19 +57,19 @@ impl Totals {
         }
     }
 
-    /// Arithmetic of the timed GEMMs and their time.
+    /// FLOPs of the timed GEMMs and their time.
     pub(crate) fn timed(&self) -> (f64, Nanoseconds) {
         let flops = self.gemms.iter().map(|(shape, count)| shape.flops() * count.timed as f64).sum();
         let time = self.gemms.values().fold(0_u64, |sum, count| sum.saturating_add(count.timed_for.0));
         (flops, Nanoseconds(time))
     }
 
-    /// Arithmetic of all GEMMs.
+    /// FLOPs of all GEMMs.
     pub(crate) fn flops(&self) -> f64 {
         self.gemms.iter().map(|(shape, count)| shape.flops() * count.made as f64).sum()
     }
 
-    /// The time that arithmetic takes at the GPU's peak for each precision; `None` where a peak is not known.
+    /// The time these FLOPs take at the GPU's peak for each precision; `None` if a peak is unknown.
     pub(crate) fn at_peak(&self, peaks: &Peaks) -> Option<Nanoseconds> {
         let each = self.gemms.iter().filter(|(_, count)| count.made > 0);
         let seconds = each.map(|(shape, count)| Some(peaks.seconds(shape)? * count.made as f64));
@@ -77,13 +77,12 @@ impl Totals {
         (!self.gemms.is_empty()).then_some(Nanoseconds((seconds * 1e9) as u64))
     }
 
-    /// Updates that found no room.
+    /// Updates beyond the limit.
     pub(crate) fn turned_away(&self) -> u64 {
         self.turned_away
     }
 
-    /// Adds what the summary does not tell of, with nothing in its interval: who looks at a rank for the first time sees all of
-    /// it.
+    /// Adds what the summary lacks, with empty intervals: a rank's new subscriber gets all of it.
     pub(crate) fn complete(&self, summary: &mut Summary) {
         let told: HashSet<_> = summary.gemms.iter().map(|gemm| gemm.shape).collect();
         let rest = self.gemms.iter().filter(|(shape, _)| !told.contains(shape));
@@ -186,7 +185,7 @@ mod tests {
         let peaks = Peaks::parse("bf16=2").unwrap();
         assert_eq!(totals.at_peak(&peaks), None, "nothing was multiplied");
         totals.take(&gemms([gemm(1_000_000, 10), gemm(3_000_000, 10)]));
-        // 8 * 10^9 operations at 2 * 10^12 a second.
+        // 8 * 10^9 FLOPs at 2 * 10^12 a second.
         assert_eq!(totals.at_peak(&peaks), Some(Nanoseconds(4_000_000)));
         assert_eq!(totals.at_peak(&Peaks::default()), None);
         let mut other = gemm(7, 1);

@@ -1,4 +1,4 @@
-//! One rank as this host knows it: what it said, and what can be read of it when it says no more.
+//! One rank as this host knows it: its messages, and what can be read of it when it sends no more.
 
 mod ending;
 mod record;
@@ -30,13 +30,13 @@ use crate::{
 pub(crate) use standstill::Motion;
 use step_times::StepTimes;
 
-/// A rank whose process lives and that said nothing for this long is silent: five summaries are missing.
+/// A rank whose process lives without sending for this time is silent: five summaries are missing.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// A process gone for this long without a goodbye has died: its goodbye may still be on the way.
+/// A process gone for this long without a goodbye has died: until then its goodbye may still arrive.
 const GRACE: Duration = Duration::from_millis(300);
 
-/// A rank whose process cannot be looked at and that said nothing for this long counts as dead.
+/// A rank whose process cannot be seen counts as dead after this time without messages.
 const UNSEEN: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(crate) struct Worker {
     heard: Moment,
     gone: Option<Moment>,
     joined: Moment,
-    /// The number its next frame should have.
+    /// The expected number of its next frame.
     expected: u64,
     step: Option<(Step, Moment)>,
     /// The last median of its steps.
@@ -61,29 +61,29 @@ pub(crate) struct Worker {
     step_times: StepTimes,
     device: Option<DeviceReading>,
     digest: RankDigest,
-    /// As the last digests had it, oldest first.
+    /// Its totals at the last digests, oldest first.
     progress: VecDeque<Progress>,
     advance: Advance,
-    /// The last digest that told of timed collectives and of steps: what who comes after its end can still see.
+    /// The last digest with timed collectives and steps, for viewers that come after its end.
     telling: Option<RankDigest>,
-    /// Its stacks when they were last read.
+    /// Its last stacks.
     stacks: Option<Box<RankStacks>>,
     /// Why its ledger page cannot be read, if it has one.
     no_ledger: Option<String>,
-    /// Its calls when they were last read, of how many; and when they were last published unasked.
+    /// Its last calls, with the number requested; and when they were last published unasked.
     record: Option<(usize, Box<RankRecord>)>,
     published: Option<Moment>,
-    /// Whether there is something the last digest did not say.
+    /// Whether there is news since the last digest.
     unsaid: bool,
-    /// When its life was another one last.
+    /// When its life last changed.
     changed: Moment,
-    /// Whether it was said how it ended.
+    /// Whether its end was reported.
     departed: bool,
-    /// How it ended, where it did not end well.
+    /// Its end, if it failed.
     pub exit: Option<Box<RankExit>>,
     memory: MemoryKills,
     watch: ExitWatch,
-    /// How the kernel says that it ended.
+    /// Its exit status by the kernel.
     status: Option<ExitStatus>,
     surroundings: Surroundings,
 }
@@ -126,7 +126,7 @@ impl Worker {
             identity,
         };
         new.map_ledger();
-        // Else its number may be another process's here.
+        // Otherwise its pid may be another process's here.
         if new.ledger.is_some() {
             (new.memory, new.surroundings) = (MemoryKills::of(new.info.pid), Surroundings::of(new.info.pid));
             new.watch = ExitWatch::of(new.info.pid);
@@ -134,7 +134,7 @@ impl Worker {
         new
     }
 
-    /// The same process says again who it is.
+    /// The same process introduces itself again.
     pub(crate) fn introduce(&mut self, identity: Identity, info: RankInfo, number: u64, now: Moment) {
         self.identity = identity;
         if self.ledger.is_none() || self.info.ledger != info.ledger {
@@ -169,7 +169,7 @@ impl Worker {
         (self.info.pid, self.info.started) == (info.pid, info.started)
     }
 
-    /// Whether another process may have its place.
+    /// Whether another process may take its place.
     pub(crate) fn has_left(&self) -> bool {
         self.life != Life::Alive || self.process.lives() == Some(false)
     }
@@ -190,14 +190,15 @@ impl Worker {
         self.totals.turned_away()
     }
 
-    /// Takes a summary. `false` if frames before it were lost, and with them shapes that may not change again.
+    /// Takes a summary. `false` if frames before it were lost, and with them shapes that may not change
+    /// again.
     pub(crate) fn summary(&mut self, number: u64, mut summary: Summary, now: Moment) -> bool {
         summary.communicators.truncate(ledger::COMMUNICATORS);
         summary.samples.truncate(Summary::SAMPLES);
         let gapless = number <= self.expected;
         self.expected = number.wrapping_add(1);
         if summary.launches.gemms < self.latest.launches.gemms {
-            // The process began anew under the same number (exec): its old counts are none of its own.
+            // The process restarted under the same pid (exec): its old counts no longer apply.
             self.totals = Totals::default();
             self.latest = Summary::default();
             self.communicators.clear();
@@ -232,13 +233,13 @@ impl Worker {
         self.communicators.truncate(2 * ledger::COMMUNICATORS);
     }
 
-    /// Sets what it is now; `Some` if that is news.
+    /// Sets its life; `Some` if it changed.
     pub(crate) fn become_life(&mut self, life: Life, now: Moment) -> Option<Life> {
         if matches!(life, Life::Alive | Life::Ended) {
             self.hear(now);
         }
         if life == Life::Alive {
-            // It may have been taken for dead while nothing came from it.
+            // It may have counted as dead while it sent nothing.
             (self.departed, self.exit) = (false, None);
         }
         (self.life != life).then(|| {
@@ -248,7 +249,7 @@ impl Worker {
         })
     }
 
-    /// Looks after the rank; `Some` if its life changed.
+    /// Checks the rank; `Some` if its life changed.
     pub(crate) fn check(&mut self, now: Moment) -> Option<Life> {
         if !self.is_there() {
             return None;
@@ -271,12 +272,12 @@ impl Worker {
             return None;
         };
         self.consult_ledger(now);
-        // It ran none of its handlers (`os._exit(0)`), and all was well.
+        // It ran none of its handlers (`os._exit(0)`), and did not fail.
         let life = if life == Life::Died && self.exited_well() { Life::Ended } else { life };
         self.become_life(life, now)
     }
 
-    /// Takes from the page what the rank did after its last word.
+    /// Takes the rank's progress since its last message from the page.
     fn consult_ledger(&mut self, now: Moment) {
         let Some(page) = &self.ledger else { return };
         let reading = page.ledger().read();
@@ -291,7 +292,7 @@ impl Worker {
         }
     }
 
-    /// How far its Kineto has counted, as of now.
+    /// Kineto's current count.
     pub(crate) fn kineto_count(&self) -> Option<KinetoCount> {
         self.ledger.as_ref()?.ledger().kineto_count()
     }
@@ -301,17 +302,17 @@ impl Worker {
         &self.latest.device
     }
 
-    /// Which GPU it runs on, if it said so.
+    /// Its GPU, if it reported it.
     pub(crate) fn device_uuid(&self) -> Option<DeviceUuid> {
         self.latest.device_uuid
     }
 
-    /// What its next digest says of its GPU's health.
+    /// Sets the GPU health for its next digest.
     pub(crate) fn set_device(&mut self, reading: Option<DeviceReading>) {
         self.device = reading;
     }
 
-    /// Its process as one whose stacks are wanted.
+    /// Its process as a target of a stack reading.
     pub(crate) fn target(&self, natively: bool, now: Moment) -> Target {
         let reading = self.ledger.as_ref().map(|page| page.ledger().read());
         Target {

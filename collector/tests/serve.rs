@@ -151,7 +151,7 @@ fn garbage_on_every_socket_harms_nothing() {
         worker.socket.send(bytes, DONTWAIT).unwrap();
         viewer.control.send(bytes, DONTWAIT).unwrap();
     }
-    // What a worker says to the viewers' socket, and the other way round.
+    // A worker's message on the viewers' socket, and the other way round.
     worker.socket.send_multipart([&b"a"[..], b"", b"b"], DONTWAIT).unwrap();
     for address in [lab.data(), lab.control()] {
         for bytes in [
@@ -210,7 +210,7 @@ fn the_switch_reaches_that_jobs_workers_alone() {
     });
 }
 
-/// The next frame on control that is no snapshot.
+/// The next frame on control that is not a snapshot.
 fn told(viewer: &lab::Viewer) -> Body {
     until("an answer", || {
         let parts = viewer.control.recv_multipart(DONTWAIT).ok()?;
@@ -237,7 +237,7 @@ fn who_asks_for_stacks_gets_one_frame_a_rank() {
     let [viewer, other] = [lab.viewer(None), lab.viewer(None)];
     until("the ranks", || (viewer.sees().len() == 3).then_some(()));
 
-    // Both ask at once; nobody gets what the other asked for, and nobody waits for the other.
+    // Both ask at once; each gets only its own answer, and neither waits for the other.
     other.ask(Request::Stacks { job: "a".into(), ranks: vec![Rank(1)], kept: false, natively: false });
     viewer.ask(Request::Stacks { job: "a".into(), ranks: vec![], kept: false, natively: false });
     let mut all: Vec<_> = (0..3).map(|_| stacks(&viewer)).collect();
@@ -256,7 +256,8 @@ fn who_asks_for_stacks_gets_one_frame_a_rank() {
     assert!(matches!(told(&viewer), Body::Refusal(why) if why.contains("job b has no rank")));
 }
 
-/// A reader that hangs, as one does on a process that hangs in the kernel: it is killed, and meanwhile all are served.
+/// A reader that hangs, as one does on a process that hangs in the kernel: it is killed, and meanwhile all
+/// viewers are served.
 #[test]
 fn a_reader_that_hangs_stops_nobody() {
     let mut lab = Lab::new(None);
@@ -307,7 +308,7 @@ fn a_second_collector_finds_the_place_taken() {
     let mut lab = Lab::started(None);
     let second = Collector::open(lab.config.clone(), Moment::now()).err().unwrap();
     assert!(second.is_served_already(), "{second}");
-    // Another runtime directory, the same ports: somebody else's collector.
+    // Another runtime directory, the same ports: another user's collector.
     let mut other = Lab::new(None);
     other.config.address = lab.config.address;
     let taken = Collector::open(other.config.clone(), Moment::now()).err().unwrap();

@@ -19,7 +19,7 @@ use xpu_wire::{
 
 const READER: &str = env!("CARGO_BIN_EXE_xpu-collector");
 
-/// A Python that holds its main thread in `hold_back`, and another in `work`.
+/// A Python whose main thread is in `hold_back`, and another thread in `work`.
 const HOLDS: &str = "
 import threading, sys
 def work(): threading.Event().wait()
@@ -152,7 +152,7 @@ fn who_is_no_python_shows_what_the_kernel_says() {
     assert!(stacks.why[0].starts_with("no Python frames: "), "{stacks:?}");
 }
 
-/// Below Python's frames what these called; above them, nothing of what started the interpreter.
+/// Below Python's frames the native ones they called; above them, none of those that started the interpreter.
 #[test]
 fn native_frames_stand_below_those_of_python() {
     let python = Python::start(HOLDS);
@@ -163,7 +163,7 @@ fn native_frames_stand_below_those_of_python() {
     let leaf = main.frames.last().unwrap();
     assert!(leaf.function.contains("read") && leaf.file.contains("/libc"), "{main:?}");
     assert!(main.frames.iter().all(|frame| !frame.function.starts_with("_PyEval")), "{main:?}");
-    // It runs on as if nothing had been.
+    // It runs on unchanged.
     until("it to sleep again", || (python.letter() == Some('S')).then_some(()));
 }
 
@@ -199,14 +199,14 @@ fn a_process_that_is_gone_is_said_to_be() {
     assert!(stacks.why[0].contains("is gone"), "{stacks:?}");
 }
 
-/// A process that is protected (not dumpable), read by somebody who is not root.
+/// A protected process (not dumpable), read by a user who is not root.
 #[test]
 fn a_refusal_is_said_with_what_to_do() {
     let python =
         Python::start(&format!("import ctypes; assert ctypes.CDLL(None).prctl(4, 0, 0, 0, 0) == 0\n{HOLDS}"));
     // SAFETY: geteuid has no conditions.
     let stacks = if unsafe { libc::geteuid() } == 0 {
-        // Where this program lies, nobody may be allowed to look.
+        // Other users may not have access to this program's folder.
         let copy = Copy::new();
         let mut command = Command::new(&copy.0);
         command.args(["--read-stacks", &python.pid().to_string()]).uid(65_534).gid(65_534).current_dir("/");
@@ -216,11 +216,11 @@ fn a_refusal_is_said_with_what_to_do() {
     };
     assert_eq!(stacks.reading, Reading::Kernel);
     assert!(stacks.why[0].contains("the kernel does not allow reading its memory"), "{stacks:?}");
-    // What the kernel tells everybody is there all the same.
+    // The kernel's public data is there all the same.
     assert_eq!((stacks.state.is_some(), stacks.threads[0].thread), (true, Some(python.pid().0)));
 }
 
-/// The program where everybody may execute it.
+/// A copy of the program that everybody may execute.
 struct Copy(PathBuf);
 
 impl Copy {

@@ -1,4 +1,4 @@
-//! Who has no business here: without the key, with another, with garbage, with too much, or as another user.
+//! Unauthorised clients: without the key, with another, with garbage, with too much data, or as another user.
 
 // A helper that cannot go on fails its test, as a test itself would.
 #![allow(clippy::unwrap_used)]
@@ -28,10 +28,10 @@ use xpu_wire::{
 };
 use zmq::DONTWAIT;
 
-/// A user nobody is.
+/// A user id without an account.
 const NOBODY: u32 = 65_534;
 
-/// The worker goes on, and who has the key sees it.
+/// The worker still runs, and a viewer with the key sees it.
 fn all_is_well(worker: &mut Worker, viewer: &Viewer) {
     let before = viewer.sees().first().and_then(|seen| seen.3);
     until("a step more", || {
@@ -93,10 +93,10 @@ fn thousands_of_connections_that_say_nothing_or_garbage_cost_nobody_anything() {
         }
     }
     all_is_well(&mut worker, &viewer);
-    // Who comes only now is served too.
+    // A late viewer is served too.
     let late = lab.viewer(Some(&key));
     until("an answer to who came late", || (late.sees().len() == 1).then_some(()));
-    // Each is let go by itself.
+    // Each is released separately.
     let mut first = held.swap_remove(0);
     first.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut greeting = Vec::new();
@@ -105,7 +105,7 @@ fn thousands_of_connections_that_say_nothing_or_garbage_cost_nobody_anything() {
     assert!(greeting.len() <= 64, "a greeting at most: {greeting:?}");
 }
 
-/// 64 MiB are beyond any frame: the connection ends, and nothing of it is kept.
+/// 64 MiB are beyond any frame: the connection ends, and none of it is kept.
 #[test]
 fn a_message_beyond_all_bounds_ends_its_connection_alone() {
     let lab = Lab::started(None);
@@ -123,7 +123,7 @@ fn a_message_beyond_all_bounds_ends_its_connection_alone() {
     all_is_well(&mut worker, &viewer);
 }
 
-/// Answers that go through many hands, or through none that exist.
+/// Answers that go through many relays, or through invalid ones.
 #[test]
 fn routes_without_end_harm_nothing() {
     let lab = Lab::started(None);
@@ -152,7 +152,7 @@ fn routes_without_end_harm_nothing() {
     all_is_well(&mut worker, &viewer);
 }
 
-/// Whether these can be tried; said loudly if not.
+/// Whether these tests can run; reported loudly if not.
 fn is_root() -> bool {
     let root = user_id() == 0;
     if !root {

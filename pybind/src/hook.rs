@@ -1,4 +1,4 @@
-//! Finds the hook in this process, or brings it in.
+//! Finds the hook in this process, or loads it.
 
 use std::{
     env,
@@ -19,13 +19,13 @@ type SpanEnd = unsafe extern "C" fn(*const c_char, u64);
 #[derive(Clone, Copy)]
 pub(crate) struct Marks {
     step: Step,
-    /// A hook older than this module has none.
+    /// Absent in a hook older than this module.
     step_with: Option<StepWith>,
     span: Option<(SpanBegin, SpanEnd)>,
 }
 
 pub(crate) enum Hook {
-    /// In front of everything, by `xpu-top run`.
+    /// Preloaded by `xpu-top run`.
     Preloaded(Marks),
     /// Opened by this module: carries marks, sees no GPU work.
     Packaged(Marks),
@@ -77,7 +77,7 @@ impl Hook {
         self.marks().and_then(|marks| marks.span).map_or(0, |(begin, _)| unsafe { begin() })
     }
 
-    /// Ends one that began then.
+    /// Ends the span that began then.
     pub(crate) fn span_end(&self, name: &CStr, begun: u64) {
         if let Some((_, end)) = self.marks().and_then(|marks| marks.span) {
             // SAFETY: as above.
@@ -118,7 +118,7 @@ fn packaged() -> Result<Marks, String> {
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|error| format!("{} does not load: {error}", path.display()))?;
     let marks = marks_of(&library).ok_or_else(|| format!("{} is not xpu-top's hook", path.display()))?;
-    // Kept open for ever: the addresses must stay what they are.
+    // Never unloaded: its addresses must stay valid.
     std::mem::forget(library);
     Ok(marks)
 }

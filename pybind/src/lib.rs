@@ -1,7 +1,8 @@
 //! The Python module `xpu_top._native`: step marks and spans, passed on to the hook.
 //!
-//! The hook is found, not linked: the preloaded one if there is one, else the packaged one, which then only carries the
-//! marks and stands in front of nothing. Without either, or with `XPU_TOP_DISABLE=1`, every call does nothing.
+//! The hook is found, not linked: the preloaded one if there is one, else the packaged one, which then only
+//! carries the marks and interposes nothing. Without either, or with `XPU_TOP_DISABLE=1`, every call does
+//! nothing.
 
 mod hook;
 mod work;

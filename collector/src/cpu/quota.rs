@@ -8,19 +8,19 @@ use crate::cgroup::Files;
 
 const FILES: Files = Files { controller: "cpu", second: "cpu.stat", first: "cpu.stat" };
 
-/// The groups that count it, and how much that was when they were read last.
+/// The groups with a counter, and its last values.
 #[derive(Debug)]
 pub(super) struct Quota(Vec<(PathBuf, u64)>);
 
 impl Quota {
-    /// `None` where no group counts it.
+    /// `None` if no group counts it.
     pub(super) fn of(pid: Pid) -> Option<Self> {
         let counting = FILES.of(pid).into_iter().filter_map(|path| Some((throttled(&path)?, path)));
         let groups: Vec<_> = counting.map(|(count, path)| (path, count)).collect();
         (!groups.is_empty()).then_some(Self(groups))
     }
 
-    /// How long the one that was held back the longest was, since they were read last.
+    /// The largest increase of any group since the last reading.
     pub(super) fn grown(&mut self) -> Option<Nanoseconds> {
         let grown = self.0.iter_mut().filter_map(|(path, before)| {
             let now = throttled(path)?;

@@ -1,5 +1,5 @@
-//! Errors that the driver reports (Xid), read on a separate thread: the error itself may block the one that reads the
-//! GPU.
+//! Errors that the driver reports (Xid), read on a separate thread: the error itself may block the one that
+//! reads the GPU.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -12,19 +12,19 @@ use xpu_wire::{frame::Xid, id::DeviceUuid, unit::Moment};
 
 use super::{Slot, Xids, gpu, lock};
 
-/// Between two looks. The library keeps what happened until then; its own way to wait takes a whole core on some machines.
+/// Polling interval. The library keeps events until then; its own wait takes a whole core on some machines.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Events taken in one look: a storm of them must not hold the thread.
+/// Events taken per poll: a storm of them must not hold the thread.
 const MOST: usize = 64;
 
-/// What NVML says for an error that has no number.
+/// NVML's code for an error without a number.
 const UNKNOWN: u32 = 999;
 
 pub(super) fn listen(nvml: &Arc<Nvml>, uuid: DeviceUuid, slot: &Arc<Slot>) {
     let (nvml, slot) = (Arc::clone(nvml), Arc::clone(slot));
     let body = move || {
-        // What a GPU of this kind, or this container, does not allow is not heard: it stays unknown.
+        // Errors stay unknown if the kind of GPU, or the container, does not allow it.
         if let Err(error) = hear(&nvml, uuid, &slot) {
             tracing::info!("errors of GPU {uuid} cannot be read: {error}");
             *lock(&slot.xids) = None;

@@ -1,4 +1,4 @@
-//! One GPU, read about once a second on a thread of its own, or more seldom where a reading costs much.
+//! One GPU, read about once a second on a separate thread, or less often if a reading is expensive.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -22,13 +22,14 @@ use xpu_wire::{
 
 use super::{Slot, errors, lock, pace::Pace};
 
-/// What is read at a pace of its own: the share of a core it may take, and the time from one reading to the next, at least and at
-/// most. Eight GPUs stay within the collector's budget of 1 %; an H200 takes 3 ms for the first and 4 ms for the second.
+/// Readings with separate intervals: the share of a core each may take, and the shortest and longest
+/// interval. Eight GPUs stay within the collector's budget of 1 %; an H200 takes 3 ms for the first and 4 ms
+/// for the second.
 const SENSORS: (f64, [Duration; 2]) = (0.0004, [Duration::from_secs(1), Duration::from_secs(5)]);
 const UTILISATION: (f64, [Duration; 2]) = (0.0003, [Duration::from_secs(1), Duration::from_secs(15)]);
 const LIMITS_AND_ERRORS: (f64, [Duration; 2]) = (0.0002, [Duration::from_secs(10), Duration::from_mins(10)]);
 
-/// Between two readings, however long the first took.
+/// Shortest pause between two readings.
 const SHORTEST: Duration = Duration::from_millis(100);
 
 /// Links a GPU can have.
@@ -37,7 +38,7 @@ const LINKS: u32 = 18;
 const COUNTERS: [ErrorCounter; 4] =
     [ErrorCounter::DlReplay, ErrorCounter::DlRecovery, ErrorCounter::DlCrcFlit, ErrorCounter::DlCrcData];
 
-/// Reads a GPU until nobody looks at its slot any more. Returns at once if the library does not know it.
+/// Reads a GPU until its slot is unwanted. Returns at once if the library does not know the GPU.
 pub(super) fn watch(nvml: &Arc<Nvml>, uuid: DeviceUuid, slot: &Arc<Slot>) {
     let gpu = match Gpu::find(nvml, uuid) {
         Ok(gpu) => gpu,
@@ -61,14 +62,14 @@ pub(super) fn watch(nvml: &Arc<Nvml>, uuid: DeviceUuid, slot: &Arc<Slot>) {
     }
 }
 
-/// A GPU, or the part of one (MIG) that is a device of its own to CUDA.
+/// A GPU, or a part of one (MIG) that CUDA treats as a device.
 struct Gpu<'nvml> {
     device: Device<'nvml>,
-    /// What has clocks, power and sensors: the whole GPU.
+    /// The whole GPU, which has clocks, power and sensors.
     whole: Device<'nvml>,
 }
 
-/// The GPU that CUDA knows by this number, or that the part it knows by it is of.
+/// The GPU with this UUID, or the one that the part with this UUID belongs to.
 pub(super) fn whole(nvml: &Nvml, uuid: DeviceUuid) -> Result<Device<'_>, NvmlError> {
     Gpu::find(nvml, uuid).map(|gpu| gpu.whole)
 }
@@ -85,7 +86,7 @@ impl<'nvml> Gpu<'nvml> {
         }
     }
 
-    /// What changes all the time.
+    /// Values that change all the time.
     fn read_sensors(&self, to: &mut DeviceReading) {
         let Self { device, whole } = self;
         let memory = device.memory_info().ok();
@@ -99,7 +100,7 @@ impl<'nvml> Gpu<'nvml> {
         to.memory_total = memory.as_ref().map(|memory| memory.total);
     }
 
-    /// Of a part of a GPU there is none: the library refuses.
+    /// The library refuses this for a part of a GPU.
     fn read_utilisation(&self, to: &mut DeviceReading) {
         let rates = self.device.utilization_rates().ok();
         to.utilisation = rates.and_then(|rates| u8::try_from(rates.gpu).ok());
@@ -116,7 +117,7 @@ impl<'nvml> Gpu<'nvml> {
         to.nvlink_errors = self.link_errors();
     }
 
-    /// `None` where no link is active, or none counts its errors.
+    /// `None` if no link is active, or none counts its errors.
     fn link_errors(&self) -> Option<u64> {
         let links = (0..LINKS).map(|link| self.whole.link_wrapper_for(link));
         let active = links.filter(|link| link.is_active().unwrap_or(false));

@@ -1,4 +1,5 @@
-//! The driver's management library, opened when a rank's GPU is first to be read, and never closed: closing it can block too.
+//! The driver's management library, opened for the first rank's GPU, and never closed: closing it can block
+//! too.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +15,7 @@ enum Library {
     Open(Arc<Nvml>),
 }
 
-/// `None` where there is none; said once in the log. Opening can block: only from a thread that may.
+/// `None` if there is none; logged once. Opening can block: only for threads that may block.
 pub(super) fn open() -> Option<Arc<Nvml>> {
     let mut library = lock(&LIBRARY);
     if let Library::Open(nvml) = &*library {

@@ -1,10 +1,10 @@
-//! How often something may be done, by what it costs: a call of the management library takes microseconds on one machine and
-//! milliseconds of a core on another.
+//! How often something may run, by its cost: a call of the management library takes microseconds on one
+//! machine and milliseconds of a core on another.
 
 use std::time::{Duration, Instant};
 
-/// Does something at least every `most`, at most every `least`, and in between so seldom that it takes no more than its share of
-/// a core.
+/// Runs something at least every `most`, at most every `least`, and in between so rarely that it takes no
+/// more than its share of a core.
 #[derive(Debug)]
 pub(super) struct Pace {
     share: f64,
@@ -26,20 +26,20 @@ impl Pace {
         self.due
     }
 
-    /// Does it at `now`, and is due again when its cost allows.
+    /// Runs it at `now`, and is due again when its cost allows.
     pub(super) fn measure(&mut self, now: Instant, act: impl FnOnce()) {
         let before = spent();
         act();
         self.done(now, spent().saturating_sub(before));
     }
 
-    /// It was done at `now`, for so much of a core's time.
+    /// It ran at `now` and took `cost` of a core's time.
     fn done(&mut self, now: Instant, cost: Duration) {
         self.due = now + cost.div_f64(self.share).clamp(self.least, self.most);
     }
 }
 
-/// What this thread has taken of a core until now.
+/// CPU time of this thread so far.
 fn spent() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock is one that every Linux has, and the place outlives the call.

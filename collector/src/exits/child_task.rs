@@ -1,4 +1,4 @@
-//! A process that is given something to read, says something, and has until a deadline to end.
+//! A process with an input, an output, and a deadline.
 
 use std::{
     fs::File,
@@ -11,10 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What is kept of what it says.
+/// Largest output that is kept.
 const MOST: usize = 1 << 20;
 
-/// Of that, so much goes to the log.
+/// Part of the output that is logged.
 const LOGGED: usize = 16 << 10;
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// What it said, by lines, and how it ended, of a program that may take so long.
+    /// Logs the output, line by line, and the end of a program with this time limit.
     pub(crate) fn log(&self, name: &str, limit: Duration) {
         let said = String::from_utf8_lossy(&self.said[..self.said.len().min(LOGGED)]).into_owned();
         for line in said.lines() {
@@ -53,7 +53,7 @@ impl Outcome {
 }
 
 impl ChildTask {
-    /// In a process group of its own: with it ends what it started.
+    /// In a separate process group: it ends together with its children.
     pub(crate) fn start(command: &mut Command, input: &[u8], deadline: Instant) -> io::Result<Self> {
         let (pipe, end) = io::pipe()?;
         // SAFETY: changes the flags of a descriptor this process owns.
@@ -62,12 +62,12 @@ impl ChildTask {
         }
         command.stdin(readable(input)?).stdout(end.try_clone()?).stderr(end).process_group(0);
         let child = command.env_remove("LD_PRELOAD").spawn();
-        // What the command holds of the pipe would keep it open.
+        // The command's copies would keep the pipe open.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Ok(Self { child: child?, pipe, said: Vec::new(), deadline, is_reaped: false })
     }
 
-    /// Takes what it said; `Some` once it is over, or was killed. Never waits.
+    /// Takes new output; `Some` once the process has ended, or was killed. Never waits.
     pub(crate) fn turn(&mut self, now: Instant) -> Option<Outcome> {
         let has_ended = self.has_ended();
         let mut piece = [0; 1 << 13];
@@ -83,13 +83,14 @@ impl ChildTask {
         Some(Outcome { said: std::mem::take(&mut self.said), status })
     }
 
-    /// Whether it is gone. One that was killed may take its time: in an uninterruptible sleep, for a disk or a network.
+    /// Whether it is gone. A killed process may take a while: in an uninterruptible sleep, for a disk or a
+    /// network.
     pub(crate) fn is_gone(&mut self) -> bool {
         self.reap();
         self.is_reaped
     }
 
-    /// Whether it has; it is left as it is, so that its number, and its group's, is nobody else's.
+    /// Whether it has ended; it is not reaped, so that its pid, and its group's, is not reused.
     fn has_ended(&self) -> bool {
         // SAFETY: a siginfo_t is plain data, for which zeros are valid.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -102,12 +103,12 @@ impl ChildTask {
 
     fn reap(&mut self) -> Option<ExitStatus> {
         let waited = self.child.try_wait();
-        // What cannot be waited for is nobody's child any more.
+        // A process that cannot be waited for is not a child any more.
         self.is_reaped |= !matches!(waited, Ok(None));
         waited.ok().flatten()
     }
 
-    /// All of its group: what it has left behind too.
+    /// The whole group, including what the process left behind.
     fn kill(&mut self) {
         // SAFETY: it was made the leader of a group of its own, and is not waited for before.
         unsafe { libc::kill(-(self.child.id().cast_signed()), libc::SIGKILL) };
@@ -123,7 +124,7 @@ impl Drop for ChildTask {
     }
 }
 
-/// A file in memory that holds this: a pipe would fill up.
+/// A memory file with this content: a pipe would fill up.
 fn readable(bytes: &[u8]) -> io::Result<Stdio> {
     // SAFETY: the name is NUL-terminated and 'static.
     let file = unsafe { libc::memfd_create(c"xpu-top-child-task".as_ptr(), libc::MFD_CLOEXEC) };
@@ -175,7 +176,7 @@ mod tests {
         assert!(over("sleep 600", b"", Duration::from_millis(50)).status.is_none());
     }
 
-    /// A process that is traced by another is not over for its parent before the tracer has seen its end.
+    /// A traced process is over for its parent only after the tracer has seen its end.
     const HELD: &str = "
 import ctypes, os, time
 libc = ctypes.CDLL(None, use_errno=True)

@@ -1,4 +1,5 @@
-//! Where a signal struck: registers and stack that its handler copied are unwound by a process of this program.
+//! Where a signal struck: a separate process of this program unwinds the registers and the stack that its
+//! handler copied.
 
 use std::{
     io::{self, Read, Write},
@@ -17,10 +18,10 @@ use xpu_wire::{
 use super::child_task::ChildTask;
 use crate::stacks::{crashed, end_with_the_collector};
 
-/// Largest thing that is read: the ledger page has less.
+/// Largest input: the ledger page has less.
 const MOST: u64 = 1 << 20;
 
-/// A process that reads it. `None` if none can be started: then there are no frames.
+/// A process that locates it. `None` if none can be started: then there are no frames.
 pub(super) fn task(program: &Path, fault: &FaultReading, deadline: Instant) -> Option<ChildTask> {
     use std::os::unix::process::CommandExt as _;
     let mut command = Command::new(program);
@@ -30,7 +31,7 @@ pub(super) fn task(program: &Path, fault: &FaultReading, deadline: Instant) -> O
         .ok()
 }
 
-/// What `--read-crash` does: frames, outermost first, of what stands on its standard input.
+/// Implements `--read-crash`: frames, outermost first, for the note on standard input.
 pub fn read(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     end_with_the_collector();
     let mut bytes = Vec::new();
@@ -45,7 +46,7 @@ pub fn read(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     to.write_all(&codec::encode(&frame))
 }
 
-/// The frames it said, if it did.
+/// The frames in its output, if there are any.
 pub(super) fn frames(said: &[u8]) -> Vec<StackFrame> {
     match codec::decode(said).map(|frame| frame.body) {
         Ok(Body::Stacks(stacks)) => {
@@ -55,7 +56,7 @@ pub(super) fn frames(said: &[u8]) -> Vec<StackFrame> {
     }
 }
 
-/// Numbers of eight bytes: registers, where the stack lay, how long it is; then stack and modules.
+/// Numbers of eight bytes: registers, the stack's address and length; then stack and modules.
 fn packed(fault: &FaultReading) -> Vec<u8> {
     let numbers = fault.registers.into_iter().chain([fault.stack_from, fault.stack.len() as u64]);
     let mut bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();

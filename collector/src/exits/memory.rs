@@ -1,4 +1,5 @@
-//! The kernel's out-of-memory killer: how often it struck in a process's control group, and whether its log names the process.
+//! The kernel's out-of-memory killer: how often it killed in a process's control group, and whether its log
+//! names the process.
 
 use std::{
     fs::{self, File},
@@ -12,10 +13,10 @@ use xpu_wire::{id::Pid, unit::Moment};
 
 use crate::cgroup::Files;
 
-/// A process takes so long at most to give back its memory after it was killed.
+/// Longest time that a killed process takes to free its memory.
 const DYING: Duration = Duration::from_secs(30);
 
-/// Records of the kernel's log that are looked at.
+/// Records of the kernel's log that are searched.
 const RECORDS: usize = 20_000;
 
 const FILES: Files = Files { controller: "memory", second: "memory.events", first: "memory.oom_control" };
@@ -23,7 +24,7 @@ const FILES: Files = Files { controller: "memory", second: "memory.events", firs
 /// Watches one process's surroundings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct MemoryKills {
-    /// Where its control group counts kills.
+    /// The file with the kill count of its control group.
     group: Option<PathBuf>,
     counts: Counts,
     /// When the group's count, and that of the whole host, last rose.
@@ -44,7 +45,7 @@ impl MemoryKills {
         Self { group, counts, in_group: None, on_host: None }
     }
 
-    /// Looks now and then while the process lives, and once when it is gone.
+    /// Called regularly while the process lives, and once when it is gone.
     pub(crate) fn look(&mut self, now: Moment) {
         let counts = counts(self.group.as_deref());
         let rose = |before: Option<u64>, after: Option<u64>| {
@@ -59,7 +60,7 @@ impl MemoryKills {
         self.counts = counts;
     }
 
-    /// Whether a process that ended without a word was killed so: for certain, and who says it.
+    /// Whether a process that ended without a note was OOM-killed: if that is certain, and the source.
     pub(crate) fn killed(&mut self, pid: Pid, now: Moment) -> Option<(bool, String)> {
         self.look(now);
         if log_names(pid) {
@@ -82,7 +83,7 @@ fn count_in(path: &Path) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
-/// Whether the kernel's log, if it may be read, says that it killed this process.
+/// Whether the kernel's log, if readable, names this process as killed.
 fn log_names(pid: Pid) -> bool {
     let open = File::options().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg");
     let Ok(mut log) = open else { return false };

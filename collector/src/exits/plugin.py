@@ -1,4 +1,4 @@
-"""Tells one plugin of one end: `python3 -c SOURCE FILE`, with the report as JSON on the standard input.
+"""Runs one plugin for one end: `python3 -c SOURCE FILE`, with the report as JSON on the standard input.
 
 A plugin has any of `xpu_top_exit(report)`, and xpu-timer's `xpu_timer_parse_python_exception(exc_type, exc_value,
 exc_traceback, infos)` and `xpu_timer_parse_cpp_exception(stack_infos)`.

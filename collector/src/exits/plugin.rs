@@ -21,15 +21,15 @@ use super::{
     child_task::{ChildTask, Outcome},
 };
 
-/// How long a plugin may take.
+/// Time limit of a plugin.
 const LIMIT: Duration = Duration::from_secs(30);
 
 const SOURCE: &str = include_str!("plugin.py");
 
-/// What xpu-timer says where it knows nothing.
+/// xpu-timer's value for unknown.
 const UNKNOWN: &str = "NOT_SET";
 
-/// One file, and what it is to be told.
+/// One plugin file, and its report.
 #[derive(Debug)]
 pub(super) struct Plugin {
     file: PathBuf,
@@ -65,7 +65,7 @@ fn document(Departure { report, surroundings, .. }: &Departure) -> Value {
     })
 }
 
-/// How a rank ended, as a document.
+/// A rank's end, as a document.
 pub(crate) fn report(exit: &RankExit, host: &HostName) -> Value {
     let RankExit { job, rank, pid, step, .. } = exit;
     json!({
@@ -95,7 +95,7 @@ impl Plugin {
     }
 }
 
-/// That a file holds only what this user or root wrote: it is theirs, and so is every folder on the way to it.
+/// Whether only this user or root can have written the file: they own it and every folder on its path.
 fn trusted(file: &Path) -> Result<(), String> {
     const SHARED: u32 = 0o022;
     const STICKY: u32 = 0o1000;

@@ -1,7 +1,8 @@
-//! How a process ended, by the kernel's word: its exit status, which only a parent is told of by itself.
+//! A process's exit status from the kernel, which notifies only the parent.
 //!
-//! Kernels from 6.15 on keep it for who holds a descriptor of the process. Earlier ones show it as long as the parent has not looked
-//! (`proc_pid_stat(5)`): a thread waits on the descriptors of all to look at once. Where both fail, nothing is known.
+//! Kernels from 6.15 on keep it for holders of a pidfd. Earlier ones show it until the parent has waited
+//! (`proc_pid_stat(5)`): a thread waits on all pidfds to read it at once. If both fail, the status is
+//! unknown.
 
 use std::{
     collections::HashMap,
@@ -31,7 +32,7 @@ impl ExitStatus {
     }
 }
 
-/// Watches one process from now on. Nothing is watched where the kernel gives no descriptor (before 5.3).
+/// Watches one process from now on. Does nothing if the kernel has no pidfd (before 5.3).
 #[derive(Debug, Default)]
 pub(crate) struct ExitWatch(Option<Watched>);
 
@@ -39,7 +40,7 @@ pub(crate) struct ExitWatch(Option<Watched>);
 struct Watched {
     process: Arc<OwnedFd>,
     pid: Pid,
-    /// What the thread saw.
+    /// The status that the thread read.
     seen: Arc<OnceLock<ExitStatus>>,
 }
 
@@ -91,7 +92,7 @@ const EXIT: u64 = 1 << 3;
 /// `PIDFD_GET_INFO`: `_IOWR(0xff, 11, struct pidfd_info)`
 const GET_INFO: libc::Ioctl = (3 << 30 | (size_of::<PidfdInfo>() << 16) | 0xff << 8 | 0x0b) as libc::Ioctl;
 
-/// What the kernel keeps, once the parent has looked too.
+/// The status that the kernel keeps after the parent has waited.
 fn kept(process: &OwnedFd) -> Option<ExitStatus> {
     let mut info = PidfdInfo { mask: EXIT, ..PidfdInfo::default() };
     // SAFETY: the descriptor is open, and the kernel writes as much as the request says there is.
@@ -99,7 +100,7 @@ fn kept(process: &OwnedFd) -> Option<ExitStatus> {
     (code == 0 && info.mask & EXIT != 0).then(|| ExitStatus::of(info.exit_code))
 }
 
-/// What is seen until then. Zero is also what is shown to who may not know.
+/// The status that is visible until then. Zero is also shown to a process without permission.
 fn of_zombie(pid: Pid) -> Option<ExitStatus> {
     status_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
@@ -114,12 +115,12 @@ fn status_in(stat: &str) -> Option<ExitStatus> {
 /// The thread that waits for all.
 #[derive(Debug)]
 struct Waiting {
-    /// An `epoll(7)`, of which an event's number is that of a descriptor.
+    /// An `epoll(7)`; an event's number is its descriptor.
     epoll: OwnedFd,
     watched: Mutex<HashMap<u64, Ended>>,
 }
 
-/// Who is looked for, and where it is told.
+/// The process, and where its status is stored.
 type Ended = (Pid, Arc<OnceLock<ExitStatus>>);
 
 impl Waiting {

@@ -1,4 +1,4 @@
-//! What a rank was started with that matters when it has ended: read while it lives.
+//! Properties of a rank's start that matter at its end: read while it lives.
 
 use std::{
     env,
@@ -9,7 +9,7 @@ use std::{
 
 use xpu_wire::{endpoint::variable, id::Pid};
 
-/// Of an environment, so much is read.
+/// Bytes of an environment that are read.
 const MOST: u64 = 1 << 20;
 
 /// Plugins of one rank.
@@ -20,9 +20,9 @@ const TEXT: usize = 256;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Surroundings {
-    /// The rank's, else this collector's own.
+    /// The rank's, else this collector's.
     pub plugins: Vec<PathBuf>,
-    /// The rank's interpreter, if it is one.
+    /// The rank's Python interpreter, if it runs in one.
     pub python: Option<PathBuf>,
     pub pod_name: String,
     pub pod_ip: String,

@@ -14,26 +14,26 @@ use xpu_wire::{
 
 use crate::metrics::{Pages, Tally};
 
-/// Ranks whose details are heard, and with them histograms. A host has tens; a relay may hear of ten thousand, whose details would be
-/// hundreds of megabytes a second.
+/// Ranks with subscribed details, which include histograms. A host has tens; a relay may have ten thousand,
+/// whose details would be hundreds of megabytes a second.
 const DETAILED: usize = 1024;
 
-/// Ranks looked at in full, shape by shape, at a time; and for how long after somebody looked.
+/// Ranks followed shape by shape at a time; and for how long after the last request.
 const LOOKED_AT: usize = 16;
 const LOOKED_FOR: Duration = Duration::from_mins(1);
 
-/// A rank that no snapshot has told of for so long is forgotten.
+/// A rank missing from all snapshots for this long is forgotten.
 const FORGOTTEN: Duration = Duration::from_mins(10);
 
 /// Jobs followed.
 const JOBS: usize = 256;
 
-/// Streams of which the numbers are watched for gaps.
+/// Streams whose numbers are checked for gaps.
 const STREAMS: usize = 32_768;
 
 type Place = (JobName, Rank);
 
-/// Topics to hear from now on, and no more.
+/// Topics to subscribe to, and to unsubscribe from.
 #[derive(Debug, Default)]
 pub(crate) struct Wishes {
     pub subscribe: Vec<String>,
@@ -45,9 +45,9 @@ pub(crate) struct Known {
     jobs: Jobs,
     clock: Clock,
     tallies: BTreeMap<Place, Tally>,
-    /// When a snapshot last told of each rank.
+    /// When each rank was last in a snapshot.
     told: BTreeMap<Place, Moment>,
-    /// Somebody looks at them in full.
+    /// Ranks that a reader wants in full.
     looked_at: BTreeMap<Place, Instant>,
     subscribed: BTreeSet<String>,
     numbers: HashMap<(HostName, Vec<u8>), u64>,
@@ -71,7 +71,7 @@ impl Known {
         &self.jobs
     }
 
-    /// What time it is where the jobs run.
+    /// The current time on the jobs' hosts.
     pub(crate) fn there(&self, now: Moment) -> Moment {
         self.clock.there(now)
     }
@@ -80,17 +80,17 @@ impl Known {
         self.tallies.get(&(job.clone(), rank))
     }
 
-    /// What is kept beside the native metrics.
+    /// Options of the pages beside the native metrics.
     pub(crate) fn pages(&self) -> &Pages {
         &self.pages
     }
 
-    /// Since when histograms are added up.
+    /// Since when histograms are summed.
     pub(crate) fn since(&self) -> Moment {
         self.since
     }
 
-    /// Frames that were published and did not arrive.
+    /// Published frames that did not arrive.
     pub(crate) fn missed(&self) -> u64 {
         self.missed
     }
@@ -145,12 +145,12 @@ impl Known {
             return;
         }
         if let Some(before) = self.numbers.insert(stream, frame.number) {
-            // A collector that began anew counts from the beginning.
+            // A restarted collector counts from the beginning.
             self.missed += frame.number.saturating_sub(before + 1);
         }
     }
 
-    /// Forgets who is gone, and says what is to be heard from now on.
+    /// Forgets ranks that are gone, and returns the topics to subscribe to from now on.
     pub(crate) fn wishes(&mut self, instant: Instant, now: Moment) -> Wishes {
         self.looked_at.retain(|_, looked| instant.duration_since(*looked) < LOOKED_FOR);
         let Self { looked_at, told, .. } = self;
@@ -203,7 +203,8 @@ mod tests {
         assert_eq!((wishes.unsubscribe.len(), known.jobs().get(&job).is_none()), (10, true));
     }
 
-    /// What working out the wishes takes: `cargo nextest run --release -p xpu-collector --run-ignored only --no-capture wishes_of`.
+    /// Cost of computing the topics: `cargo nextest run --release -p xpu-collector --run-ignored only
+    /// --no-capture wishes_of`.
     #[test]
     #[ignore = "a measurement"]
     fn wishes_of_ten_thousand_ranks_are_timed() {

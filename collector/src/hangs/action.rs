@@ -1,7 +1,8 @@
-//! The user's program that is told of a hang, or of an end: `XPU_TOP_ON_HANG` in the job's environment, or `--on-hang` of the collector.
+//! The user's program for a hang, or for an end: `XPU_TOP_ON_HANG` in the job's environment, or `--on-hang`
+//! of the collector.
 //!
-//! The line goes to `sh -c` as the user wrote it, so that it may be a pipe. Nothing that comes from the job is ever a part of it: the document
-//! stands on standard input, and the rest in variables.
+//! The line goes to `sh -c` as the user wrote it, so that it may be a pipe. Nothing from the job ever becomes
+//! part of it: the document is on standard input, and the rest in variables.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -25,20 +26,20 @@ use xpu_wire::{
 use super::incident::Cause;
 use crate::exits::ChildTask;
 
-/// How long a program may take.
+/// Time limit of a program.
 const LIMIT: Duration = Duration::from_mins(1);
 
 /// Programs at the same time, and those that wait for their turn.
 const AT_ONCE: usize = 4;
 const WAITING: usize = 64;
 
-/// Jobs of which it is known.
+/// Jobs whose actions are kept.
 const JOBS: usize = 256;
 
-/// Of an environment, so much is read.
+/// Bytes of an environment that are read.
 const MOST: u64 = 1 << 20;
 
-/// What is to be run, and where.
+/// The command to run, and its folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     line: String,
@@ -46,12 +47,12 @@ pub(crate) struct Wish {
 }
 
 impl Wish {
-    /// What is run for jobs that do not say themselves.
+    /// The command for jobs without one of their own.
     pub(super) fn usual(line: &str) -> Self {
         Self { line: line.to_owned(), folder: PathBuf::from("/") }
     }
 
-    /// What the job asks for that this process is a rank of.
+    /// The action of a job, from the environment of this process of it.
     fn of(pid: Pid, job: &JobName) -> Option<Self> {
         if process::owner(pid) != Some(user_id()) {
             return None;
@@ -66,7 +67,7 @@ impl Wish {
                 entries.filter_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
             values.next().map(|value| String::from_utf8_lossy(value).into_owned())
         };
-        // In a container of its own, the number is another process's here.
+        // In another container, the number is another process's here.
         let is_it = value(variable::JOB).is_none_or(|name| JobName::cleaned(&name) == *job);
         let line = value(variable::ON_HANG).filter(|_| is_it)?;
         let folder = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_else(|_| PathBuf::from("/"));
@@ -74,11 +75,11 @@ impl Wish {
     }
 }
 
-/// What each job asks for: read as its ranks join, for one may be gone a moment later.
+/// The action of each job: read as its ranks join, because a rank may be gone a moment later.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wishes(Arc<Mutex<BTreeMap<JobName, Asked>>>);
 
-/// By the lowest rank of the job that is here.
+/// From the job's lowest rank on this host.
 #[derive(Clone, Debug)]
 struct Asked {
     by: Rank,
@@ -86,7 +87,7 @@ struct Asked {
 }
 
 impl Wishes {
-    /// Takes what a rank asks for that has joined; of a job's ranks here, the lowest counts.
+    /// Takes the action of a rank that has joined; of a job's ranks here, the lowest counts.
     pub(crate) fn note(&self, info: &RankInfo) {
         let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if jobs.get(&info.job).is_some_and(|asked| asked.by < info.rank) {
@@ -116,7 +117,7 @@ pub(super) struct Action {
 }
 
 impl Action {
-    /// `None` if the job wants none: an empty line.
+    /// `None` if the job disables it with an empty line.
     pub(super) fn new(
         wish: &Wish,
         (job, cause): (&JobName, Cause),
@@ -140,7 +141,7 @@ impl Action {
         if let Some(place) = &self.place {
             command.env("XPU_TOP_HANG_DIR", place);
         }
-        // What it starts is not watched, and does not start another.
+        // Processes that it starts are not watched, and start no action.
         for (name, _) in env::vars_os().filter(|(name, _)| name.as_bytes() == variable::ON_HANG.as_bytes()) {
             command.env_remove(name);
         }
@@ -152,12 +153,12 @@ impl Action {
     }
 }
 
-/// Those that run, and those that wait.
+/// Running programs, and waiting ones.
 #[derive(Debug, Default)]
 pub(super) struct Actions {
     waiting: VecDeque<Action>,
     running: Vec<(ChildTask, Action)>,
-    /// Killed, and not gone yet.
+    /// Killed, but not gone yet.
     dying: Vec<ChildTask>,
 }
 
@@ -174,7 +175,7 @@ impl Actions {
         !self.waiting.is_empty() || !self.running.is_empty()
     }
 
-    /// Ends what is over, starts what waits. Never waits.
+    /// Takes finished programs, starts waiting ones. Never waits.
     pub(super) fn turn(&mut self, now: Instant) {
         self.dying.retain_mut(|task| !task.is_gone());
         for (mut task, action) in std::mem::take(&mut self.running) {
@@ -239,7 +240,7 @@ mod tests {
         let of = |job: &str, pid: u32| Wish::of(Pid(pid), &job.into()).map(|wish| (wish.line, wish.folder));
         let deadline = Instant::now() + Duration::from_secs(30);
         let its_own = Some(("mail x".to_owned(), PathBuf::from("/tmp")));
-        // Until it has become what it is to be.
+        // Until it has executed its program.
         while of("train", sleeper.id()) != its_own {
             assert!(Instant::now() < deadline, "{:?}", of("train", sleeper.id()));
             std::thread::yield_now();

@@ -1,4 +1,5 @@
-//! The folders that are kept: each whole under its name or not there, few enough for a home, and their owner's alone.
+//! The saved folders: each complete under its name or absent, few enough for a home, and readable by their
+//! owner alone.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions},
@@ -16,18 +17,19 @@ use xpu_wire::{
 
 use crate::runs::fit;
 
-/// Folders and bytes that are kept, over all jobs and over all hosts that share a home; the oldest go first.
+/// Folders and bytes that are kept, over all jobs and over all hosts that share a home; the oldest are
+/// removed first.
 const FOLDERS: usize = 256;
 const BYTES: u64 = 256 << 20;
 
-/// What a collector left behind that was ended while it wrote.
+/// Age at which a folder counts as left behind by a collector that ended while it wrote.
 const LEFT: Duration = Duration::from_hours(1);
 
-/// Begin of the name of a mark that something was told of, and how long it stays.
+/// Prefix of marker files for finished notifications, and how long they stay.
 const TOLD: &str = ".told-";
 const TOLD_FOR: Duration = Duration::from_hours(24);
 
-/// What begins within so long of each other, on all hosts of a job, is one hang.
+/// Incidents that begin within this time, on all hosts of a job, are one hang.
 const ONE: u64 = 60_000_000_000;
 
 #[derive(Debug)]
@@ -42,15 +44,16 @@ impl Folder {
         &self.0
     }
 
-    /// The folder of what befell a job then, as it is seen from this host.
+    /// The folder of a job's incident at this time, as seen from this host.
     pub(super) fn place(&self, job: &JobName, at: Moment, host: &HostName) -> PathBuf {
         let job = fit(job.as_str());
-        // A name that begins with a dot is one that is not finished.
+        // A leading dot marks an unfinished folder.
         let job = job.strip_prefix('.').map_or_else(|| job.clone(), |rest| format!("_{rest}"));
         self.0.join(format!("{job}-{}-{}", stamp(at), fit(host.as_str())))
     }
 
-    /// Writes both files. The folder appears whole; in one that is there, each file is replaced whole.
+    /// Writes both files. A new folder appears complete; in an existing one, each file is replaced as a
+    /// whole.
     pub(super) fn write(&self, place: &Path, recording: &[u8], status: &[u8]) -> io::Result<()> {
         private().recursive(true).create(&self.0)?;
         let files = [(RECORDING, recording), (STATUS, status)];
@@ -76,7 +79,7 @@ impl Folder {
     pub(super) fn prune(&self, newest: &Path) -> io::Result<()> {
         let mut kept: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
         for entry in fs::read_dir(&self.0)?.flatten() {
-            // Of another host that shares this home, and gone meanwhile.
+            // Removed meanwhile by another host that shares this home.
             let Ok((about, modified)) =
                 entry.metadata().and_then(|about| Ok((about.clone(), about.modified()?)))
             else {
@@ -106,7 +109,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Whether nobody has told of this yet, who keeps folders here: of the hosts that share a home, one does.
+    /// Whether this is the first notification for the incident: of the hosts that share a home, one sends it.
     pub(super) fn claim(&self, job: &JobName, since: Moment) -> bool {
         let time = since.0 / ONE;
         let mark = |time: u64| self.0.join(format!("{TOLD}{}-{time}", fit(job.as_str())));
@@ -114,7 +117,7 @@ impl Folder {
             return false;
         }
         let _ = private().recursive(true).create(&self.0);
-        // Where no mark can be made, it is told once too often and not never.
+        // If no marker can be created, a notification is sent once too often rather than never.
         !put(&mark(time), b"").is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
     }
 }
@@ -132,7 +135,7 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Nothing but what was written here: a folder in which somebody put something of their own stays.
+/// Only files written here: a folder in which the user put files of their own stays.
 fn remove(folder: &Path) {
     for name in [RECORDING, STATUS] {
         let _ = fs::remove_file(folder.join(name));

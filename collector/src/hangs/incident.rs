@@ -1,4 +1,4 @@
-//! One hang, or one end with those that follow from it: what brought it about, what is known of it so far, and what is due.
+//! One hang, or one end with those that follow from it: its cause, the data so far, and what is due.
 
 use std::{
     path::PathBuf,
@@ -14,45 +14,46 @@ use xpu_wire::{
 
 use super::recording::IncidentRecording;
 
-/// Looks in a row that find a job hung, a second apart: an end is certain at once.
+/// Consecutive checks, a second apart, that must find the job hung; an end is certain at once.
 const LOOKS: u32 = 2;
 
-/// How long the minutes before are waited for.
+/// How long history is awaited.
 const PAST: Duration = Duration::from_secs(3);
 
-/// How long stacks and records are waited for: a collector gives up on a rank after some seconds. Then those that came are all.
+/// How long stacks and records are awaited: a collector gives up on a rank after some seconds. Then the
+/// received ones are all.
 const PATIENCE: Duration = Duration::from_secs(12);
 
-/// So long after the last news, who ended first and who followed is known.
+/// After this time without news, the first end and the following ones are known.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// Between two times that a folder is written, and how often it is.
+/// Interval between two writes of a folder, and the number of writes.
 const AGAIN: Duration = Duration::from_secs(2);
 const WRITES: u32 = 16;
 
-/// A job that hangs again so soon is in the same hang.
+/// A job that hangs again within this time is in the same hang.
 const OVER: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     Hang,
-    /// A rank ended badly.
+    /// A rank failed.
     End,
 }
 
-/// Why a job is worth keeping now, if it is.
+/// Why a job should be saved now, if it should.
 pub(super) fn cause(job: &Job, now: Moment) -> Option<Cause> {
     let mut exits = job.ranks().filter_map(|(_, view)| view.exit()).peekable();
     if exits.peek().is_some() {
         return exits.any(|exit| !was_ended(exit)).then_some(Cause::End);
     }
     let standstill: Vec<_> = finding::standstill(job, now).into_iter().collect();
-    // How one ended that is gone is told soon.
+    // The cause of a rank's end arrives soon.
     let is_hang = || standstill.iter().all(|found| found.kind == finding::Kind::Hang);
     (job.living() > 0 && finding::stands(job, &standstill) && is_hang()).then_some(Cause::Hang)
 }
 
-/// Whether somebody wanted it to end: `scancel`, a launcher, Ctrl-C.
+/// Whether the end was requested: `scancel`, a launcher, Ctrl-C.
 fn was_ended(exit: &RankExit) -> bool {
     const INTERRUPT: i32 = 2;
     exit.was_asked_to_end()
@@ -76,20 +77,20 @@ pub(super) struct Incident {
     /// When it was found.
     pub(super) found: Moment,
     pub(super) recording: IncidentRecording,
-    /// Who the ranks were: under the same name, others are another run.
+    /// The processes of the ranks: other processes under the same name are another run.
     processes: Vec<(Rank, Pid)>,
     looks: u32,
-    /// When what there is to know was asked for.
+    /// When all data was requested.
     asked: Option<Instant>,
-    /// When something new came.
+    /// When new data last arrived.
     news: Instant,
     is_new: bool,
     written: Option<Instant>,
     writes: u32,
-    /// Where it lies.
+    /// Its folder.
     pub(super) place: Option<PathBuf>,
     has_acted: bool,
-    /// Since when the job goes on.
+    /// Since when the job runs again.
     over: Option<Instant>,
 }
 
@@ -114,7 +115,7 @@ impl Incident {
         }
     }
 
-    /// What a look found; `true` if what there is to know is to be asked for now.
+    /// Takes a check's result; `true` if the data should be requested now.
     pub(super) fn look(&mut self, cause: Option<Cause>, instant: Instant) -> bool {
         let Some(cause) = cause else {
             self.over.get_or_insert(instant);
@@ -135,17 +136,17 @@ impl Incident {
         false
     }
 
-    /// Something came that is not yet on disk.
+    /// New data arrived that is not yet on disk.
     pub(super) fn hear(&mut self, instant: Instant) {
         (self.news, self.is_new) = (instant, true);
     }
 
-    /// Whether it is one, and all there is to know has come.
+    /// Whether it is confirmed, and all data has arrived.
     fn is_whole(&self, job: &Job, instant: Instant) -> bool {
         let Some(asked) = self.asked else { return false };
         let has_stacks = match self.cause {
             Cause::Hang => job.without_stacks().next().is_none(),
-            // Of those that go on, no native frames are read.
+            // Native frames of running ranks are not read.
             Cause::End => job
                 .ranks()
                 .filter(|(_, view)| view.is_alive())
@@ -172,7 +173,7 @@ impl Incident {
         self.writes += 1;
     }
 
-    /// Whether the user's program is to be told now, which it is once.
+    /// Whether the user's program should run now, which it does once.
     pub(super) fn is_to_be_told(&mut self, job: &Job, instant: Instant) -> bool {
         let is_quiet = instant.duration_since(self.news) >= QUIET
             || self.asked.is_some_and(|asked| instant.duration_since(asked) >= PATIENCE + QUIET);
@@ -181,7 +182,7 @@ impl Incident {
         is_due
     }
 
-    /// Whether nothing more comes of it for now.
+    /// Whether nothing more is expected for now.
     pub(super) fn is_settled(&self) -> bool {
         (self.has_acted || self.asked.is_none()) && (!self.is_new || self.writes >= WRITES)
     }

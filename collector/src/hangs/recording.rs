@@ -1,4 +1,4 @@
-//! What is known of one job around one moment, as a recording: the minutes before, and what was read when it stood.
+//! One job's data around one moment, as a recording: the history before, and what was read during the hang.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -15,14 +15,14 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// Frames of the minutes before, not compressed, and the recording of them: beyond it the oldest are left out.
+/// Frames of history, uncompressed, and their recording: beyond it the oldest are left out.
 const MOST_PAST: usize = 64 << 20;
 const MOST_BYTES: usize = 32 << 20;
 
-/// Frames of so long are compressed together.
+/// Frames of this time are compressed together.
 const BLOCK: Duration = Duration::from_secs(10);
 
-/// What there is one of for each rank.
+/// One of each per rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Exit,
@@ -33,10 +33,10 @@ enum Part {
 #[derive(Debug)]
 pub(super) struct IncidentRecording {
     job: JobName,
-    /// What was published before, oldest first.
+    /// History, oldest first.
     past: VecDeque<(Moment, Vec<u8>)>,
     past_bytes: usize,
-    /// Whether all of it is there.
+    /// Whether the history is complete.
     pub(super) has_past: bool,
     infos: Vec<RankInfo>,
     snapshot: Option<(Moment, Frame)>,
@@ -56,7 +56,7 @@ impl IncidentRecording {
         }
     }
 
-    /// Takes what is known already: how ranks ended may have been told before anybody knew that it matters.
+    /// Takes known data: ranks' ends may have been reported before the incident began.
     pub(super) fn take_known(&mut self, job: &Job) {
         let (Some(host), now) = (job.hosts().first().copied().cloned(), Moment::now()) else { return };
         let frame = |body| Frame { host: host.clone(), number: 0, now, lost: 0, body };
@@ -68,7 +68,7 @@ impl IncidentRecording {
         }
     }
 
-    /// Takes a frame that came in; `true` if it adds something that the recording did not have.
+    /// Takes a received frame; `true` if it adds something to the recording.
     pub(super) fn take(&mut self, frame: &Frame, now: Moment) -> bool {
         let (part, rank) = match &frame.body {
             Body::History(history) => {
@@ -114,7 +114,7 @@ impl IncidentRecording {
         }
     }
 
-    /// Of this job alone.
+    /// Only the part of this job.
     fn take_snapshot(&mut self, frame: &Frame, snapshot: &HostSnapshot, now: Moment) {
         let jobs: Vec<_> = snapshot.jobs.iter().filter(|job| job.job == self.job).cloned().collect();
         let infos = jobs.iter().flat_map(|job| job.ranks.iter().map(|rank| rank.info.clone()));
@@ -133,7 +133,7 @@ impl IncidentRecording {
         let mut ring = Ring::new(MOST_BYTES, Duration::MAX);
         let mut push = |at: Moment, bytes: &[u8]| -> io::Result<()> {
             packer.due(at)?.into_iter().for_each(|block| ring.push(block));
-            // A frame that is larger than anybody accepts is left out.
+            // A frame beyond the size limit is left out.
             packer
                 .push_encoded(at, None, bytes)
                 .ok()
@@ -146,7 +146,7 @@ impl IncidentRecording {
         last.sort_by_key(|(at, _)| *at);
         let begin = self.past.front().map(|(at, _)| *at);
         let begin = begin.or_else(|| last.first().map(|(at, _)| *at)).unwrap_or(made);
-        // Who they are was said before the minutes that are kept.
+        // Their identities were sent before the saved history begins.
         for info in &self.infos {
             let body = Body::Event(Event::Joined(info.clone()));
             let joined = Frame { host: host.clone(), number: 0, now: begin, lost: 0, body };

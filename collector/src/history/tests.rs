@@ -73,7 +73,7 @@ fn a_collector_that_takes_over_goes_on_and_reads_around_what_is_torn() {
     let jobs = [(simulation.job.clone(), Moment(0))];
     let mut past = Past::open(&place.file(), Moment(1000 * SECOND));
     publish(&mut past, &simulation, 1000..1065);
-    // As if killed: what was not yet compressed is lost, and the last block is torn.
+    // As if killed: uncompressed frames are lost, and the last block is torn.
     drop(past);
     let file = OpenOptions::new().write(true).open(place.file()).unwrap();
     file.set_len(file.metadata().unwrap().len() - 7).unwrap();
@@ -114,12 +114,12 @@ fn where_nothing_can_be_written_the_past_is_in_memory() {
     assert_eq!(told(&mut past, &jobs, 60, 1010).len(), 10);
 }
 
-/// The seconds between one frame and the next, in the order they are told.
+/// The seconds between one frame and the next, in order.
 fn apart(told: &[u64]) -> Vec<u64> {
     told.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
-/// Half a day, with the tiers at work for longer than each keeps.
+/// Half a day, with every tier full for longer than it keeps.
 #[test]
 fn what_is_older_is_told_coarser_and_each_time_once() {
     let place = Place::new("tiers");
@@ -161,7 +161,8 @@ fn a_collector_that_takes_over_has_all_tiers() {
     assert!(apart(&known).iter().all(|gap| *gap <= 180), "no more is missing: {:?}", apart(&known));
 }
 
-/// Whoever was always there, and whoever comes after hours, even to a collector that was killed and started again.
+/// A viewer that was always connected, and one that connects after hours, even to a collector that was killed
+/// and restarted.
 #[test]
 fn who_comes_after_hours_finds_what_who_was_there_finds_with_the_same_since() {
     let place = Place::new("since");

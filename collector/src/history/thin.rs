@@ -1,4 +1,4 @@
-//! Of many digests one: what is remembered of older times.
+//! Thins digests for older history: one out of many.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -12,14 +12,14 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-/// Timed collectives that are left of one rank's: as many tell by themselves at which rate they were taken.
+/// Timed collectives kept per rank: their number still reveals the rate at which they were taken.
 const SAMPLES: usize = 8;
 
-/// And those that wait for the end of the time, a power of two times as many.
+/// Timed collectives that wait for the end of the interval, a power of two times as many.
 const WAITING: usize = 8 * SAMPLES;
 
-/// Makes one digest of those of each interval of so long by the host's clock: totals are those of the last, and what is of an interval is
-/// taken together.
+/// Merges the digests of each interval by the host's clock into one: totals are those of the last, interval
+/// values are combined.
 #[derive(Debug)]
 pub(super) struct Thinner {
     every: Duration,
@@ -37,10 +37,10 @@ struct Open {
 #[derive(Debug)]
 struct Thinned {
     digest: RankDigest,
-    /// Of a communicator's timed collectives those of smallest priority, at one in 2^`rate`.
+    /// Each communicator's timed collectives of smallest priority, at one in 2^`rate`.
     samples: Vec<(CommunicatorId, CollectiveSample)>,
     rate: u32,
-    /// Medians of steps, and how many each is of.
+    /// Medians of steps, and the number of steps of each.
     paces: Vec<(Nanoseconds, u32)>,
 }
 
@@ -48,12 +48,12 @@ fn number(at: Moment, every: Duration) -> u64 {
     at.0 / u64::try_from(every.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// When the interval ends that a moment is in.
+/// The end of a moment's interval.
 pub(super) fn end(at: Moment, every: Duration) -> Moment {
     Moment(number(at, every).saturating_add(1).saturating_mul(every.as_nanos() as u64))
 }
 
-/// When the interval began that was before the one a moment is in.
+/// The begin of the interval before a moment's.
 pub(super) fn begin_before(at: Moment, every: Duration) -> Moment {
     Moment(number(at, every).saturating_sub(1).saturating_mul(every.as_nanos() as u64))
 }
@@ -68,7 +68,7 @@ impl Thinner {
         number(at, self.every) > number(other, self.every)
     }
 
-    /// Takes a frame; what has been made of the interval that ended with it.
+    /// Takes a frame; returns the merged frames of the interval that ended with it.
     pub(super) fn take(&mut self, frame: &Frame) -> Vec<Frame> {
         let Body::Digest(digest) = &frame.body else { return Vec::new() };
         let number = number(frame.now, self.every);
@@ -122,7 +122,8 @@ impl Thinned {
         self.digest = RankDigest { samples: Vec::new(), ..digest.clone() };
     }
 
-    /// Leaves out every second that was timed, by the hash that all ranks share, until so many are left: the chance of each stays known.
+    /// Halves the samples, by the hash that all ranks share, until at most `most` are left: their sampling
+    /// rate stays known.
     fn coarsen(&mut self, most: usize) {
         while self.samples.len() > most && self.rate < u64::BITS {
             self.rate += 1;
@@ -156,7 +157,7 @@ mod tests {
 
     use super::*;
 
-    /// Digests of so many seconds, with `each` collectives timed of every hundred, and what is left of them.
+    /// The thinned digests of `seconds` seconds, with `each` of a hundred collectives timed.
     fn thinned(seconds: u64, each: u64) -> Vec<RankDigest> {
         let simulation = Simulation::new(1, 1, 1);
         let mut thinner = Thinner::new(Duration::from_secs(10));
@@ -186,7 +187,7 @@ mod tests {
         assert_eq!(digests[0].step_median, Some(Nanoseconds(104)), "the middle one of ten");
     }
 
-    /// Whose chance is a power of two, so that each stands for a number that is known.
+    /// With a power of two as rate, so that each stands for a known number.
     #[test]
     fn of_many_timed_collectives_those_are_left_that_a_coarser_rate_would_have_timed() {
         for digest in thinned(30, 24) {

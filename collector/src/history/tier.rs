@@ -21,7 +21,7 @@ pub(super) struct Extent {
     pub kept: Duration,
     /// Compressed; the file takes twice that at most.
     pub most_bytes: usize,
-    /// Frames of so long are compressed together.
+    /// Frames of this time are compressed together.
     pub block: Duration,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Tier {
 }
 
 impl Tier {
-    /// With what was kept there before.
+    /// With the content of its file.
     pub(super) fn open(path: &Path, extent: Extent, now: Moment) -> Self {
         let ring = Ring::new(extent.most_bytes, extent.kept);
         let mut tier = Self { extent, packer: Packer::closing_after(extent.block), ring, file: None };
@@ -47,7 +47,7 @@ impl Tier {
     }
 
     fn read(&mut self, path: &Path, now: Moment) {
-        // None was written here, or what was is of no use.
+        // There is no file, or it is unusable.
         let Ok(mut recording) = Recording::open_file(path) else { return };
         for entry in recording.entries().to_vec() {
             let Ok(Some(block)) = recording.block(&entry) else { continue };
@@ -70,7 +70,7 @@ impl Tier {
         self.take(due);
     }
 
-    /// Compresses and writes all there is.
+    /// Compresses and writes everything.
     pub(super) fn settle(&mut self) {
         let rest = self.packer.rest().unwrap_or_default();
         self.take(rest);
@@ -87,7 +87,7 @@ impl Tier {
         }
     }
 
-    /// Shows each frame, oldest first.
+    /// Passes each frame to `see`, oldest first.
     pub(super) fn each(&self, mut see: impl FnMut(&Frame, &[u8])) {
         for block in self.ring.blocks().filter_map(SealedBlock::open) {
             for record in block.records() {
@@ -98,7 +98,7 @@ impl Tier {
         }
     }
 
-    /// When the oldest came in that is compressed.
+    /// When the oldest compressed frame arrived.
     pub(super) fn first(&self) -> Option<Moment> {
         self.ring.first()
     }
@@ -129,7 +129,7 @@ fn complain(path: &Path, error: &io::Error) {
     tracing::warn!("the past is kept in memory alone: cannot write {path}: {error}");
 }
 
-/// Two recordings, of which the older gives way when the newer spans what is to be kept.
+/// Two recordings; the older is dropped when the newer spans the time to keep.
 #[derive(Debug)]
 struct Store {
     path: PathBuf,
@@ -139,13 +139,13 @@ struct Store {
 }
 
 impl Store {
-    /// A file with what is known, which takes the place of those before.
+    /// A new file with the known frames, which replaces the ones before.
     fn begin(path: &Path, extent: Extent, known: &Ring, now: Moment) -> io::Result<Self> {
         let mut writer = create(path, now)?;
         for block in known.blocks() {
             writer.write(block)?;
         }
-        // What was in it is in the new one.
+        // Its content is in the new one.
         let _ = fs::remove_file(older(path));
         Ok(Self { path: path.to_owned(), extent, writer, first: known.first().unwrap_or(now) })
     }
@@ -161,7 +161,7 @@ impl Store {
     }
 }
 
-/// Under another name first: whoever reads meanwhile finds a whole file.
+/// Under another name first, so that readers always find a whole file.
 fn create(path: &Path, now: Moment) -> io::Result<Writer<File>> {
     let new = path.with_extension("new");
     let _ = fs::remove_file(&new);

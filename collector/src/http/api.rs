@@ -1,6 +1,6 @@
-//! `/api/v1`: what is known as JSON, and what may be asked of a job.
+//! `/api/v1`: the state as JSON, and requests to a job.
 //!
-//! A request is looked at whole before anything reaches a rank: jobs and ranks that are not known are refused here.
+//! A request is validated completely before anything reaches a rank: unknown jobs and ranks are refused here.
 
 use std::sync::Arc;
 
@@ -30,16 +30,16 @@ use super::{
 };
 use crate::follow::Known;
 
-/// Ranks a request may name; more are asked for by naming none.
+/// Ranks a request may name; naming none means all.
 const RANKS: usize = 4096;
 
-/// How long who looks at a rank first waits for its shapes, in looks of a twentieth of a second.
+/// How long the first request for a rank's shapes waits, in polls of a twentieth of a second.
 const LOOKS: u32 = 30;
 const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
 
 pub(super) type Answer = Result<Json<Value>, Problem>;
 
-/// Which job; the one of most living ranks if none is named.
+/// The job; by default the one with most living ranks.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Which {
@@ -47,7 +47,7 @@ pub(super) struct Which {
     rank: Option<u32>,
 }
 
-/// The body of a request, or why it is none.
+/// The body of a request, or why it is invalid.
 pub(super) fn body<T>(read: Result<Json<T>, JsonRejection>) -> Result<T, Problem> {
     read.map(|Json(body)| body).map_err(|rejection| {
         let next = "send JSON with `Content-Type: application/json`; GET /openapi.json describes it";
@@ -77,7 +77,7 @@ pub(super) fn find<'a>(known: &'a Known, name: Option<&str>) -> Result<&'a Job, 
     })
 }
 
-/// The ranks that are asked: those that are named, or all that have not ended.
+/// The requested ranks: the named ones, or all that have not ended.
 pub(super) fn chosen(job: &Job, named: &[u32], may_have_died: bool) -> Result<Vec<Rank>, Problem> {
     if named.len() > RANKS {
         let next = "name no rank to ask all";
@@ -107,7 +107,7 @@ pub(super) fn chosen(job: &Job, named: &[u32], may_have_died: bool) -> Result<Ve
     Ok(ranks)
 }
 
-/// What is known, seen off the door.
+/// The state, read on a blocking thread.
 pub(super) async fn seen<T: Send + 'static>(
     app: &Arc<App>,
     see: impl FnOnce(&mut Known) -> Result<T, Problem> + Send + 'static,
@@ -244,7 +244,7 @@ pub(super) async fn stacks(
     document(read_stacks(&app, job, ranks, native).await?)
 }
 
-/// As `xpu-top stacks --json` has it.
+/// As in `xpu-top stacks --json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Merged {
     job: JobName,
@@ -268,7 +268,7 @@ pub(super) async fn read_stacks(
     ranks: Vec<Rank>,
     native: bool,
 ) -> Result<Merged, Problem> {
-    // One reading at a time: it takes the ranks' hosts some milliseconds a rank.
+    // One reading at a time: it takes the ranks' hosts some milliseconds per rank.
     let _turn = app.stacks.try_lock().map_err(|_busy| {
         let next = "ask again in a few seconds";
         Problem::new(StatusCode::CONFLICT, "stacks are already being read", next)

@@ -1,4 +1,4 @@
-//! What all requests share.
+//! State shared by all requests.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -14,7 +14,7 @@ use crate::{
     metrics::{self, Exposition, Own, Pod},
 };
 
-/// A page is given again for so long: who asks more often sees the same.
+/// A page is cached for this time: more frequent requests get the same.
 const PAGE: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
@@ -23,10 +23,10 @@ pub(super) struct App {
     pub(super) config: HttpConfig,
     pub(super) own: Own,
     pub(super) pace: Pace,
-    /// Of those who may not ask.
+    /// The rate limit of requests without permission.
     pub(super) strangers: Pace,
     pub(super) captures: Captures,
-    /// Who has it reads stacks.
+    /// Its holder reads stacks.
     pub(super) stacks: Turn<()>,
     pod: Pod,
     page: Mutex<Option<(Instant, Arc<str>)>>,
@@ -53,7 +53,7 @@ impl App {
         run_blocking(move || app.page_now()).await
     }
 
-    /// All metrics as they are now. Waits where nothing is known yet.
+    /// All current metrics. Waits for the first data.
     pub(super) fn exposition(&self) -> Exposition {
         self.follow.look(|known| Exposition::of(known, &self.own, &self.pod, Moment::now()))
     }
@@ -71,7 +71,7 @@ impl App {
     }
 }
 
-/// Does what takes time, or waits, where it holds up no connection.
+/// Runs slow or blocking work on a thread that serves no connections.
 pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {

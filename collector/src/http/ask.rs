@@ -1,4 +1,5 @@
-//! Requests to the collector, over the same sockets that viewers use. Each on a socket of its own, for as long as its answer takes.
+//! Requests to the collector, over the same sockets that viewers use. Each has a socket until its answer is
+//! complete.
 
 use std::time::{Duration, Instant};
 
@@ -12,16 +13,16 @@ use zmq::{DONTWAIT, POLLIN, Socket};
 
 use crate::follow::{Upstream, request};
 
-/// How long stacks of all ranks may take: less than an answer may.
+/// Time limit for stacks of all ranks: shorter than that of an answer.
 const STACKS: Duration = Duration::from_secs(20);
 
-/// How long the collector may take to say that it has done as asked.
+/// Time limit for the collector's confirmation.
 const DONE: Duration = Duration::from_secs(5);
 
 /// Why there is no answer.
 #[derive(Debug)]
 pub(super) enum Unanswered {
-    /// The collector refused, and said why.
+    /// The collector refused, with this reason.
     Refused(String),
     /// It did not come in time.
     Late,
@@ -34,11 +35,11 @@ impl From<zmq::Error> for Unanswered {
     }
 }
 
-/// Switches the hooks of a job. Returns when the workers have been told.
+/// Switches the hooks of a job. Returns when the command was sent to the workers.
 pub(super) fn switch(upstream: &Upstream, job: JobName, on: bool) -> Result<(), Unanswered> {
     let asked = open(upstream)?;
     asked.send(request(Request::Enable { job, on }), 0)?;
-    // Requests are taken in turn: when this is answered, the first was carried out or refused.
+    // Requests are handled in order: once this is answered, the first was carried out or refused.
     asked.send(request(Request::Snapshot), 0)?;
     let mut refused = None;
     hear(&asked, Instant::now() + DONE, |frame| match frame.body {
@@ -52,7 +53,7 @@ pub(super) fn switch(upstream: &Upstream, job: JobName, on: bool) -> Result<(), 
     refused.map_or(Ok(()), |why| Err(Unanswered::Refused(why)))
 }
 
-/// The stacks of these ranks, as far as they came in time.
+/// The stacks of these ranks that came in time.
 pub(super) fn stacks(
     upstream: &Upstream,
     job: &JobName,
@@ -77,7 +78,7 @@ pub(super) fn stacks(
     });
     match (heard, refused) {
         (_, Some(why)) => Err(Unanswered::Refused(why)),
-        // Those that came in time are worth having.
+        // A partial result is still useful.
         (Ok(()) | Err(Unanswered::Late), None) => {
             came.sort_by_key(|(_, stacks)| stacks.rank);
             Ok(came)
@@ -92,7 +93,7 @@ fn open(upstream: &Upstream) -> zmq::Result<Socket> {
     Ok(socket)
 }
 
-/// Hears answers until one is enough.
+/// Receives answers until one is enough.
 fn hear(socket: &Socket, until: Instant, mut enough: impl FnMut(Frame) -> bool) -> Result<(), Unanswered> {
     loop {
         let left = until.saturating_duration_since(Instant::now());

@@ -1,6 +1,7 @@
-//! Captures asked for over HTTP: `xpu-top capture`, as a process of its own, into a folder only its owner can read.
+//! Captures requested over HTTP: `xpu-top capture`, as a separate process, into a folder that only its owner
+//! can read.
 //!
-//! What a capture is called, and where it lies, is this program's to say: no path of a request is ever used.
+//! This program chooses a capture's name and path: no path of a request is ever used.
 
 mod wanted;
 
@@ -46,10 +47,10 @@ const KEPT: usize = 16;
 /// The largest file that is sent whole: it goes through memory.
 const LARGEST: u64 = 256 << 20;
 
-/// What is kept of what the command said.
+/// Bytes of the command's output that are kept.
 const WORDS: u64 = 4096;
 
-/// How a capture finds its way to the collector.
+/// How a capture connects to the collector.
 #[derive(Clone, Debug)]
 pub struct CaptureWay {
     pub address: IpAddr,
@@ -59,10 +60,10 @@ pub struct CaptureWay {
     pub directory: PathBuf,
 }
 
-/// Which key a capture uses.
+/// The key of a capture.
 #[derive(Clone, Debug)]
 pub enum KeyWay {
-    /// As it finds it.
+    /// The default.
     Usual,
     Named(PathBuf),
     None,
@@ -78,7 +79,7 @@ struct Capture {
     #[serde(flatten)]
     window: Window,
     state: Phase,
-    /// What the command said.
+    /// The command's output.
     said: String,
     bytes: Option<u64>,
     #[serde(skip)]
@@ -113,7 +114,7 @@ pub(super) async fn begin(
     Ok((StatusCode::ACCEPTED, Json(begun)).into_response())
 }
 
-/// Begins one, after a while.
+/// Starts one, after a delay.
 pub(super) async fn start(app: &Arc<App>, wanted: Wanted, after: Duration) -> Result<Value, Problem> {
     let window = wanted.window()?;
     let named = wanted.job.clone();
@@ -154,7 +155,7 @@ pub(super) async fn start(app: &Arc<App>, wanted: Wanted, after: Duration) -> Re
     Ok(answer)
 }
 
-/// `xpu-top`, beside this very program.
+/// `xpu-top`, beside this program.
 fn program() -> Result<PathBuf, Problem> {
     let here = env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned));
     here.map(|folder| folder.join("xpu-top")).filter(|path| path.is_file()).ok_or_else(|| {
@@ -178,7 +179,7 @@ fn command(program: &Path, way: &CaptureWay, capture: &Capture, wanted: &Wanted,
         KeyWay::Named(path) => {
             command.arg("--key-file").arg(path);
         }
-        // At a home without one.
+        // A home folder without one.
         KeyWay::None => {
             command.env_remove(variable::KEY_FILE).env("XDG_CONFIG_HOME", "/nonexistent");
         }
@@ -215,7 +216,7 @@ impl Captures {
         }
         let id = captures.last_key_value().map_or(1, |(id, _)| id + 1);
         let path = directory.join(format!("{id}.xpu"));
-        // Of a collector before this one.
+        // Left from an earlier collector.
         let _ = fs::remove_file(&path);
         let (state, said) = (Phase::Recording, String::new());
         let capture = Capture { id, job: job.clone(), window, state, said, bytes: None, path };
@@ -241,14 +242,14 @@ impl Captures {
         };
         let bytes = fs::metadata(&capture.path).ok().map(|found| found.len());
         if let Some(known) = self.lock().get_mut(&capture.id) {
-            // Where it lies is nobody's business.
+            // The path is not shown to clients.
             let said = said.replace(&capture.path.display().to_string(), "the file");
             said.trim().clone_into(&mut known.said);
             (known.state, known.bytes) = (state, bytes);
         }
     }
 
-    /// One that could not be begun.
+    /// A capture that could not be started.
     fn fail(&self, id: u64, why: String) {
         if let Some(known) = self.lock().get_mut(&id) {
             (known.state, known.said) = (Phase::Failed, why);

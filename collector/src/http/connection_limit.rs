@@ -1,4 +1,4 @@
-//! A bounded number of places, in all and per address; a newcomer may take the place of the oldest holder.
+//! A bounded number of places, in total and per address; a newcomer may take the place of the oldest holder.
 
 use std::{
     net::IpAddr,
@@ -12,14 +12,14 @@ use tokio::sync::Notify;
 pub(super) struct Bounds {
     pub(super) all: usize,
     pub(super) of_one: usize,
-    /// Nobody loses a place that it has had for less than this.
+    /// No holder loses a place before this time.
     pub(super) grace: Duration,
 }
 
 #[derive(Debug)]
 pub(super) struct ConnectionLimit {
     bounds: Bounds,
-    /// In the order they came.
+    /// In order of arrival.
     guests: Mutex<Vec<Guest>>,
 }
 
@@ -30,7 +30,7 @@ struct Guest {
     gone: Arc<Notify>,
 }
 
-/// A place, until this is dropped or it is lost.
+/// A place, until this is dropped or lost.
 #[derive(Debug)]
 pub(super) struct Place {
     of: Arc<ConnectionLimit>,
@@ -42,8 +42,8 @@ impl ConnectionLimit {
         Arc::new(Self { bounds, guests: Mutex::default() })
     }
 
-    /// A place; where all are taken, that of the one who has had it the longest, of the address that has the most. `None` where nobody
-    /// has had one for long enough to lose it.
+    /// A place. If all are taken, the newcomer takes the oldest place of the address that has most. `None` if
+    /// no holder has had one for long enough to lose it.
     pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
         let now = Instant::now();
         let mut guests = self.guests();
@@ -78,7 +78,7 @@ impl Place {
         self.guest.peer
     }
 
-    /// Returns when somebody else has it.
+    /// Returns when another client has taken it.
     pub(super) async fn lost(&self) {
         self.guest.gone.notified().await;
     }

@@ -1,5 +1,5 @@
-//! What there is to ask, as an `OpenAPI` document and as a page made of it. The document is written by hand; a test asks for every
-//! path in it.
+//! The API as an `OpenAPI` document and as a page made of it. The document is written by hand; a test
+//! requests every path in it.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ pub(super) async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], DOCUMENT).into_response()
 }
 
-/// Without scripts, and without anything from elsewhere.
+/// Without scripts and external resources.
 pub(super) async fn page() -> Html<String> {
     Html(html())
 }

@@ -1,5 +1,6 @@
-//! Connections. Who has not said yet what it wants waits in a hall, for a short time, and gives way to who comes later; who has said it
-//! has a seat until it is answered. So those that are silent, however many, keep nobody out.
+//! Connections. A client that has not sent its request waits in a hall, for a short time, and is displaced by
+//! later ones; a client with a request has a seat until it is answered. So silent connections, however many,
+//! keep nobody out.
 
 use std::{
     io,
@@ -27,31 +28,32 @@ use super::{
     routes,
 };
 
-/// Connections that are silent still. Of one address there may be as many: on one host all have one.
+/// Silent connections. One address may have all of them: all local clients share one.
 const HALL: Bounds = Bounds { all: 256, of_one: 256, grace: Duration::ZERO };
 
-/// Requests that are answered at a time: Prometheus needs one, a few people and scripts some more. Of one address fewer, so that one
-/// that is broken leaves room for the others. Who takes long to hear its answer gives way to who comes.
+/// Requests in progress: Prometheus needs one, a few people and scripts some more. One address gets fewer, so
+/// that a broken client leaves capacity for others. A client that reads its answer slowly is displaced by
+/// newcomers.
 const SEATS: Bounds = Bounds { all: 128, of_one: 48, grace: Duration::from_secs(10) };
 
-/// How long the head of a request may take from the begin of its connection.
+/// Time limit for the head of a request, from the begin of its connection.
 const HEAD: Duration = Duration::from_secs(3);
 
-/// How long a connection may last in all; Prometheus opens another.
+/// Time limit of a connection; Prometheus opens another.
 const LIFE: Duration = Duration::from_mins(2);
 
 /// Head of a request, in bytes and in lines.
 const HEAD_BYTES: usize = 16 << 10;
 const HEAD_LINES: usize = 64;
 
-/// Pause after the system refused a connection: mostly for want of descriptors.
+/// Pause after the system refused a connection, mostly because descriptors ran out.
 const REFUSED: Duration = Duration::from_millis(100);
 
-/// Where a request comes from.
+/// A request's source address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer(pub(super) IpAddr);
 
-/// The two limits, and who is told of those that were sent away.
+/// The two limits, and the counter of refused connections.
 #[derive(Debug)]
 struct House {
     hall: Arc<ConnectionLimit>,
@@ -74,7 +76,7 @@ pub(super) async fn open(listeners: Vec<TcpListener>, app: &Arc<App>) -> io::Res
                     sleep(REFUSED).await;
                     continue;
                 };
-                // Of those that wait the oldest goes: there is always room.
+                // The oldest waiting connection is displaced: a newcomer always gets a place.
                 let Some(place) = house.hall.enter(peer.ip()) else { continue };
                 tokio::spawn(receive(stream, place, Arc::clone(&house), routes.clone()));
             }
@@ -100,17 +102,18 @@ async fn receive(stream: TcpStream, waiting: Place, house: Arc<House>, routes: R
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_BYTES)
         .max_headers(HEAD_LINES)
-        // A seat is for one request: who has another comes again.
+        // A seat is for one request: for another the client reconnects.
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
-        // What went wrong with a connection is its peer's to know.
+        // Connection errors concern only the peer.
         _ = timeout(LIFE, connection) => {}
         () = seat.lost() => house.app.own.refused(),
     }
 }
 
-/// What comes up to the end of a request's head, and perhaps some of its body; what is too long or cut short is for the server to refuse.
+/// Everything up to the end of a request's head, and perhaps some of its body; the server refuses heads that
+/// are too long or cut short.
 async fn head(from: &mut OwnedReadHalf) -> io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(1 << 10);
     loop {

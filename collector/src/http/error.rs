@@ -1,4 +1,4 @@
-//! What is wrong with a request, as JSON that says what to do.
+//! Request errors, as JSON with a remedy.
 
 use axum::{
     Json,
@@ -16,9 +16,9 @@ pub(super) struct Problem {
 
 #[derive(Serialize)]
 struct Body<'a> {
-    /// What is wrong.
+    /// The error.
     error: &'a str,
-    /// What to do next.
+    /// The remedy.
     next: &'a str,
 }
 

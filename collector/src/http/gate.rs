@@ -1,4 +1,4 @@
-//! What every request passes: pace, name of the host, token, time limit.
+//! Checks of every request: rate, host name, token, time limit.
 
 use std::{
     net::IpAddr,
@@ -17,21 +17,21 @@ use xpu_wire::endpoint::host_name;
 
 use super::{app::App, door::Peer, error::Problem};
 
-/// Requests a second in the long run, and at once.
+/// Requests a second on average, and in a burst.
 const RATE: f64 = 50.0;
 const BURST: f64 = 100.0;
 
 /// Bytes of a request's body: the longest is a list of ranks.
 pub(super) const BODY: usize = 64 << 10;
 
-/// How long a request may take to be read and answered: longer than stacks of a host take.
+/// Time limit to read and answer a request: longer than reading a host's stacks.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// Shown without a token, to whoever asks whether this lives.
+/// The liveness check, without a token.
 pub(super) const HEALTH: &str = "/healthz";
 pub(super) const METRICS: &str = "/metrics";
 
-/// How many requests are let through.
+/// The rate limit of requests.
 #[derive(Debug)]
 pub(super) struct Pace(Mutex<(f64, Instant)>);
 
@@ -56,7 +56,7 @@ pub(super) async fn pass(State(app): State<Arc<App>>, request: Request, next: Ne
     let response = match refuse(&app, &request) {
         Some(problem) => {
             let mut response = problem.into_response();
-            // Its seat is for others.
+            // Frees its seat for others.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             response
         }
@@ -71,7 +71,7 @@ pub(super) async fn pass(State(app): State<Arc<App>>, request: Request, next: Ne
 
 fn refuse(app: &App, request: &Request) -> Option<Problem> {
     let problem = not_let_in(app, request);
-    // Strangers are counted apart: they take nothing from those who may ask.
+    // Requests without permission have a separate limit: they take nothing from permitted ones.
     let pace = if problem.is_some() { &app.strangers } else { &app.pace };
     if pace.lets_through(Instant::now()) {
         return problem;
@@ -89,7 +89,7 @@ fn not_let_in(app: &App, request: &Request) -> Option<Problem> {
             (!is_open).then(no_token)
         }
         Some(_) => None,
-        // Without a token a web page in somebody's browser could ask in its reader's name.
+        // Without a token, a web page in a user's browser could send requests in that user's name.
         None => (!is_meant(request.headers())).then(|| {
             let next = "use an address or localhost: other names are refused (DNS rebinding)";
             Problem::new(StatusCode::FORBIDDEN, "wrong Host header", next)
@@ -97,7 +97,8 @@ fn not_let_in(app: &App, request: &Request) -> Option<Problem> {
     }
 }
 
-/// Where xpu-timer's page is read on the ranks' own host: its readers can send no token, and never needed one there.
+/// xpu-timer's page, read on the ranks' own host: its readers cannot send a token, and never needed one
+/// there.
 fn is_of_this_host(request: &Request) -> bool {
     let peer = request.extensions().get::<Peer>();
     peer.is_some_and(|Peer(address)| address.is_loopback()) && is_meant(request.headers())
@@ -113,11 +114,11 @@ fn too_late() -> Problem {
     Problem::new(StatusCode::GATEWAY_TIMEOUT, error, "send the body at once, or ask for less")
 }
 
-/// Whether the name in the request is one only this host can have.
+/// Whether the request's host name can only be this host's.
 fn is_meant(headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     let Some(host) = hosts.next() else { return true };
-    // Of two names nobody knows which was meant (RFC 9112, section 3.2).
+    // Two names are ambiguous (RFC 9112, section 3.2).
     if hosts.next().is_some() {
         return false;
     }

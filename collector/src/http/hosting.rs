@@ -1,5 +1,5 @@
-//! What xpu-timer took at `/HostingService/`, for scripts made for it: the same requests and answers. What is written is a capture of this
-//! program, in its own folder: a path in a request is not followed.
+//! xpu-timer's requests at `/HostingService/`, for existing scripts: the same requests and answers. The
+//! output is a capture of this program, in its own folder: a path in a request is ignored.
 
 use std::{
     sync::Arc,
@@ -24,10 +24,10 @@ use super::{
     error::Problem,
 };
 
-/// Operations asked for if nothing is said.
+/// Operations requested by default.
 const OPERATIONS: u32 = 1000;
 
-/// A dump that is to begin later than so is refused.
+/// A later begin of a dump is refused.
 const LATEST: Duration = Duration::from_hours(1);
 
 #[derive(Debug, Default, Deserialize)]
@@ -45,11 +45,11 @@ pub(super) struct Dump {
     kinds: u32,
 }
 
-/// GEMMs, collectives and memory: all its kinds. 0 is all, too.
+/// GEMMs, collectives and memory: all kinds. 0 means all, too.
 const ALL: u32 = 7;
 
 impl Dump {
-    /// What was asked for and is not done.
+    /// Requested options without effect.
     fn ignored(&self) -> Vec<&'static str> {
         let path = self.path.is_some().then_some("dump_path: fetch the capture from /file below its address");
         let some = !matches!(self.kinds, 0 | ALL);
@@ -58,7 +58,7 @@ impl Dump {
     }
 }
 
-/// Its tools send a body with GET as well, and more in it than is used here.
+/// xpu-timer's tools send a body with GET as well, with more fields than are used here.
 fn read<T: DeserializeOwned>(headers: &HeaderMap, bytes: &Bytes) -> Result<T, Problem> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if !kind.to_ascii_lowercase().starts_with("application/json") {
@@ -105,7 +105,7 @@ pub(super) async fn dump_kernel_trace(
     says("Starting dumping", json!({ "capture": address, "steps": steps, "ignored": ignored }))
 }
 
-/// Steps that hold about so many operations, by what a rank launched in its steps so far.
+/// Steps with about this number of operations, by the rank's launches per step so far.
 fn steps_of(job: &Job, operations: u32) -> u32 {
     let of_rank = job.ranks().filter_map(|(_, view)| {
         let digest = view.latest()?;
@@ -143,7 +143,8 @@ pub(super) async fn dump_string_stacktrace(
     Ok(Json(json!({ "stacktrace": stack::text(&read.tree) })))
 }
 
-/// Only processes that are ranks: nobody else's is read. xpu-timer's own requests have a pid; -1 and 0 are none.
+/// Only processes that are ranks: no others are read. xpu-timer's own requests have a pid; -1 and 0 mean
+/// none.
 fn rank_meant(job: &Job, wanted: &Stacktrace) -> Option<Rank> {
     let mut ranks = job.ranks().filter(|(_, view)| view.is_alive());
     match (wanted.pid, wanted.rank) {

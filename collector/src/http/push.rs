@@ -1,4 +1,4 @@
-//! The metrics sent to an OpenTelemetry collector (OTLP, http/protobuf), on a thread of its own.
+//! The metrics sent to an OpenTelemetry collector (OTLP, http/protobuf), on a separate thread.
 
 use std::{thread, time::Duration};
 
@@ -8,10 +8,10 @@ use xpu_wire::{endpoint::host_name, unit::Moment};
 use super::app::App;
 use crate::metrics;
 
-/// How long one sending may take.
+/// Time limit of one transfer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where OTLP has metrics, if the URL does not say.
+/// OTLP's path for metrics, if the URL has none.
 const PATH: &str = "/v1/metrics";
 
 /// Where metrics are sent, and how often.
@@ -42,7 +42,7 @@ impl Push {
     }
 }
 
-/// For as long as the process lives.
+/// Runs as long as the process lives.
 pub(super) fn run(app: &App) {
     let Some(push) = app.config.push.clone() else { return };
     let agent: ureq::Agent =
@@ -56,7 +56,7 @@ pub(super) fn run(app: &App) {
             .post(&push.url)
             .header("Content-Type", "application/x-protobuf")
             .send(&request.encode_to_vec()[..]);
-        // Said when it begins and when it ends: a receiver that is down for a night is one line.
+        // Logged at the begin and the end of an outage: a receiver that is down for a night takes one line.
         match &sent {
             Ok(_) if failing => tracing::info!("{} accepts metrics again", push.url),
             Err(error) if !failing => {

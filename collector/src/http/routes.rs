@@ -1,4 +1,4 @@
-//! The routes and their handlers. The same is written down in `openapi.json`.
+//! The routes and their handlers. `openapi.json` documents the same.
 
 use std::sync::Arc;
 

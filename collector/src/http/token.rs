@@ -1,4 +1,4 @@
-//! The bearer token: made of the key, or read from a file.
+//! The bearer token: derived from the key, or read from a file.
 
 use std::{
     fmt, fs,
@@ -10,19 +10,20 @@ use std::{
 use axum::http::{HeaderMap, header};
 use xpu_net::key::Key;
 
-/// What the key is hashed for: another purpose would give another hash.
+/// The hash's context: another purpose gives another hash.
 const PURPOSE: &str = "xpu-top 2026-11-22 bearer token of HTTP";
 
-/// A token in a file has at least and at most so many letters.
+/// Shortest and longest token in a file.
 const SHORTEST: usize = 16;
 const LONGEST: usize = 256;
 
-/// What who asks must show. Kept as its hash: comparing hashes takes the same time wherever two texts differ.
+/// The token that requests must carry. Kept as its hash: comparing hashes takes the same time wherever two
+/// texts differ.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(blake3::Hash);
 
 impl Token {
-    /// The token that belongs to a key, as text. The key cannot be told from it.
+    /// The token derived from a key, as text. The key cannot be derived from it.
     pub fn text_of(key: &Key) -> String {
         blake3::Hash::from_bytes(blake3::derive_key(PURPOSE, &key.secret)).to_hex().to_string()
     }
@@ -35,10 +36,10 @@ impl Token {
         Self(blake3::hash(text.as_bytes()))
     }
 
-    /// One made by hand, in a file that only its owner can read.
+    /// A token in a file that only its owner can read.
     pub fn read(path: &Path) -> Result<Self, TokenError> {
         let at = |error| TokenError::Unreadable { path: path.to_owned(), error };
-        // Looked at before it is opened: opening a pipe would wait for its other end.
+        // Checked before it is opened: opening a pipe would wait for its other end.
         let found = fs::metadata(path).map_err(at)?;
         if found.mode() & 0o077 != 0 || !found.is_file() {
             return Err(TokenError::Open { path: path.to_owned() });
@@ -52,7 +53,7 @@ impl Token {
         Ok(Self::from_text(text))
     }
 
-    /// Whether a request shows it.
+    /// Whether a request carries it.
     pub(super) fn is_shown(&self, headers: &HeaderMap) -> bool {
         let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let shown = shown.and_then(|value| value.split_once(' '));

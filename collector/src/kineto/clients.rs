@@ -1,4 +1,4 @@
-//! The processes in which a Kineto asks for something to do.
+//! The processes whose Kineto polls.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,24 +10,24 @@ use xpu_wire::{
 /// Processes remembered. A host has tens: ranks, and workers that load PyTorch anew.
 const REMEMBERED: usize = 1024;
 
-/// One that has not asked for so long has ended, or been stopped. Kineto asks every five seconds.
+/// A process that has not polled for this time has ended, or is stopped. Kineto polls every five seconds.
 const FORGOTTEN: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Client {
-    /// Its process as it sees itself, which in a container is another number than here.
+    /// Its own process id, which in a container differs from the one here.
     pub own: Pid,
     pub job: i64,
-    /// When it last asked, and how long after the time before.
+    /// When it last polled, and the time since the poll before.
     pub polled: Moment,
     pub every: Option<Nanoseconds>,
-    /// No trace is under way there.
+    /// No trace is in progress there.
     pub accepts: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Clients {
-    /// By their processes as they are seen from here, which the kernel says.
+    /// By their process id here, which the kernel reports.
     known: BTreeMap<u32, Client>,
 }
 
@@ -56,7 +56,8 @@ impl Clients {
         self.known.values().filter(|client| client.job == job).count()
     }
 
-    /// That of a rank, which tells its own number; and its number here. Where two containers use the same one, neither is taken.
+    /// The client of a rank that reports this own number; and its number here. If two containers use the same
+    /// one, neither is taken.
     pub(super) fn of(&self, own: Pid) -> Option<(u32, &Client)> {
         if let Some(client) = self.known.get(&own.0).filter(|client| client.own == own) {
             return Some((own.0, client));

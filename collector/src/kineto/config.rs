@@ -13,34 +13,35 @@ use crate::clock;
 /// CUPTI's buffers for one trace: beyond that Kineto ends it early.
 const BUFFERS_MIB: u32 = 512;
 
-/// How long CUPTI is on before a trace by time begins; before one by steps it is one step.
+/// CUPTI is on this long before a trace by time begins; one step before a trace by steps.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// Before that Kineto must have heard of it: its own thread looks once a second.
+/// Kineto must receive the order this long before: its thread checks once a second.
 const NOTICE: Duration = Duration::from_millis(1500);
 
-/// Steps that a Kineto may be made to wait.
+/// Largest number of steps that a Kineto may wait.
 const FARTHEST: u64 = 1 << 20;
 
-/// Why a rank cannot be told what was ordered.
+/// Why an order cannot be sent to a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unfit {
     TooLate,
     TooFar,
-    /// Nobody knows how far its Kineto has counted.
+    /// Kineto's step count is unknown.
     NoCount,
-    /// A line would not be read as it is meant.
+    /// Kineto would misread a line.
     Path,
 }
 
-/// What a rank that has counted so far is told, to write its trace to `file`. `offset`: how much the clock here is before that of who asks.
+/// The configuration for a rank with this count, to write its trace to `file`. `offset`: how far the clock
+/// here is ahead of the requester's.
 pub(super) fn text(
     order: &KinetoOrder,
     file: &str,
     count: Option<KinetoCount>,
     (now, offset): (Moment, i64),
 ) -> Result<String, Unfit> {
-    // One `=` a line, `#` begins a comment, and blanks are taken away.
+    // A line has one `=`, `#` begins a comment, and blanks are removed.
     if !file.starts_with('/')
         || file.contains(['=', '#'])
         || file.contains(|c: char| c.is_control() || c == ' ')
@@ -54,14 +55,14 @@ pub(super) fn text(
                 return Err(Unfit::TooLate);
             }
             let calls = u64::from(calls.max(1));
-            // Kineto counts calls from 0, and begins to trace when that of this number has been made.
+            // Kineto counts calls from 0, and begins to trace after the call with this number.
             let steps_before = first.0.saturating_sub(1).saturating_sub(count.step.0);
             let before = u64::from(count.counted).saturating_add(calls.saturating_mul(steps_before));
-            // One that waits cannot be told of another trace, and not to wait.
+            // A waiting Kineto accepts neither another trace nor a cancellation.
             if steps_before > FARTHEST || before > i32::MAX as u64 {
                 return Err(Unfit::TooFar);
             }
-            // A length of 0 for those that count nothing: they would trace for half a second otherwise.
+            // A length of 0 for processes that count nothing: they would trace for half a second otherwise.
             format!(
                 "PROFILE_START_ITERATION={}\nACTIVITIES_ITERATIONS={}\nACTIVITIES_WARMUP_ITERATIONS={calls}\nACTIVITIES_DURATION_MSECS=0\n",
                 before.saturating_sub(1),
@@ -128,7 +129,8 @@ mod tests {
         text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')?.parse().ok())
     }
 
-    /// With PyTorch 2.11, an iteration of 150 traced the steps 152 to 154 of a program that steps one optimizer.
+    /// With PyTorch 2.11, an iteration of 150 traced the steps 152 to 154 of a program that steps one
+    /// optimizer.
     #[test]
     fn the_same_steps_are_asked_of_ranks_that_are_not_equally_far() {
         for step in [10, 120, 148] {
@@ -152,7 +154,7 @@ mod tests {
 
     #[test]
     fn calls_of_two_optimizers_and_a_count_of_its_own_are_reckoned_with() {
-        // Step 100 was the 230th call; step 110 is to be the first.
+        // Step 100 was the 230th call; step 110 should be the first.
         let text = text(&steps(110, 2), FILE, Some(at(100, 230)), (Moment(0), 0)).unwrap();
         assert_eq!(value(&text, "PROFILE_START_ITERATION"), Some(230 + 2 * 9 - 1));
         assert_eq!(value(&text, "ACTIVITIES_ITERATIONS"), Some(6));

@@ -1,41 +1,43 @@
-//! What Kineto and a daemon say to each other: one datagram each, a header of 40 bytes and a payload, in the machine's own byte order.
+//! The protocol between Kineto and a daemon: one datagram each, a header of 40 bytes and a payload, in the
+//! machine's byte order.
 //!
-//! Kineto trusts what comes back: a size that is not the payload's makes it go on for ever, so replies are made here alone.
+//! Kineto trusts the answer: a size that differs from the payload's makes it loop for ever, so replies are
+//! made only here.
 
-/// Size of the payload (8 bytes) and what it is (32 bytes, ending with NUL).
+/// Size of the payload (8 bytes) and its type (32 bytes, ending with NUL).
 pub(super) const HEADER: usize = 40;
 
 const KIND: usize = 32;
 
-/// Processes that a request names: itself and those above it, 11 at most. Some more, for a newer Kineto.
+/// Processes in a request: its own and its ancestors, 11 at most. Some more, for a newer Kineto.
 const MOST_PIDS: usize = 64;
 
-/// The largest message: longer ones are nobody's.
+/// The largest message: longer ones are invalid.
 pub(super) const LARGEST: usize = HEADER + REQUEST + 4 * MOST_PIDS;
 
 /// Bytes of a request before the processes, and of a context.
 const REQUEST: usize = 16;
 const CONTEXT: usize = 16;
 
-/// The bit of a request that says that a configuration for tracing activities would be taken: none is under way.
+/// The bit of a request that accepts a configuration for tracing activities: no trace is in progress.
 const ACTIVITIES: i32 = 2;
 
-/// What a client says.
+/// A client's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// Is there something to do?
+    /// A poll.
     Request {
-        /// It would take it.
+        /// It accepts a trace.
         accepts: bool,
         job: i64,
-        /// Itself, as it sees itself; then those above it.
+        /// Its own process id, as it sees it; then its ancestors'.
         pids: Vec<i32>,
     },
-    /// I am here. Only older ones say so.
+    /// A registration. Only older ones send it.
     Context { device: i32, pid: i32, job: i64 },
 }
 
-/// Why bytes are none of that.
+/// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Malformed {
     #[error("its header is incomplete")]
@@ -84,7 +86,7 @@ fn context(payload: &[u8]) -> Result<Message, Malformed> {
     Ok(Message::Context { device: number(payload, 0), pid: number(payload, 4), job: long(payload, 8) })
 }
 
-/// The four bytes there; those who ask have looked at the length.
+/// The four bytes there; the caller has checked the length.
 fn number(bytes: &[u8], at: usize) -> i32 {
     bytes[at..].first_chunk().copied().map_or(0, i32::from_ne_bytes)
 }
@@ -93,12 +95,12 @@ fn long(bytes: &[u8], at: usize) -> i64 {
     bytes[at..].first_chunk().copied().map_or(0, i64::from_ne_bytes)
 }
 
-/// The answer to a request: what to do, or nothing.
+/// The answer to a poll: a configuration, or nothing.
 pub(super) fn answer(config: &str) -> Vec<u8> {
     whole(b"req", config.as_bytes())
 }
 
-/// The answer to a context: how many are here.
+/// The answer to a registration: the number of clients.
 pub(super) fn instances(count: i32) -> Vec<u8> {
     whole(b"ctxt", &count.to_ne_bytes())
 }
@@ -130,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_request_is_what_kineto_sends() {
-        // As it came from PyTorch 2.11 with four processes above it.
+        // As received from PyTorch 2.11 with four ancestors.
         let bytes = asks(3, &[70, 60, 50, 40, 30, 20]);
         assert_eq!(bytes.len(), 80);
         let pids = vec![70, 60, 50, 40, 30, 20];

@@ -20,19 +20,19 @@ use super::{
 };
 use crate::{address::Address, clock};
 
-/// After the steps or the time it was told, a Kineto that neither traces nor has written anything will not.
+/// After the steps or the time of its order, a Kineto that neither traces nor has written anything will not.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// Steps that a rank may go on after the last before that is asked: Kineto ends a trace at the end of a step.
+/// Steps that a rank may go on after the last before that check: Kineto ends a trace at the end of a step.
 const BEYOND: u64 = 2;
 
-/// An order that nobody has asked about for so long is nobody's any more.
+/// An order that nobody has asked about for this time is abandoned.
 const FORGOTTEN: Duration = Duration::from_mins(10);
 
-/// So long another who orders has to wait for one that nobody has asked about since.
+/// How long another requester has to wait for an order that nobody has asked about since.
 const RECENT: Duration = Duration::from_secs(30);
 
-/// What is known of the rank when its order is looked after.
+/// The rank's state when its order is checked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known<'a> {
     pub lives: bool,
@@ -45,17 +45,17 @@ pub(super) struct Known<'a> {
 pub(super) struct Ordered {
     pub order: KinetoOrder,
     pub viewer: Address,
-    /// How much the clock here is before that of who ordered.
+    /// How far the clock here is ahead of the requester's.
     pub offset: i64,
     pub pid: Pid,
     pub standing: KinetoStanding,
     given: Moment,
     touched: Moment,
     told: Option<Moment>,
-    /// When what it was told should have been done.
+    /// When the trace should be done.
     due: Option<Moment>,
     was_busy: bool,
-    /// Nobody wants it any more, and what its Kineto was told cannot be taken back.
+    /// No longer wanted, but Kineto has the order, which cannot be withdrawn.
     abandoned: bool,
     place: Place,
     file: Option<File>,
@@ -87,7 +87,7 @@ impl Ordered {
         }
     }
 
-    /// Somebody still wants it.
+    /// A viewer still wants it.
     pub(super) fn touch(&mut self, viewer: &Address, now: Moment) {
         self.viewer = viewer.clone();
         self.touched = now;
@@ -103,13 +103,14 @@ impl Ordered {
         now.since(self.touched) >= FORGOTTEN
     }
 
-    /// Nobody wants it any more. Whether it can be forgotten: what its Kineto was told is waited for, to be removed.
+    /// No viewer wants it any more. Returns whether it can be dropped: a trace that Kineto was asked for is
+    /// awaited, to be removed.
     pub(super) fn abandon(&mut self) -> bool {
         self.abandoned = true;
         self.told.is_none() || self.standing.is_last()
     }
 
-    /// Its Kineto asks: what it is told, if it can be told now.
+    /// Its Kineto polls: the configuration, if it can be sent now.
     pub(super) fn tell(&mut self, accepts: bool, count: Option<KinetoCount>, now: Moment) -> Option<String> {
         if self.standing != KinetoStanding::Asked {
             return None;
@@ -127,7 +128,7 @@ impl Ordered {
         }
     }
 
-    /// That was sent.
+    /// The configuration was sent.
     pub(super) fn told(&mut self, now: Moment) {
         (self.standing, self.told) = (KinetoStanding::Told, Some(now));
     }
@@ -153,7 +154,7 @@ impl Ordered {
         }
     }
 
-    /// Looks after it. Whether its standing is another now.
+    /// Checks it. Returns whether its state changed.
     pub(super) fn check(&mut self, known: Known<'_>) -> bool {
         let before = self.standing.clone();
         match self.standing {
@@ -209,7 +210,7 @@ impl Ordered {
         }
     }
 
-    /// Whether the steps or the time it was told have passed.
+    /// Whether the steps or the time of the order have passed.
     fn is_done(&self, known: Known<'_>) -> bool {
         match self.order.window {
             KinetoWindow::Steps { first, steps, .. } => {
@@ -225,7 +226,7 @@ impl Ordered {
         now.since(self.given) >= Duration::from_nanos(self.order.limit.0)
     }
 
-    /// Whether its trace is being read away.
+    /// Whether its trace is being read.
     pub(super) fn is_being_read(&self) -> bool {
         self.reading.as_ref().is_some_and(|reading| !reading.has_ended())
     }
@@ -234,7 +235,7 @@ impl Ordered {
         self.file.is_some()
     }
 
-    /// The part of this number, if it is here. The first begins anew.
+    /// The part of this number, if it is here. The first restarts the reading.
     pub(super) fn part(
         &mut self,
         part: u32,
@@ -266,13 +267,13 @@ impl Ordered {
         KinetoPart { number: self.order.number, job: job.clone(), rank, part, bytes, end }
     }
 
-    /// The number of the part that somebody waits for.
+    /// The number of the awaited part.
     pub(super) fn awaited(&self) -> Option<u32> {
         self.reading.as_ref().filter(|reading| reading.wanted).map(Reading::next)
     }
 }
 
-/// What Kineto writes yet is nobody's.
+/// A trace that Kineto is still writing is abandoned.
 impl Drop for Ordered {
     fn drop(&mut self) {
         if self.told.is_some() {

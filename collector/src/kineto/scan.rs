@@ -1,23 +1,23 @@
-//! What is seen of a trace while it passes: the calls of optimizers in it, and when they were. It shows whether the traces of several ranks
-//! are of the same steps.
+//! Statistics of a trace while it is read: its optimizer calls, and their times. They show whether the traces
+//! of several ranks cover the same steps.
 
 use memchr::memmem::{self, Finder};
 use xpu_wire::{frame::KinetoEnd, unit::Moment};
 
-/// A call of an optimizer on the host; the same name stands on the GPU's tracks too.
+/// An optimizer call on the host; the GPU's tracks have the same name.
 const STEP: &[u8] = b"\"cat\": \"user_annotation\", \"name\": \"Optimizer.step#";
-/// What the other times are counted from. Older ones count from the epoch.
+/// The origin of the other times. Older traces count from the epoch.
 const BASE: &[u8] = b"\"baseTimeNanoseconds\":";
 const TIME: &[u8] = b"\"ts\":";
 
-/// The time of a call is within so many bytes of its name.
+/// A call's time is within this distance of its name, in bytes.
 const REACH: usize = 512;
 
 #[derive(Debug)]
 pub(super) struct Scan {
     step: Finder<'static>,
     base: Option<u64>,
-    /// The end of what was taken before, in which something may begin.
+    /// The end of the data before, in which a match may begin.
     rest: Vec<u8>,
     bytes: u64,
     steps: u32,
@@ -49,7 +49,7 @@ impl Scan {
         self.rest.drain(..until);
     }
 
-    /// Counts what begins before `until`: all that belongs to it is here.
+    /// Counts matches that begin before `until`: all their data is here.
     fn look(&mut self, until: usize) {
         let text = std::mem::take(&mut self.rest);
         if self.base.is_none() {

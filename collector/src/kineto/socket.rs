@@ -1,7 +1,8 @@
-//! The socket that Kineto's clients ask at: its name, who sends, and to whom an answer may go.
+//! The socket that Kineto's clients poll: its name, the senders, and the permitted recipients.
 //!
-//! A client ends its process when an answer comes from a name that it does not expect. So all that is sent goes out of the socket that is
-//! bound to the name it asked at, and only to a client that spells the folder of that name as it is spelled here.
+//! A client ends its process when an answer comes from a name that it does not expect. So every answer is
+//! sent from the socket bound to the name that clients poll, and only to a client that spells that name's
+//! folder as it is spelled here.
 
 use std::{
     ffi::OsString,
@@ -16,26 +17,26 @@ use std::{
 
 use super::datagram::LARGEST;
 
-/// What both dynolog and Kineto call the daemon, and how the names of clients begin.
+/// The daemon's name in dynolog and Kineto, and the prefix of clients' names.
 const DAEMON: &[u8] = b"dynolog";
 const CLIENT: &[u8] = b"dynoconfigclient";
 
-/// What Kineto takes of a name, and what of that is a client's own: a slash, the word, and a UUID.
+/// Kineto's longest name, less the client's part: a slash, the word, and a UUID.
 const LONGEST_FOLDER: usize = 106 - (1 + CLIENT.len() + 36);
 
-/// Names clients ask at: one in the host's table of names, which has no file; or in a folder.
+/// The name that clients poll: an abstract one, which has no file; or one in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KinetoName {
     Abstract(Vec<u8>),
     Folder(OsString),
-    /// Nowhere: nobody is to be served.
+    /// No socket.
     Off,
 }
 
 impl KinetoName {
-    /// `off`: none. Else the name, in place of dynolog's.
+    /// `off`: none. Else the name, instead of dynolog's.
     pub const VARIABLE: &str = "XPU_TOP_KINETO_SOCKET";
-    /// Kineto's own.
+    /// Kineto's variable.
     const FOLDER: &str = "KINETO_IPC_SOCKET_DIR";
 
     pub fn of(set: impl Fn(&str) -> Option<OsString>) -> Self {
@@ -47,7 +48,7 @@ impl KinetoName {
         }
     }
 
-    /// How it is called in messages.
+    /// For messages.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Abstract(name) => format!("@{}", String::from_utf8_lossy(name)),
@@ -56,7 +57,7 @@ impl KinetoName {
         }
     }
 
-    /// Whether clients find no room for their own names in that folder: they would not ask at all.
+    /// Whether clients' names in that folder are too long: they would not poll at all.
     pub(super) fn is_too_long_for_clients(&self) -> bool {
         matches!(self, Self::Folder(folder) if folder.len() > LONGEST_FOLDER)
     }
@@ -69,17 +70,17 @@ impl KinetoName {
     }
 }
 
-/// Where a datagram came from, as the sender bound it.
+/// The sender's bound address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Peer(Vec<u8>);
 
-/// A datagram and who the kernel says sent it: `pid` as it is seen from here, 0 if it is not.
+/// A datagram and its sender by the kernel: `pid` as seen from here, 0 if it is not visible.
 #[derive(Debug)]
 pub(super) struct Received<'a> {
     pub peer: Peer,
     pub pid: u32,
     pub uid: u32,
-    /// `None` of one that is longer than any message.
+    /// `None` if it is longer than any message.
     pub bytes: Option<&'a [u8]>,
 }
 
@@ -98,7 +99,7 @@ impl Socket {
         match name {
             KinetoName::Off => return Err(io::ErrorKind::Unsupported.into()),
             KinetoName::Abstract(text) => {
-                // Its closing NUL is a part of the name that clients ask at.
+                // Its closing NUL is part of the name that clients poll.
                 bind(&socket, &[b"\0", &text[..], b"\0"].concat())?;
             }
             KinetoName::Folder(folder) => bind_in_folder(&socket, &KinetoName::path(folder))?,
@@ -110,12 +111,12 @@ impl Socket {
         self.datagrams.as_raw_fd()
     }
 
-    /// The next datagram that waits, if one does.
+    /// The next waiting datagram, if any.
     pub(super) fn receive(&mut self) -> io::Result<Option<Received<'_>>> {
         let mut piece = libc::iovec { iov_base: self.buffer.as_mut_ptr().cast(), iov_len: LARGEST };
         // SAFETY: a sockaddr_un of zeros is one without a name.
         let mut from: libc::sockaddr_un = unsafe { mem::zeroed() };
-        // Room for credentials and no more: descriptors that somebody sends along find none and are closed.
+        // Space for credentials and no more: the kernel closes descriptors that a sender passes along.
         let mut control = Control::default();
         // SAFETY: a msghdr of zeros is an empty one.
         let mut header: libc::msghdr = unsafe { mem::zeroed() };
@@ -142,7 +143,7 @@ impl Socket {
         Ok(Some(Received { peer, pid, uid, bytes: is_whole.then(|| &self.buffer[..length]) }))
     }
 
-    /// Sends without waiting. To somebody who would not expect it from here nothing is sent.
+    /// Sends without waiting. Nothing is sent to a client that would not expect it from here.
     pub(super) fn send(&self, peer: &Peer, bytes: &[u8]) -> bool {
         if !self.name.is_expected_by(peer) {
             return false;
@@ -172,7 +173,8 @@ impl Drop for Socket {
 }
 
 impl KinetoName {
-    /// Whether a client of this name asked at ours. In a folder its own name shows how it spells the folder.
+    /// Whether a client of this name polls our name. In a folder, its own name shows how it spells the
+    /// folder.
     fn is_expected_by(&self, peer: &Peer) -> bool {
         let begin = match self {
             Self::Abstract(_) => b"\0".to_vec(),
@@ -205,10 +207,11 @@ fn make() -> io::Result<OwnedFd> {
     if set == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Where the name begins in an address.
+/// Offset of the name in an address.
 const PATH_AT: usize = mem::offset_of!(libc::sockaddr_un, sun_path);
 
-/// The address of a name: abstract ones begin with NUL. One that is too long is cut, and is nobody's then.
+/// The address of a name: abstract ones begin with NUL. One that is too long is cut, and then matches
+/// nothing.
 fn address(name: &[u8]) -> (libc::sockaddr_un, libc::socklen_t) {
     // SAFETY: a sockaddr_un of zeros is one without a name.
     let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
@@ -231,7 +234,7 @@ fn bind(socket: &OwnedFd, name: &[u8]) -> io::Result<()> {
     }
 }
 
-/// In place of a socket that a daemon left behind, never of one that somebody listens at.
+/// Replaces a socket that a daemon left behind, never a live one.
 fn bind_in_folder(socket: &OwnedFd, path: &Path) -> io::Result<()> {
     if UnixDatagram::unbound()?.connect(path).is_ok() {
         return Err(io::ErrorKind::AddrInUse.into());
@@ -245,7 +248,7 @@ fn bind_in_folder(socket: &OwnedFd, path: &Path) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))
 }
 
-/// Room for a message's control data, aligned as that must be.
+/// Space for a message's control data, correctly aligned.
 #[repr(C, align(8))]
 #[derive(Default)]
 struct Control([u8; 32]);
@@ -334,7 +337,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let spelled = folder.path().to_str().unwrap();
         let name = KinetoName::Folder(spelled.into());
-        // One that a daemon left behind is no daemon.
+        // A socket left behind is no daemon.
         drop(UnixDatagram::bind(folder.path().join("dynolog")).unwrap());
         let mut socket = Socket::bind(&name).unwrap();
         assert_eq!(Socket::bind(&name).unwrap_err().kind(), io::ErrorKind::AddrInUse);

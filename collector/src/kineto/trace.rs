@@ -1,4 +1,4 @@
-//! The file that a Kineto writes: found, seen to be whole, and read away piece by piece by a thread of its own.
+//! The file that a Kineto writes: found, checked for completeness, and read in parts by a separate thread.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -14,38 +14,38 @@ use xpu_wire::frame::{KinetoBytes, KinetoEnd, KinetoPart};
 
 use super::scan::Scan;
 
-/// Where Kineto may write, unless the job was told another folder.
+/// Kineto's folder, unless the job sets another.
 const USUAL: &str = "/tmp";
 /// Since June 2026 it writes nowhere else.
 const ALLOWED: &str = "KINETO_ONDEMAND_TRACE_DIR";
 
-/// The last thing in a whole trace, and how far from its end that may be.
+/// The last key of a complete trace, and its largest distance from the end.
 const LAST_KEY: &[u8] = b"\"traceName\"";
 const TAIL: u64 = 4096;
 
-/// Parts that wait for being asked for.
+/// Parts read ahead.
 const AHEAD: usize = 1;
 
 /// Bytes read at once.
 const PIECE: usize = 1 << 16;
 
-/// Speed matters more than size: the trace is away from the host sooner.
+/// Speed matters more than size: the trace leaves the host sooner.
 const LEVEL: Compression = Compression::new(3);
 
-/// Where one rank's trace will be.
+/// The path of one rank's trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// As Kineto is told. It puts its process before the ending.
+    /// The path given to Kineto, which inserts its process id before the extension.
     pub told: String,
-    /// As it is seen from here.
+    /// The path as seen from here.
     seen: PathBuf,
-    /// The same without what the process sees, for when it has ended.
+    /// The same in this program's view of the file system, for when the process has ended.
     plain: PathBuf,
     owner: u32,
 }
 
 impl Place {
-    /// Of the process `pid`, which calls itself `own`, of this user.
+    /// For the process `pid`, which calls itself `own`, of this user.
     pub(super) fn of(pid: u32, own: u32, owner: u32, stem: &str) -> Self {
         let folder = variable(pid, ALLOWED).filter(|folder| folder.starts_with('/'));
         let folder = folder.as_deref().unwrap_or(USUAL).trim_end_matches('/');
@@ -69,7 +69,7 @@ impl Place {
         self.paths().into_iter().any(|path| is_there(&before_it_is_whole(path)) || is_there(path))
     }
 
-    /// The trace, once all of it is there. Nobody else's, and no link to one.
+    /// The trace, once it is complete. Only the user's own file, and no link.
     pub(super) fn open(&self) -> Option<File> {
         self.paths().into_iter().find_map(|path| {
             let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
@@ -79,7 +79,7 @@ impl Place {
         })
     }
 
-    /// Removes what lies there. A link is removed, and not what it leads to.
+    /// Removes the file. A link is removed, and not its target.
     pub(super) fn remove(&self) {
         for path in self.paths() {
             let _ = fs::remove_file(path);
@@ -88,14 +88,14 @@ impl Place {
     }
 }
 
-/// Newer ones write beside it first.
+/// Newer versions write to another name first.
 fn before_it_is_whole(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");
     name.into()
 }
 
-/// Older ones write in place: the last key tells that they are done.
+/// Older versions write in place: the last key shows that they are done.
 fn is_whole(file: &File, length: u64) -> bool {
     let mut tail = vec![0; length.min(TAIL) as usize];
     let begin = length - tail.len() as u64;
@@ -104,7 +104,7 @@ fn is_whole(file: &File, length: u64) -> bool {
     read.is_ok() && text.ends_with(b"}") && text.windows(LAST_KEY.len()).any(|piece| piece == LAST_KEY)
 }
 
-/// What a process was started with.
+/// A variable in a process's initial environment.
 pub(super) fn variable(pid: u32, name: &str) -> Option<String> {
     let all = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let value = |line: &[u8]| Some(line.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?.to_vec());
@@ -112,28 +112,28 @@ pub(super) fn variable(pid: u32, name: &str) -> Option<String> {
     String::from_utf8(found).ok().filter(|value| !value.is_empty())
 }
 
-/// A piece, and with the last what was seen of all.
+/// A part, and with the last one the statistics of all.
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
     pub bytes: KinetoBytes,
     pub end: Option<KinetoEnd>,
 }
 
-/// A trace that is being read away. Nothing is read ahead but a piece.
+/// A trace being read. At most one part is read ahead.
 #[derive(Debug)]
 pub(super) struct Reading {
     pieces: Receiver<Piece>,
-    /// Given last, in case it was lost on the way; and the number of the next.
+    /// The last part sent, in case it was lost; and the number of the next.
     last: Option<Piece>,
     next: u32,
-    /// Somebody waits for the next.
+    /// A requester waits for the next.
     pub wanted: bool,
 }
 
 impl Reading {
-    /// `bell` is rung for every piece.
+    /// Rings `bell` for every part.
     pub(super) fn begin(file: &File, bell: PipeWriter) -> io::Result<Self> {
-        // Read by place: a reading that was given up may still be at it, and they share where the file stands.
+        // Read by position: an abandoned reading may still be running, and both share the file's offset.
         let file = Placed { file: file.try_clone()?, at: 0 };
         let (sender, pieces) = sync_channel(AHEAD);
         thread::Builder::new().name("kineto trace".to_owned()).spawn(move || read(file, sender, bell))?;
@@ -175,7 +175,7 @@ impl Reading {
     }
 }
 
-/// A file read from its begin, whatever others who have it do.
+/// A file read from its begin, independent of its other readers.
 struct Placed {
     file: File,
     at: u64,
@@ -213,7 +213,7 @@ fn copy(from: &mut impl Read, to: &mut impl Write, scan: &mut Scan) -> io::Resul
     }
 }
 
-/// Hands on what is written, in pieces of one size.
+/// Passes written data on, in parts of one size.
 struct Parts {
     pieces: SyncSender<Piece>,
     bell: PipeWriter,
@@ -221,11 +221,11 @@ struct Parts {
 }
 
 impl Parts {
-    /// Waits until the piece before it was taken. Fails when nobody wants them any more.
+    /// Waits until the part before it was taken. Fails when nobody wants them any more.
     fn send(&mut self, end: Option<KinetoEnd>) -> io::Result<()> {
         let piece = Piece { bytes: KinetoBytes(std::mem::take(&mut self.bytes)), end };
         self.pieces.send(piece).map_err(|_unwanted| io::Error::from(io::ErrorKind::BrokenPipe))?;
-        // A bell that was rung and not yet heard is heard once.
+        // Several rings before a look count as one.
         let _ = self.bell.write(&[0]);
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! The gauges of xpu-timer, by their own names, labels and units, so that existing readers continue to work.
 //!
-//! Latencies are whole microseconds, `FLOPS` is TFLOPS and `BANDWIDTH` Gbit/s on the bus, of the last ten to twenty
-//! seconds; as there, the time of a collective includes waiting for others. Its counts of garbage collections and data
-//! loaders are told where Python is recorded all the time (`XPU_TOP_TRACE_FUNCS_ALWAYS`).
+//! Latencies are whole microseconds, `FLOPS` is TFLOPS and `BANDWIDTH` Gbit/s on the bus, of the last ten to
+//! twenty seconds; as there, the time of a collective includes waiting for others. The counts of garbage
+//! collections and data loaders exist if Python is recorded all the time (`XPU_TOP_TRACE_FUNCS_ALWAYS`).
 
 use std::{collections::BTreeMap, env};
 
@@ -28,23 +28,23 @@ use super::{
 /// Kinds of one rank: ten levels of a few element types, twenty of a few operations.
 const KINDS: usize = 256;
 
-/// What of xpu-timer's is not known is called so there.
+/// xpu-timer's value for unknown.
 const NOT_SET: &str = "NOT_SET";
 
 /// Bits over the bus up to which a message counts as small.
 const SMALL: f64 = 8192.0;
 
-/// Bandwidth is told in levels of a twentieth of what it takes the network for: 400 Gbit/s.
+/// Bandwidth has levels of a twentieth of xpu-timer's network bandwidth: 400 Gbit/s.
 const LEVELS_OF_BANDWIDTH: f64 = 20.0;
 const NETWORK: f64 = 400.0;
 
-/// Arithmetic is told in levels of a tenth of the peak.
+/// FLOPS have levels of a tenth of the peak.
 const LEVELS_OF_FLOPS: f64 = 10.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Multiplied {
     datatype: DataType,
-    /// 0 where the peak of the GPU is not known.
+    /// 0 if the GPU's peak is unknown.
     level: u32,
 }
 
@@ -57,7 +57,7 @@ struct Moved {
     small: bool,
 }
 
-/// What a rank did lately, in xpu-timer's levels.
+/// A rank's recent operations, in xpu-timer's levels.
 #[derive(Debug)]
 pub(crate) struct Levels {
     peaks: Peaks,
@@ -73,7 +73,7 @@ impl Levels {
         Self { peaks, multiplied, moved, memory: MemoryTotals::default(), python: None }
     }
 
-    /// `on_host`: how many ranks of a communicator are on the rank's host.
+    /// `on_host`: the number of a communicator's ranks on the rank's host.
     pub(super) fn take(&mut self, summary: &Summary, on_host: impl Fn(CommunicatorId) -> u32, at: Moment) {
         self.memory.clone_from(&summary.memory);
         self.python = summary.python;
@@ -93,7 +93,7 @@ impl Levels {
     }
 }
 
-/// Each operation by its own level, as there: the mean of a shape would put the fast and the slow ones into one.
+/// Each operation by its own level, as there: the mean of a shape would mix the fast and the slow ones.
 fn by_level<K: Ord>(durations: &Histogram, work: f64, kind: impl Fn(Nanoseconds) -> K) -> BTreeMap<K, Cell> {
     let mut cells: BTreeMap<K, Cell> = BTreeMap::new();
     for (took, count) in durations.recorded() {
@@ -134,7 +134,7 @@ fn gigabits(bits: f64, took: Nanoseconds) -> f64 {
     if took.0 > 0 { bits / took.0 as f64 } else { 0.0 }
 }
 
-/// As xpu-timer calls element types.
+/// xpu-timer's name of an element type.
 fn dtype(datatype: DataType) -> String {
     let name = match datatype {
         DataType::Float64 => "fp64",
@@ -152,7 +152,7 @@ fn dtype(datatype: DataType) -> String {
     name.to_owned()
 }
 
-/// As xpu-timer calls operations.
+/// xpu-timer's name of an operation.
 fn operation(operation: Operation) -> String {
     match operation {
         Operation::Send | Operation::Recv | Operation::SendRecv | Operation::AlltoAll => {
@@ -162,7 +162,7 @@ fn operation(operation: Operation) -> String {
     }
 }
 
-/// What all its metrics have in common, from the environment the collector was started in.
+/// Labels common to all its metrics, from the collector's environment.
 #[derive(Clone, Debug)]
 pub(crate) struct Pod {
     name: String,
@@ -177,7 +177,7 @@ impl Pod {
         Self { name: or_not(set("POD_NAME")), ip: or_not(set("POD_IP")), job: set("ENV_ARGO_WORKFLOW_NAME") }
     }
 
-    /// Labels of a rank, in the alphabet's order as there.
+    /// Labels of a rank, in alphabetical order as there.
     fn labels(&self, job: &Job, rank: Rank, view: &RankView, more: &[(&'static str, String)]) -> Vec<Label> {
         let local = view
             .info()
@@ -225,7 +225,7 @@ const HANG: Metric = gauge("XPU_TIMER_COMMON_HANG", "1 for every living rank of 
 const DUMPING: Metric = gauge("XPU_TIMER_COMMON_START_DUMP", "1 while a capture asked for over HTTP is made");
 const DUMPED: Metric = gauge("XPU_TIMER_COMMON_END_DUMP", "1 when the last of them is done");
 
-/// Of things this program does not have: nothing is queued.
+/// Features that this program does not have: nothing is queued.
 const NOTHING: [Metric; 2] = [
     gauge("XPU_TIMER_COMMON_POOL_QUEUE_SIZE", "Always 0"),
     gauge("XPU_TIMER_COMMON_WORK_QUEUE_SIZE", "Always 0"),
@@ -234,7 +234,7 @@ const NOTHING: [Metric; 2] = [
 const COLLECTIONS: Metric = gauge("XPU_TIMER_COMMON_GC_COUNT", "Garbage collections of Python");
 const BATCHES: Metric = gauge("XPU_TIMER_COMMON_DATA_LOADER_COUNT", "Batches asked of PyTorch's DataLoader");
 
-/// How far the last capture is that was asked for over HTTP.
+/// The progress of the last capture over HTTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Dump {
     #[default]
@@ -270,7 +270,7 @@ pub(super) fn tell(
             exposition.put(metric, &labels(&[]), Value::Whole(count as i64));
         }
     }
-    // Several of our element types and operations may be one of theirs.
+    // Several element types and operations here may be one of theirs.
     let mut multiplied: BTreeMap<Vec<Label>, Cell> = BTreeMap::new();
     for (Multiplied { datatype, level }, cell) in levels.multiplied.cells(now).0 {
         let more =
@@ -284,7 +284,7 @@ pub(super) fn tell(
     for (kind, cell) in levels.moved.cells(now).0 {
         let transport = if kind.within_host { "IntraNode" } else { "InterNode" };
         let labels = labels(&[
-            // As what NCCL compiled its kernel, which nothing here looks at.
+            // The algorithm for which NCCL compiled its kernel, which is not read here.
             ("algorithm", "UNKNOWN".to_owned()),
             ("dtype", dtype(kind.datatype)),
             ("level", kind.level.to_string()),
@@ -315,7 +315,7 @@ fn five(
     for (metric, quantile) in [(longest, 1.0), (p99, 0.99), (shortest, 0.0)] {
         exposition.put(metric, labels, microseconds(at(durations, quantile)));
     }
-    // TFLOPS are operations in a nanosecond over a thousand, Gbit/s bits in a nanosecond.
+    // TFLOPS are FLOPs per nanosecond over a thousand, Gbit/s bits per nanosecond.
     exposition.put(rate, labels, Value::Gauge(gigabits(work(cell), took)));
 }
 
@@ -345,7 +345,7 @@ fn tell_memory(
             Direction::HostToDevice => "H2D",
             Direction::DeviceToHost => "D2H",
             Direction::DeviceToDevice | Direction::PeerToPeer => "D2D",
-            // Written so there.
+            // xpu-timer's spelling.
             Direction::ByAddress => "Unkonwn",
         };
         *copies.entry(kind).or_default() += copy.count;

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Of two pods behind a relay, a process of each has the same number.
+/// Two pods behind a relay, each with a process of the same number.
 #[test]
 fn a_rank_is_on_its_own_host_whatever_its_process_number() {
     use xpu_model::job::Jobs;

@@ -1,4 +1,4 @@
-//! A job as a whole, and what is wrong with it.
+//! A job as a whole, and its findings.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use xpu_wire::unit::{Moment, Nanoseconds};
 
 use super::{Exposition, Label, label, rank::is_live, table as all, with};
 
-/// Ranks named of one finding; a hang of ten thousand names the culprits, who are few.
+/// Ranks listed per finding; a hang of ten thousand names the culprits, who are few.
 const NAMED: usize = 64;
 
 pub(super) fn tell(
@@ -64,7 +64,7 @@ fn tell_findings(exposition: &mut Exposition, labels: &[Label], findings: &[Find
     }
 }
 
-/// As documents have it.
+/// As in documents.
 pub(super) fn word(value: &impl serde::Serialize) -> String {
     let value = serde_json::to_value(value).ok();
     value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()

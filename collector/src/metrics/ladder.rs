@@ -1,9 +1,10 @@
-//! Fixed buckets, and how many durations fell into each.
+//! Fixed buckets, with the number of durations in each.
 
 use xpu_wire::{histogram::Histogram, unit::Nanoseconds};
 
-/// Upper ends, in nanoseconds: 1, 2 and 5 of each decade, from 10 us to 500 s. A quantile read off them is at worst two and a half
-/// times off, and mostly a few percent; a finer ladder would be as many series for every label set.
+/// Upper ends, in nanoseconds: 1, 2 and 5 of each decade, from 10 us to 500 s. A quantile from them is at
+/// worst two and a half times off, and mostly a few percent; a finer ladder would multiply the series of
+/// every label set.
 const ENDS: [u64; 24] = [
     10_000,
     20_000,
@@ -31,7 +32,7 @@ const ENDS: [u64; 24] = [
     500_000_000_000,
 ];
 
-/// Some of them, one after the other.
+/// A run of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ladder(&'static [u64]);
 
@@ -51,7 +52,7 @@ impl Ladder {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Spread {
     ladder: Ladder,
-    /// One for each end, and one for what is beyond the last.
+    /// One for each end, and one beyond the last.
     counts: Vec<u64>,
     sum: f64,
 }
@@ -83,7 +84,7 @@ impl Spread {
         self.ladder.0.iter().map(|&end| end as f64 / 1e9)
     }
 
-    /// How many fell into each bucket, the last beyond all ends.
+    /// The count of each bucket, the last beyond all ends.
     pub(crate) fn counts(&self) -> &[u64] {
         &self.counts
     }

@@ -1,5 +1,5 @@
-//! The same metrics for OTLP. The messages are made by hand of OpenTelemetry's own types: its SDK takes single measurements
-//! and has no way in for a histogram that exists already.
+//! The same metrics for OTLP. The messages are built from OpenTelemetry's types: its SDK takes single
+//! measurements and cannot import an existing histogram.
 
 use opentelemetry_proto::tonic::{
     collector::metrics::v1::ExportMetricsServiceRequest,
@@ -14,7 +14,7 @@ use xpu_wire::{VERSION, unit::Moment};
 
 use super::{Exposition, Family, Label, Value, table::Kind};
 
-/// Counters and histograms are of the time since `since`.
+/// Counters and histograms cover the time since `since`.
 pub(crate) fn request(
     exposition: &Exposition,
     host: &str,
@@ -57,7 +57,7 @@ fn metric(family: &Family, since: Moment, now: Moment) -> Metric {
         }),
     };
     Metric {
-        // Backends that speak PromQL make the same name of this and of the page's.
+        // PromQL backends derive the same name from this as from the page's.
         name: family.metric.stem.clone().into_owned(),
         description: family.metric.help.to_owned(),
         unit: family.metric.unit.ucum().to_owned(),

@@ -1,4 +1,4 @@
-//! What the collector says of itself.
+//! The collector's own metrics.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use xpu_wire::unit::Moment;
 use super::{Dump, Exposition, label, table as all};
 use crate::follow::Known;
 
-/// Counts of what the HTTP server did.
+/// Counters of the HTTP server.
 #[derive(Debug, Default)]
 pub(crate) struct Own {
     answers: Mutex<BTreeMap<u16, u64>>,
@@ -28,12 +28,12 @@ impl Own {
         *self.answers.lock().unwrap_or_else(PoisonError::into_inner).entry(status).or_default() += 1;
     }
 
-    /// A connection was closed unheard.
+    /// A connection was closed without a request.
     pub(crate) fn refused(&self) {
         self.refused.fetch_add(1, Relaxed);
     }
 
-    /// How far a capture is.
+    /// The progress of a capture.
     pub(crate) fn dumps(&self, dump: Dump) {
         *self.dump.lock().unwrap_or_else(PoisonError::into_inner) = dump;
     }
@@ -78,7 +78,7 @@ impl Own {
     }
 }
 
-/// User and system time of the whole process, threads that ended included.
+/// User and system time of the whole process, including ended threads.
 fn cpu_seconds() -> Option<f64> {
     // SAFETY: all zero is a valid rusage.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

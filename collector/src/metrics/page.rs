@@ -11,7 +11,7 @@ use prometheus_client::{
 
 use super::{Exposition, Family, Value, table::Kind};
 
-/// What [`text`] is, for who asked.
+/// The content type of [`text`].
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 #[derive(Debug)]

@@ -67,7 +67,7 @@ pub(super) fn tell(
     }
 }
 
-/// Whether a rank's figures are of now: of others there is no gauge.
+/// Whether a rank's figures are current: stale ones have no gauges.
 pub(super) fn is_live(job: &Job, findings: &[Finding], (rank, view): (Rank, &RankView), now: Moment) -> bool {
     let silence = now.since(job.common(view.host(), view.heard()));
     stale_since(view, finding::state(findings, rank, view), silence).is_none()
@@ -157,7 +157,7 @@ fn tell_tally(exposition: &mut Exposition, labels: &[Label], tally: &Tally) {
     }
 }
 
-/// By the latest timed collectives, of which there are a few tens: so are the label sets.
+/// From the latest timed collectives, of which there are a few tens, and so label sets.
 fn tell_bandwidth(exposition: &mut Exposition, labels: &[Label], job: &Job, view: &RankView) {
     let Some(digest) = view.latest() else { return };
     let mut kinds: BTreeMap<_, Vec<&Sample>> = BTreeMap::new();

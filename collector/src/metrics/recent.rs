@@ -1,19 +1,20 @@
-//! What happened in the last ten to twenty seconds, for readers that need gauges over a window instead of counters.
+//! Activity of the last ten to twenty seconds, for readers that need gauges over a window instead of
+//! counters.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use xpu_wire::{histogram::Histogram, unit::Moment};
 
-/// One window; the one before it is told of as well.
+/// One window; the one before it is included.
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// Operations of one kind in a window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Cell {
     pub durations: Histogram,
-    /// Arithmetic or bytes of those.
+    /// Their FLOPs or bytes.
     pub work: f64,
-    /// Launched in all, timed or not.
+    /// All launches, timed or not.
     pub launched: u64,
 }
 
@@ -25,7 +26,7 @@ impl Cell {
     }
 }
 
-/// Kinds of which there are at most so many; those that find no room are counted.
+/// Activity by kind, up to a limit; kinds beyond it are counted.
 #[derive(Debug)]
 pub(super) struct Recent<K> {
     most: usize,
@@ -60,10 +61,10 @@ impl<K: Ord + Clone> Recent<K> {
         self.now.entry(kind).or_default().add(cell);
     }
 
-    /// Kinds with what happened, most work first, and in how many seconds.
+    /// Kinds with their activity, most work first, and the seconds covered.
     pub(super) fn cells(&self, now: Moment) -> (Vec<(K, Cell)>, f64) {
         if now.since(self.began) >= 2 * WINDOW {
-            // Nothing has happened since.
+            // No activity since.
             return (Vec::new(), 0.0);
         }
         let mut all = self.before.clone();

@@ -1,5 +1,5 @@
-//! One gauge family for each GEMM shape, as the first xpu-timer named them. Only on request: each shape is a metric of
-//! its own, and a database is not made for that.
+//! One gauge family for each GEMM shape, as the first xpu-timer named them. Only on request: each shape is a
+//! metric, and databases are not made for that.
 
 use std::collections::HashMap;
 
@@ -12,10 +12,10 @@ use super::{
     table::{In, Kind, Metric},
 };
 
-/// Shapes of one rank: those of most arithmetic. What is beyond is counted in `xpu_top_exporter_shapes_left_out`.
+/// Shapes of one rank: those with most FLOPs. The rest is counted in `xpu_top_exporter_shapes_left_out`.
 const SHAPES: usize = 64;
 
-/// Shapes told apart in a window.
+/// Shapes distinguished in a window.
 const KINDS: usize = 256;
 
 /// The GEMMs of a rank, shape by shape.
@@ -44,7 +44,7 @@ impl Shapes {
         }
     }
 
-    /// Shapes that are not told of.
+    /// Shapes beyond the limit.
     pub(crate) fn left_out(&self, now: Moment) -> u64 {
         self.recent.left_out() + self.recent.cells(now).0.len().saturating_sub(SHAPES) as u64
     }
@@ -76,7 +76,7 @@ pub(super) fn tell(
     }
 }
 
-/// GEMMs of two element types may have one shape: what came first has the name.
+/// GEMMs of two element types may have one shape: the first one keeps the name.
 fn tell_shape(exposition: &mut Exposition, name: &str, labels: &[Label], cell: &Cell, seconds: f64) {
     let mut put = |suffix: &str, help, value: f64| {
         let stem = format!("{name}_{suffix}").into();
@@ -85,7 +85,7 @@ fn tell_shape(exposition: &mut Exposition, name: &str, labels: &[Label], cell: &
             exposition.put(metric, labels, Value::Whole(value.round() as i64));
         }
     };
-    // How many were launched is known from the second telling on.
+    // The number of launches is known from the second summary on.
     if seconds > 0.0 && cell.launched > 0 {
         put("qps", "GEMMs per second", cell.launched as f64 / seconds);
     }

@@ -1,4 +1,5 @@
-//! Every native metric: name, unit, kind and what it is. The page, OTLP and docs/http.md have them from here.
+//! Every native metric: name, unit, kind and description. The page, OTLP and docs/http.md are built from this
+//! table.
 
 use std::borrow::Cow;
 
@@ -11,10 +12,10 @@ pub(crate) enum Kind {
     Histogram,
 }
 
-/// What one is, in base units.
+/// The unit of a value, in base units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum In {
-    /// A number of things, or a truth.
+    /// A count, or a boolean.
     Number,
     Seconds,
     Bytes,
@@ -30,7 +31,7 @@ pub(crate) enum In {
 }
 
 impl In {
-    /// As the name of a metric ends.
+    /// The suffix of a metric's name.
     fn word(self) -> Option<&'static str> {
         Some(match self {
             Self::Number => return None,
@@ -51,7 +52,7 @@ impl In {
         self.word().map(|word| Unit::Other(word.to_owned()))
     }
 
-    /// As OTLP has it (UCUM).
+    /// OTLP's unit (UCUM).
     pub(crate) fn ucum(self) -> &'static str {
         match self {
             Self::Number => "",
@@ -82,7 +83,7 @@ impl Metric {
         Self { stem: Cow::Borrowed(stem), unit, kind, help }
     }
 
-    /// As `PromQL` has it.
+    /// The `PromQL` name.
     #[cfg(test)]
     pub(crate) fn name(&self) -> String {
         let unit = self.unit.word().map(|word| format!("_{word}")).unwrap_or_default();
@@ -138,7 +139,7 @@ metrics! {
     GEMM_TIMED_FLOPS = Counter Flops "xpu_top_gemm_timed" "FLOPs of the timed GEMMs";
     GEMM_TIMED = Counter Seconds "xpu_top_gemm_timed_duration" "Time of the timed GEMMs: their FLOPs over this is their rate";
     GEMM_DURATION = Histogram Seconds "xpu_top_gemm_duration" "Durations of the timed GEMMs, since these pages are read";
-    // Python, where XPU_TOP_TRACE_FUNCS_ALWAYS is set.
+    // Python, if XPU_TOP_TRACE_FUNCS_ALWAYS is set.
     COLLECTIONS = Counter Number "xpu_top_python_garbage_collections" "Garbage collections of Python, with XPU_TOP_TRACE_FUNCS_ALWAYS";
     COLLECTING = Counter Seconds "xpu_top_python_garbage_collection" "Their time";
     BATCHES = Counter Number "xpu_top_data_loader_batches" "Batches requested from PyTorch's DataLoader, with XPU_TOP_TRACE_FUNCS_ALWAYS";
@@ -163,7 +164,7 @@ metrics! {
     GPU_XID_ERRORS = Counter Number "xpu_top_gpu_xid_errors" "Errors the driver reported since the collector started";
     GPU_HELD = Gauge Number "xpu_top_gpu_clocks_held" "1 while anything but idleness holds the clocks down";
     GPU_READ = Gauge Seconds "xpu_top_gpu_reading_age" "Age of the GPU reading";
-    // How much was seen, and what it cost.
+    // Coverage and overhead.
     HOOK_ENABLED = Gauge Number "xpu_top_hook_enabled" "1 while the hook observes";
     OVERHEAD = Gauge Ratio "xpu_top_overhead" "Share of wall time that timing takes from launching threads";
     BUDGET = Gauge Ratio "xpu_top_overhead_budget" "Budget of that share";

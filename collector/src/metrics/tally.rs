@@ -1,4 +1,4 @@
-//! What the details of one rank add up to, by labels of which there are few.
+//! The sums of one rank's details, by a bounded number of labels.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,29 +18,30 @@ use super::{
     shapes::Shapes,
 };
 
-/// Kinds of collectives told apart for one rank: a job has one to three communicators' names, a few operations, two or three sizes.
+/// Kinds of collectives distinguished for one rank: a job has one to three communicators' names, a few
+/// operations, two or three sizes.
 const KINDS: usize = 64;
 
-/// Communicators whose name is remembered after they were closed.
+/// Communicators whose name is kept after they were closed.
 const COMMUNICATORS: usize = 1024;
 
-/// Upper ends of message sizes, and what they are called.
+/// Upper ends of message sizes, and their labels.
 const SIZES: [(u64, &str); 5] =
     [(1 << 10, "1KiB"), (1 << 15, "32KiB"), (1 << 20, "1MiB"), (1 << 25, "32MiB"), (1 << 30, "1GiB")];
 
-/// What is above the last.
+/// Sizes above the last.
 const LARGE: &str = "more";
 
-/// What found no room.
+/// Kinds beyond the limit.
 const OTHER: &str = "other";
 
-/// Which bucket a message of so many bytes falls into, named by its upper end.
+/// The bucket of a message size, named by its upper end.
 pub(crate) fn size_label(bytes: u64) -> &'static str {
     SIZES.iter().find(|(end, _)| bytes <= *end).map_or(LARGE, |(_, name)| name)
 }
 
-/// What a communicator is called on a page: its program's name for it, or what it is by its size. Its id would be another in
-/// every run.
+/// A communicator's label on a page: the program's name for it, or a description by its size. Its id would
+/// differ in every run.
 pub(crate) fn communicator_label(name: &str, size: u32, world: u32) -> String {
     if !name.is_empty() {
         return name.chars().filter(|c| !c.is_control()).take(LABEL).collect();
@@ -58,11 +59,11 @@ pub(crate) struct Gemms {
     pub durations: Spread,
 }
 
-/// What collectives are told apart by.
+/// The key of a kind of collective.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Kind {
     pub communicator: String,
-    /// `None` of what found no room.
+    /// `None` for kinds beyond the limit.
     pub operation: Option<Operation>,
     pub size: &'static str,
 }
@@ -100,7 +101,8 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Takes what is told of a window, where that is asked for. `job`, as far as it is heard: on which hosts a communicator's ranks are.
+    /// Adds to the recent window, if that is enabled. `job`: the followed part of it, with the hosts of a
+    /// communicator's ranks.
     pub(crate) fn take_recent(&mut self, detail: &RankDetail, job: &Job, pages: &Pages, now: Moment) {
         let RankDetail { rank, summary, .. } = detail;
         if pages.compat {
@@ -112,7 +114,7 @@ impl Tally {
         }
     }
 
-    /// Takes a summary whole: every shape with its totals, and the durations of its interval.
+    /// Takes a full summary: every shape with its totals, and the durations of its interval.
     pub(crate) fn take(&mut self, summary: &Summary, pid: Pid, world: u32) {
         if self.process != Some(pid) {
             *self = Self { process: Some(pid), ..Self::default() };
@@ -138,7 +140,7 @@ impl Tally {
             gemms.timed_for = Nanoseconds(0);
         }
         for gemm in &summary.gemms {
-            // Element types are few by nature: there are not three hundred of them.
+            // There are fewer than three hundred element types.
             let gemms = self.gemms.entry(gemm.shape.datatype).or_insert_with(|| Gemms {
                 count: 0,
                 flops: 0.0,
@@ -184,7 +186,7 @@ impl Tally {
         }
     }
 
-    /// What a communicator is called.
+    /// A communicator's label.
     pub(crate) fn label(&self, id: CommunicatorId) -> String {
         self.labels.get(&id).cloned().unwrap_or_else(|| OTHER.to_owned())
     }
@@ -206,12 +208,12 @@ impl Tally {
         &self.gpu
     }
 
-    /// What Python did, where that is recorded all the time.
+    /// Python's overhead, if it is recorded all the time.
     pub(crate) fn python(&self) -> Option<PythonTotals> {
         self.python
     }
 
-    /// What it did lately, where that is asked for.
+    /// Recent activity, if that is enabled.
     pub(crate) fn levels(&self) -> Option<&Levels> {
         self.levels.as_ref()
     }
@@ -220,14 +222,14 @@ impl Tally {
         self.shapes.as_ref()
     }
 
-    /// Kinds that found no room.
+    /// Kinds beyond the limit.
     pub(crate) fn folded(&self) -> usize {
         self.folded
     }
 }
 
-/// How many ranks of a communicator are on the host of this one. By its rank: behind a relay, processes of two hosts may have one
-/// number.
+/// The number of a communicator's ranks on this one's host. By rank: behind a relay, processes of two hosts
+/// may share a pid.
 fn ranks_beside(job: &Job, rank: Rank, id: CommunicatorId) -> u32 {
     let own = job.rank(rank).map(RankView::host);
     let has = |view: &RankView| {

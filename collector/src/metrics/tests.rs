@@ -1,4 +1,4 @@
-//! What the page says of a pretend cluster.
+//! The metrics of a simulated cluster.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use xpu_wire::{id::Rank, simulation::Simulation};
 
 use super::*;
 
-/// A job that has been heard for a while.
+/// A job that has been followed for a while.
 fn known(simulation: &Simulation) -> Known {
     let mut known = Known::new(Moment(0), Pages { compat: true, per_shape: true, ..Pages::default() });
     let take = |known: &mut Known, frames: Vec<xpu_wire::frame::Frame>| {
@@ -47,7 +47,7 @@ fn the_page_has_a_line_for_every_rank_and_ends_as_openmetrics_does() {
     assert!(page.contains("# UNIT xpu_top_step_median_seconds seconds\n"));
 }
 
-/// A host that is not heard says nothing of its ranks any more: gauges of theirs are gone, and those of others and of the job are not.
+/// The ranks of a host without frames have no gauges any more; other ranks and the job keep theirs.
 #[test]
 fn gauges_are_of_ranks_whose_figures_are_of_now() {
     let simulation = Simulation::new(2, 2, 4);
@@ -72,7 +72,7 @@ fn gauges_are_of_ranks_whose_figures_are_of_now() {
             let is = |line: &&str| line.starts_with(gauge) && line.contains(&format!("rank=\"{rank}\""));
             page.lines().any(|line| is(&line))
         };
-        // Collectives of all ranks are not joined any more: of those nothing is known of anybody.
+        // The collectives are no longer matched on all ranks, so no rank has those gauges.
         let joined = ["bus_bandwidth", "lateness"].iter().all(|of| !gauge.contains(of));
         assert_eq!(
             (0..8).map(told).collect::<Vec<_>>(),

@@ -9,7 +9,7 @@ use super::{Place, Roster};
 use crate::kineto::Subject;
 
 impl Roster {
-    /// Those of the ranks of a job that are here; all if none is named.
+    /// The ranks of a job here; all if none is named.
     pub(crate) fn subjects(&self, job: &JobName, ranks: &[Rank]) -> Vec<Subject> {
         let of_job = self.places.iter().filter(|(place, _)| place.job == *job);
         let named = of_job.filter(|(place, _)| ranks.is_empty() || ranks.contains(&place.rank));
@@ -27,7 +27,7 @@ impl Roster {
         self.places.get(&Place { job: job.clone(), rank })?.kineto_count()
     }
 
-    /// Whether that process lives and is still this rank.
+    /// Whether that process lives and still holds this rank.
     pub(crate) fn lives_as(&self, job: &JobName, rank: Rank, pid: Pid) -> bool {
         let worker = self.places.get(&Place { job: job.clone(), rank });
         worker.is_some_and(|worker| worker.is_there() && worker.info.pid == pid)

@@ -11,11 +11,11 @@ use xpu_wire::{
 use super::{Place, Roster};
 use crate::stacks::Target;
 
-/// Unasked, a rank's record is published at most once in this time.
+/// Minimum interval between unasked records of a rank.
 const UNASKED: Duration = Duration::from_mins(1);
 
 impl Roster {
-    /// Those of a job's ranks, all that are here if none is named; `None` if there are none.
+    /// The records of a job's ranks, of all here if none is named; `None` if there are none.
     pub(crate) fn records(
         &mut self,
         job: &JobName,
@@ -35,7 +35,7 @@ impl Roster {
         Some(named.map(|worker| worker.record(most, now)).collect())
     }
 
-    /// Those of jobs that stand, each once in a standstill; of ranks that are gone, their last.
+    /// The records of hung jobs, each once per hang; for ranks that are gone, their last.
     pub(crate) fn records_to_publish(&mut self, standing: &[Target], now: Moment) -> Vec<RankRecord> {
         let mut records = Vec::new();
         for target in standing {

@@ -18,15 +18,17 @@ use crate::{
     worker::{Motion, Worker},
 };
 
-/// Unasked, a job is read at most once in this time: one that stands often, to save or to evaluate, is no hang.
+/// Minimum interval between unasked readings of a job: one that often pauses, to save or to evaluate, does
+/// not hang.
 const UNASKED: Duration = Duration::from_mins(1);
 
-/// What was read so recently is good enough for whoever asks what is known: with a job of which some go on, it would
-/// otherwise be read for each.
+/// Stacks this recent satisfy a request for kept ones: a job of which some ranks run on would otherwise be
+/// read for each request.
 const RECENT: Duration = Duration::from_secs(10);
 
 impl Roster {
-    /// What is kept of a job's stacks, and who is to be read, of all ranks or of those named. `None` if there are none.
+    /// The kept stacks of a job, and the ranks to read, of all or of the named ones. `None` if there are
+    /// none.
     pub(crate) fn stacks(
         &self,
         job: &JobName,
@@ -44,7 +46,8 @@ impl Roster {
         let named = |worker: &&Worker| ranks.is_empty() || ranks.contains(&worker.info.rank);
         let (mut known, mut targets) = (Vec::new(), Vec::new());
         for worker in self.of_job(job).filter(named) {
-            // What befell a rank since may have put the others somewhere else; of one that is gone there is nothing newer.
+            // A rank's event since then may have moved the others; for a rank that is gone there is nothing
+            // newer.
             let of_now = |stacks: &RankStacks| stacks.read_at >= changed || !worker.is_there();
             let good = |stacks: &&RankStacks| {
                 (stacks.read_at >= moved || now.since(stacks.read_at) < RECENT) && of_now(stacks)
@@ -52,7 +55,7 @@ impl Roster {
             let enough = |stacks: &&RankStacks| kept && good(stacks) && (!natively || stacks.is_thorough());
             match worker.kept().filter(enough) {
                 Some(stacks) => known.push(stacks.clone()),
-                // Who ended in an orderly way has no stack any more.
+                // A rank that ended in an orderly way has no stack.
                 None if worker.life() == Life::Ended => {}
                 None => targets.push(worker.target(natively, now)),
             }
@@ -64,7 +67,7 @@ impl Roster {
         self.places.iter().filter(move |(place, _)| place.job == *job).map(|(_, worker)| worker)
     }
 
-    /// Keeps what was read, with the calls its threads were inside all the while since `looked`.
+    /// Keeps stacks, with the calls that its threads were inside throughout since `looked`.
     pub(crate) fn keep(&mut self, stacks: &mut RankStacks, looked: Moment) {
         let place = Place { job: stacks.job.clone(), rank: stacks.rank };
         if let Some(worker) = self.places.get_mut(&place) {
@@ -73,9 +76,9 @@ impl Roster {
         }
     }
 
-    /// Ranks of jobs of which all that lives here stands, if their stacks were not read since.
+    /// Ranks of jobs whose living ranks here all hang, if their stacks were not read since.
     ///
-    /// Whether it is a hang only who sees the whole job can say: what is read now is there when somebody comes to look.
+    /// Only a viewer of the whole job can decide whether it is a hang: stacks read now are ready for it.
     pub(crate) fn standing(&self, now: Moment) -> Vec<Target> {
         let mut jobs: BTreeMap<&JobName, Motion> = BTreeMap::new();
         for worker in self.places.values().filter(|worker| worker.is_there()) {
@@ -87,7 +90,7 @@ impl Roster {
             }
         }
         jobs.retain(|job, motion| {
-            // What somebody had read by hand, early in the standstill, does not stand for it.
+            // Stacks that a user requested early in the hang do not replace this reading.
             let thorough =
                 self.of_job(job).filter_map(|worker| worker.kept().filter(|kept| kept.is_thorough()));
             let read = thorough.map(|kept| kept.read_at).max();

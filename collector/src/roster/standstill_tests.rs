@@ -18,7 +18,7 @@ fn who(rank: u32) -> Identity {
     Identity(vec![rank as u8])
 }
 
-/// Ranks of a job that made their first step at 0 s.
+/// Ranks of a job that completed their first step at 0 s.
 fn trained(ranks: u32, milliseconds: u64) -> Roster {
     let mut roster = Roster::default();
     for rank in 0..ranks {
@@ -81,7 +81,7 @@ fn read_by_hand(roster: &mut Roster, rank: u32, now: Moment) {
     roster.keep(&mut RankStacks { read_at: now, why: Vec::new(), ..stacks }, now);
 }
 
-/// Who looks early in a standstill has Python frames read; with native ones they are read all the same, and stay.
+/// A request early in a hang reads Python frames; native ones are read all the same, and kept.
 #[test]
 fn what_was_read_by_hand_does_not_stand_for_what_a_standstill_is_read_with() {
     let mut roster = trained(1, 100);
@@ -95,7 +95,7 @@ fn what_was_read_by_hand_does_not_stand_for_what_a_standstill_is_read_with() {
     read(&mut roster, 0, at(10.0));
     read_by_hand(&mut roster, 0, at(10.5));
     assert_eq!((standing(&roster, 1000.0), asked(&roster, true)), (vec![], vec![at(10.0)]));
-    // Once it has moved, what was read before is as old as any.
+    // Once it has moved, earlier stacks are out of date.
     step(&mut roster, 0, 2, 100, at(20.0));
     read_by_hand(&mut roster, 0, at(21.0));
     assert_eq!(roster.stacks(&"a".into(), &[], true, false, at(500.0)).unwrap().0[0].read_at, at(21.0));
@@ -135,7 +135,7 @@ fn what_was_read_since_the_job_moved_is_not_read_again_for_who_will_do_with_it()
     };
     assert_eq!(asked(&roster, true, 500.0), (vec![0], vec![1]));
     assert_eq!(asked(&roster, false, 500.0), (vec![], vec![0, 1]));
-    // Another rank moved: the standstill is another one.
+    // Another rank moved: it is another hang.
     step(&mut roster, 1, 2, 100, at(600.0));
     assert_eq!(asked(&roster, true, 601.0), (vec![], vec![0, 1]));
     read(&mut roster, 0, at(601.0));
@@ -161,7 +161,7 @@ fn stacks_of_another_process_are_not_kept() {
     assert_eq!(roster.stacks(&"a".into(), &[], true, false, at(60.0)).unwrap().0, []);
 }
 
-/// A second fault in the same standstill: nobody has moved, and where ranks were before it is no answer.
+/// A second fault in the same hang: no rank has moved, but stacks from before it are out of date.
 #[test]
 fn what_was_read_before_a_rank_was_gone_is_read_again_of_those_that_are_there() {
     let mut roster = trained(2, 100);

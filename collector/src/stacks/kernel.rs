@@ -1,4 +1,4 @@
-//! What the kernel says of a process and its threads, through `/proc`.
+//! The kernel's data about a process and its threads, from `/proc`.
 
 use std::{fs, path::PathBuf};
 
@@ -9,10 +9,10 @@ use xpu_wire::{
 
 use super::read::brief;
 
-/// Threads looked at: beyond, they are only counted.
+/// Threads that are read: further ones are only counted.
 const LOOKED_AT: usize = 4096;
 
-/// Numbers of its threads, the first of the process first, and how many there are in all.
+/// Its thread ids, the process's first thread first, and their total number.
 pub(super) fn threads(pid: Pid) -> (Vec<u32>, usize) {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let mut numbers: Vec<u32> = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
@@ -22,7 +22,7 @@ pub(super) fn threads(pid: Pid) -> (Vec<u32>, usize) {
     (numbers, all)
 }
 
-/// A thread as far as the kernel knows it; `None` if it has ended meanwhile.
+/// The kernel's data about a thread; `None` if it has ended meanwhile.
 pub(super) fn thread(pid: Pid, thread: u32) -> Option<ThreadStack> {
     let name = fs::read_to_string(task(pid, thread).join("comm")).ok()?;
     Some(ThreadStack {
@@ -37,7 +37,7 @@ pub(super) fn thread(pid: Pid, thread: u32) -> Option<ThreadStack> {
     })
 }
 
-/// `wchan` and `syscall` may be kept from who may not trace the process: then they are not known.
+/// `wchan` and `syscall` may be hidden from processes that may not trace this one: then they are unknown.
 pub(super) fn task_state(pid: Pid, thread: u32) -> Option<TaskState> {
     let file = |name| fs::read_to_string(task(pid, thread).join(name)).ok();
     let waits_in = file("wchan").filter(|text| !text.is_empty() && text != "0");

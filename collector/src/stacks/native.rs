@@ -1,5 +1,5 @@
-//! Native frames: of each thread, registers and stack are copied while it is held for a moment; all else is worked out from
-//! the copy, after it runs on.
+//! Native frames: for each thread, registers and stack are copied while it is stopped for a moment; the rest
+//! is computed from the copy after it runs on.
 
 mod hold;
 mod join;
@@ -17,7 +17,7 @@ use xpu_wire::{
     ledger::FaultReading,
 };
 
-/// Handlers of signals that are followed to what they interrupted.
+/// Signal handlers that are unwound through to what they interrupted.
 const HANDLERS: usize = 4;
 
 /// A thread's native frames, the innermost first.
@@ -26,11 +26,11 @@ pub(super) struct NativeThread {
     pub frames: Vec<StackFrame>,
 }
 
-/// What was read of a process.
+/// A reading of a process.
 #[derive(Default)]
 pub(super) struct Native {
     pub threads: Vec<NativeThread>,
-    /// The longest that any thread was held; `None` if none was.
+    /// The longest time that any thread was stopped; `None` if none was.
     pub longest: Option<Duration>,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn threads(pid: Pid, numbers: &[u32]) -> Result<Native, String> {
     for &number in numbers.iter().take(RankStacks::THREADS) {
         match hold::copy(pid, number) {
             Ok(Some(copy)) => copied.push(copy),
-            // It ended, or the kernel does not let go of it.
+            // It ended, or the kernel does not release it.
             Ok(None) => {}
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => refusal = Some(error),
             Err(_) => {}
@@ -70,14 +70,14 @@ pub(super) fn threads(pid: Pid, numbers: &[u32]) -> Result<Native, String> {
     Ok(Native { threads, longest })
 }
 
-/// The frames of a thread whose signal handler noted where it was, the outermost first, of a process that is gone.
+/// The frames of a thread from its signal handler's note, outermost first; the process is gone.
 pub(crate) fn crashed(fault: &FaultReading) -> RankStacks {
     let copied = Copied::of_fault(fault);
     let modules = Modules::of_lines(&String::from_utf8_lossy(&fault.modules));
     let unwinder = modules.unwinder();
     let mut cache = x86_64::CacheX86_64::new();
     let mut addresses = unwind(&copied, &unwinder, &mut cache);
-    // A handler that raised the signal anew, as faulthandler does, stands above what it interrupted.
+    // A handler that raises the signal again, as faulthandler does, is above the frames it interrupted.
     let mut interrupted = copied;
     for _ in 0..HANDLERS {
         let Some(below) = addresses.last().and_then(|&last| interrupted.below_handler(last)) else { break };

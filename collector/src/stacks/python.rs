@@ -1,4 +1,4 @@
-//! Python's threads and frames, read out of a process by py-spy.
+//! Python's threads and frames, read from a process by py-spy.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ use xpu_wire::{
 
 use super::read::brief;
 
-/// Attempts on a running process: while it works, its memory may change between two reads.
+/// Attempts on a running process: its memory may change between two reads.
 const ATTEMPTS: usize = 3;
 
-/// Between two of them.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A Python thread without its frames, and these apart.
+/// A Python thread, and separately its frames.
 pub(super) struct PythonThread {
     pub stack: ThreadStack,
     /// The innermost first, and whether it was called from C.
@@ -79,8 +79,8 @@ fn thread(pid: Pid, trace: StackTrace, numbers: &[u32]) -> PythonThread {
     PythonThread { stack, frames }
 }
 
-/// Where glibc keeps the kernel's number of a thread in its descriptor, whose address is what Python before 3.11 calls the
-/// thread by. Only a guess: it counts if the process has such a thread.
+/// Where glibc keeps a thread's kernel id in its descriptor, whose address is Python's thread id before 3.11.
+/// Only a guess: it counts if the process has such a thread.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn descriptor_number(pid: Pid, descriptor: u64) -> Option<u32> {
     const OFFSET: usize = 720;
@@ -99,7 +99,7 @@ fn descriptor_number(_pid: Pid, _descriptor: u64) -> Option<u32> {
     None
 }
 
-/// Why there are no Python frames, and what to do.
+/// Why there are no Python frames, and the remedy.
 fn reason(pid: Pid, error: &anyhow::Error) -> String {
     if is_refused(pid) {
         let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
@@ -110,11 +110,11 @@ fn reason(pid: Pid, error: &anyhow::Error) -> String {
         };
         return format!("no Python frames: the kernel does not allow reading its memory: {remedy}");
     }
-    // The innermost cause: what is around it is py-spy's own way there.
+    // The innermost cause: the outer ones are py-spy's own path to it.
     brief(&format!("no Python frames: {}", error.root_cause()))
 }
 
-/// Whether the kernel keeps the process from being read.
+/// Whether the kernel denies reading the process.
 fn is_refused(pid: Pid) -> bool {
     let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
     std::fs::File::open(format!("/proc/{pid}/mem")).is_err_and(refused)

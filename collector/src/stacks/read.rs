@@ -1,4 +1,4 @@
-//! Reading one rank: what a process of its own does, and then ends.
+//! Reading one rank: the work of a short-lived process.
 
 use std::{
     io::{self, Write},
@@ -19,11 +19,11 @@ use super::{
     python::{self, PythonThread},
 };
 
-/// Memory the reader may take: what is read may be garbage that looks like something large.
+/// The reader's memory limit: garbage may look like something large.
 const MEMORY: libc::rlim_t = 1 << 30;
 
-/// Writes two frames to `to`: what the kernel says, at once, and the same with Python's frames, and with `natively` C's,
-/// where they can be read.
+/// Writes two frames to `to`: the kernel's data, at once, and the same with Python's frames, and with
+/// `natively` native ones, if they can be read.
 pub fn read(pid: Pid, natively: bool, to: &mut impl Write) -> io::Result<()> {
     end_with_the_collector();
     let begun = Instant::now();
@@ -79,7 +79,7 @@ fn with_native(python: Vec<PythonThread>, native: &Native) -> Vec<ThreadStack> {
     python.into_iter().map(whole).collect()
 }
 
-/// The frames of threads that have none of Python.
+/// The frames of threads without Python frames.
 fn with_native_alone(threads: &mut [ThreadStack], native: Native) {
     for NativeThread { number, mut frames } in native.threads {
         let thread = threads.iter_mut().find(|thread| thread.thread == Some(number));
@@ -90,9 +90,9 @@ fn with_native_alone(threads: &mut [ThreadStack], native: Native) {
     }
 }
 
-/// Python's threads with what the kernel says of them, then those without Python.
+/// Python's threads with the kernel's data about them, then those without Python.
 fn joined(mut python: Vec<ThreadStack>, native: Vec<ThreadStack>) -> Vec<ThreadStack> {
-    // Python has its main thread, even if under no number.
+    // Python has a main thread, even if its id is unknown.
     let has_main = python.iter().any(|thread| thread.main);
     let mut others = Vec::new();
     for task in native {
@@ -112,7 +112,7 @@ fn joined(mut python: Vec<ThreadStack>, native: Vec<ThreadStack>) -> Vec<ThreadS
     python
 }
 
-/// Within the bounds of a frame: what is left out is counted.
+/// Within the limits of a frame: the rest is counted.
 fn bounded(mut stacks: RankStacks) -> RankStacks {
     let over = stacks.threads.len().saturating_sub(RankStacks::THREADS);
     stacks.threads.truncate(RankStacks::THREADS);
@@ -134,7 +134,7 @@ fn say(stacks: RankStacks, to: &mut impl Write) -> io::Result<()> {
     to.flush()
 }
 
-/// Nobody waits for a reader whose collector is gone, and none runs on for ever.
+/// Ends this reader with its collector, and bounds its run time.
 pub(crate) fn end_with_the_collector() {
     let limit = libc::rlimit { rlim_cur: MEMORY, rlim_max: MEMORY };
     // SAFETY: these change only this process; the pointer is to a live rlimit.
@@ -145,12 +145,12 @@ pub(crate) fn end_with_the_collector() {
     }
 }
 
-/// A text of a foreign process: cut, and fit for a terminal.
+/// A foreign process's text: cut, and fit for a terminal.
 pub(super) fn brief(text: &str) -> String {
     const MOST: usize = RankStacks::TEXT;
     let text = match text.len() {
         0..=MOST => text,
-        // Of a path the end tells more than the beginning.
+        // The end of a path is more specific than its beginning.
         length if text.starts_with('/') => &text[text.ceil_char_boundary(length - MOST)..],
         _ => &text[..text.floor_char_boundary(MOST)],
     };

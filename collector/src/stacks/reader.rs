@@ -1,4 +1,4 @@
-//! One process that reads one rank, and the pipe it answers through.
+//! One process that reads one rank, and its output pipe.
 
 use std::{
     io::{self, Read as _},
@@ -21,7 +21,7 @@ use super::{Answer, LIMIT, Wanted};
 /// Bytes taken from one pipe before the others have their turn.
 const TURN: usize = 1 << 20;
 
-/// The kernel's word and the whole.
+/// The kernel's data and the full frame.
 const MOST: usize = 2 * codec::LARGEST_FRAME;
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Reader {
         self.pipe.as_raw_fd()
     }
 
-    /// Takes what it has said. `true` when there will be no more.
+    /// Takes its output. `true` when there will be no more.
     pub(super) fn take(&mut self, now: Instant) -> bool {
         let mut piece = [0; 1 << 13];
         let before = self.bytes.len();
@@ -66,7 +66,7 @@ impl Reader {
         self.late || self.bytes.len() > MOST
     }
 
-    /// The last whole thing it said, and the process, which may still have to end.
+    /// Its last complete output, and the process, which may still have to end.
     pub(super) fn finish(mut self) -> (Answer, Child) {
         let _ = self.child.kill();
         let answer = match last_frame(&self.bytes) {
@@ -115,7 +115,7 @@ fn spawn(program: &Path, wanted: &Wanted) -> io::Result<(Child, ChildStdout)> {
     Ok((child, pipe))
 }
 
-/// The kernel's word comes first, then, if all goes well, the whole: the last that came whole counts.
+/// The kernel's data comes first, then, if all goes well, the full frame: the last complete one counts.
 fn last_frame(mut bytes: &[u8]) -> Option<RankStacks> {
     let mut last = None;
     while let Some(header) = bytes.first_chunk::<{ codec::HEADER }>() {

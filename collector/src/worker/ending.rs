@@ -1,4 +1,4 @@
-//! How a rank ended: by what it noted in its ledger page, else by what is seen from outside.
+//! A rank's end: from the note in its ledger page, else from what is seen from outside.
 
 use std::time::Duration;
 
@@ -12,23 +12,23 @@ use xpu_wire::{
 use super::Worker;
 use crate::exits::{Departure, ExitStatus};
 
-/// An exception is why a process ended if it ended so soon after it: Python's own end may take a while.
+/// An exception is why a process ended within this time after it: Python's shutdown may take a while.
 const AFTER_EXCEPTION: Duration = Duration::from_mins(1);
 
-/// The same of one in another thread than the main one, which ends no process by itself.
+/// The same for an exception in another thread than the main one, which ends no process by itself.
 const AFTER_THREADS: Duration = Duration::from_secs(10);
 
-/// A hook of before noted SIGTERM, which ends at once who does nothing about it.
+/// Older hooks noted SIGTERM, which ends a process without a handler at once.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// `SIGABRT` has no address.
 const ABORT: i32 = 6;
 
-/// `SIGKILL` says nothing of why.
+/// `SIGKILL` does not reveal its reason.
 const KILL: i32 = 9;
 
 impl Worker {
-    /// How it ended, once its process is gone, and only once; `None` too if all was well.
+    /// Its end, once its process is gone, and only once; `None` also if it did not fail.
     pub(crate) fn departs(&mut self, now: Moment) -> Option<Departure> {
         if self.is_there() || self.departed || self.process.lives() == Some(true) {
             return None;
@@ -59,7 +59,7 @@ impl Worker {
 }
 
 impl Worker {
-    /// Whether its last word was that it exits with code 0.
+    /// Whether its last note is an exit with code 0.
     pub(super) fn exited_well(&self) -> bool {
         let last = self.ledger.as_ref().map(|page| page.ledger().last.read()).unwrap_or_default();
         // Parents see the lowest eight bits.
@@ -69,7 +69,7 @@ impl Worker {
     }
 }
 
-/// What ended it, and when; `None` if it ended well.
+/// Its cause and time; `None` if it did not fail.
 fn verdict(
     last: &LastReading,
     status: Option<ExitStatus>,
@@ -78,7 +78,8 @@ fn verdict(
     killed: impl FnOnce() -> Option<(bool, String)>,
 ) -> Option<(Ending, Moment)> {
     let exit = last.exit.map(|(code, at)| (ExitStatus::Code(code & 0xff), at));
-    // The kernel's word, else its own: also of one that had taken leave, and was sent away while its libraries were torn down.
+    // The kernel's status, else its own note: also for a process that had said goodbye, and was killed during
+    // shutdown.
     let leaving = exit.is_some() && life == Life::Ended;
     let status = status.filter(|&status| !(leaving && is_sent_away(status)));
     let (told, at) = match (status, exit) {
@@ -87,7 +88,8 @@ fn verdict(
         (None, None) => (None, gone),
     };
     let fault = last.fault.as_ref().filter(|fault| match told {
-        // Handlers of a fatal signal end the process by `abort()` or an exit too, and that is then noted as its end.
+        // Handlers of a fatal signal end the process by `abort()` or an exit too, which is then noted as its
+        // end.
         Some(ExitStatus::Signal(number)) => number == fault.number || (fault.is_final && number == ABORT),
         Some(ExitStatus::Code(_)) => fault.is_final || (status.is_none() && fault.at > at),
         None => true,
@@ -100,7 +102,7 @@ fn verdict(
     match told {
         Some(ExitStatus::Code(0)) => return None,
         Some(ExitStatus::Code(code)) => return Some((Ending::Code(code), at)),
-        // Who sent that, and why, nobody knows; want of memory is one reason.
+        // The signal's sender and reason are unknown; lack of memory is one possible reason.
         Some(ExitStatus::Signal(number)) if number != KILL => {
             return Some((Ending::Signal(bare(number, asked_by(last, gone))), gone));
         }
@@ -119,17 +121,17 @@ fn verdict(
     })
 }
 
-/// As launchers end those that are left.
+/// As launchers end the remaining ranks.
 fn is_sent_away(status: ExitStatus) -> bool {
     matches!(status, ExitStatus::Signal(TERM | KILL))
 }
 
-/// Who asked it to end just before it was gone, as hooks of before noted; 0: not a process.
+/// The process that asked it to end just before it was gone, as older hooks noted; 0: not a process.
 fn asked_by(last: &LastReading, gone: Moment) -> Option<u32> {
     last.asked.as_ref().filter(|(_, _, at)| gone.since(*at) <= AT_ONCE).map(|(by, _, _)| *by)
 }
 
-/// A signal of which no more is known.
+/// A signal without further data.
 fn bare(number: i32, by: Option<u32>) -> FatalSignal {
     FatalSignal {
         number,
@@ -169,7 +171,7 @@ fn error(last: &LastReading, end: Moment) -> Option<ApiError> {
     let (error, lasting) = lasting.or_else(|| Some((last.passing.as_ref()?, false)))?;
     let at = error.at;
     (at <= end).then(|| ApiError {
-        // What nvcc makes of a launch is called `__cudaLaunchKernel`.
+        // nvcc compiles a launch to `__cudaLaunchKernel`.
         function: fit(error.function.trim_start_matches('_')),
         code: error.code,
         lasting,

@@ -13,14 +13,15 @@ use xpu_wire::{
 use super::Worker;
 use crate::digest::Known;
 
-/// Who has not asked its events for so long does not know whether the GPU has come to them: its thread may be held in a call of CUDA.
+/// A hook that has not queried its events for this time does not know whether the GPU has reached them: its
+/// thread may be blocked in a CUDA call.
 const ASKED: Duration = Duration::from_secs(3);
 
-/// What was read so lately is sent again, however many ask.
+/// A reading this recent is sent again, however many viewers ask.
 const LATELY: Duration = Duration::from_millis(500);
 
 impl Worker {
-    /// Its last calls, at most so many.
+    /// Its last `most` calls.
     pub(crate) fn record(&mut self, most: usize, now: Moment) -> RankRecord {
         let known =
             self.record.as_ref().filter(|(of, record)| *of == most && now.since(record.read_at) < LATELY);
@@ -32,7 +33,7 @@ impl Worker {
         record
     }
 
-    /// The same of a job that stands, once in each standstill.
+    /// The same for a hung job, once per hang.
     pub(crate) fn record_to_publish(&mut self, pause: Duration, now: Moment) -> Option<RankRecord> {
         let moved = self.motion().moved;
         if self.published.is_some_and(|at| at >= moved || now.since(at) < pause) {
@@ -61,10 +62,10 @@ impl Worker {
     }
 }
 
-/// A record in the making.
+/// A record being assembled.
 struct Reading<'a> {
     ledger: &'a Ledger,
-    /// Its events were asked lately.
+    /// Its events were queried recently.
     asks: bool,
     lines: Vec<CommunicatorReading>,
     communicators: Vec<RecordedCommunicator>,
@@ -136,7 +137,7 @@ impl<'a> Reading<'a> {
             () if ended => CallState::Done,
             () if call.begun && call.enqueued => CallState::Begun,
             () if call.queued && call.enqueued && self.asks => CallState::Queued,
-            // Those of graphs are launched when the call has returned, which is not noted for each.
+            // A graph's calls are launched when the call has returned, which is not noted for each.
             () if call.enqueued || call.replays > 0 => CallState::Enqueued,
             () => CallState::Entered,
         };
@@ -159,7 +160,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// As the hook wrote them: function, file and line, each frame on a line of its own.
+/// In the hook's format: function, file and line, each frame on a line of its own.
 fn frames(text: &str) -> Vec<StackFrame> {
     let frame = |line: &str| {
         let mut parts = line.split('\0');

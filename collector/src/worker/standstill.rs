@@ -8,15 +8,15 @@ use xpu_wire::{
 
 use super::Worker;
 
-/// Collectives enough to have trained for a while, where nobody marks steps.
+/// Collectives after which a rank without step marks counts as training.
 const WARM: u64 = 10;
 
-/// How a rank, or several, move.
+/// The progress of a rank, or of several.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Motion {
-    /// When any of them last came, made a step, or entered or completed a collective.
+    /// When any of them last joined, completed a step, or entered or completed a collective.
     pub moved: Moment,
-    /// Whether any has done its first step.
+    /// Whether any has completed its first step.
     pub begun: bool,
     /// The slowest step.
     pub pace: Option<Nanoseconds>,
@@ -49,13 +49,13 @@ impl Worker {
         }
     }
 
-    /// When something last befell it that is no motion: it fell silent, died, came back.
+    /// Its last event that is no progress: it fell silent, died, came back.
     pub(crate) fn changed(&self) -> Moment {
         self.changed
     }
 
-    /// Leaves of the calls its threads were inside at `looked` those that they have not left since: the stacks were read in between,
-    /// and a call that came or went meanwhile has no place in them.
+    /// Keeps, of the calls its threads were inside at `looked`, those that they have not left since: the
+    /// stacks were read in between, and calls that began or ended meanwhile are not in them.
     pub(crate) fn confirm(&self, stacks: &mut RankStacks, looked: Moment) {
         let now = self.ledger.as_ref().map(|page| page.ledger().read().threads).unwrap_or_default();
         for thread in &mut stacks.threads {
@@ -67,7 +67,7 @@ impl Worker {
         }
     }
 
-    /// Of one standstill what has native frames is not given up for what has none.
+    /// Within one hang, stacks with native frames are not replaced by stacks without.
     pub(crate) fn keep(&mut self, stacks: &RankStacks) {
         let moved = self.motion().moved;
         let has_more = self.kept().is_some_and(|kept| kept.is_thorough() && kept.read_at >= moved);
@@ -76,7 +76,7 @@ impl Worker {
         }
     }
 
-    /// The stacks of this process that were read last.
+    /// The last stacks of this process.
     pub(crate) fn kept(&self) -> Option<&RankStacks> {
         self.stacks.as_deref()
     }

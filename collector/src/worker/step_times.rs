@@ -1,20 +1,20 @@
-//! How long a rank's single steps of the last half minute took.
+//! The durations of a rank's steps in the last half minute.
 
 use std::collections::VecDeque;
 
 use xpu_wire::{frame::Progress, histogram::Histogram, unit::Nanoseconds};
 
-/// Different times kept of one interval: to two digits a second of steps has few.
+/// Distinct times kept per interval: to two digits, a second of steps has few.
 const KEPT: usize = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct StepTimes {
-    /// Of each interval the times, each with how often, in order.
+    /// The times of each interval in order, each with its count.
     intervals: VecDeque<Vec<(Nanoseconds, u64)>>,
 }
 
 impl StepTimes {
-    /// What was timed since the last call; nothing counts as an interval too.
+    /// Takes the times since the last call; an empty interval counts too.
     pub(super) fn take(&mut self, timed: &Histogram) {
         if self.intervals.len() == Progress::WINDOW {
             self.intervals.pop_front();
@@ -22,7 +22,7 @@ impl StepTimes {
         self.intervals.push_back(timed.recorded().take(KEPT).collect());
     }
 
-    /// The times that so many of a hundred steps do not exceed. `None` while none was timed.
+    /// The percentiles of the times. `None` while none was timed.
     pub(super) fn percentiles<const N: usize>(&self, percents: [u64; N]) -> [Option<Nanoseconds>; N] {
         let mut all: Vec<_> = self.intervals.iter().flatten().copied().collect();
         all.sort_unstable();

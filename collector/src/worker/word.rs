@@ -10,7 +10,7 @@ use super::Worker;
 use crate::digest::{foremost, inside};
 
 impl Worker {
-    /// The digest of what happened since the last one; `None` when there is nothing to say.
+    /// The digest of the events since the last one; `None` without news.
     pub(crate) fn next_digest(&mut self, peaks: Peaks, now: Moment) -> Option<&RankDigest> {
         if !self.unsaid && !self.is_there() {
             return None;
@@ -89,18 +89,18 @@ impl Worker {
         self.latest.hook.blind.iter().take(RankDigest::BLIND).map(|said| text(said)).collect()
     }
 
-    /// Where it stood at each digest of the last half minute, or since it first had something to say.
+    /// Its totals at each digest of the last half minute, or since its first.
     pub(crate) fn earlier(&self) -> Vec<Progress> {
         self.progress.iter().copied().collect()
     }
 
-    /// When it last got on, by the digests.
+    /// When it last made progress, by the digests.
     pub(crate) fn advance(&self) -> &Advance {
         &self.advance
     }
 
-    /// The last digest that was said, with what its life is now. Of a rank that ended, the last one with anything in
-    /// it: it will say no more, and an end is mostly an empty interval.
+    /// The last digest, with its present life. For a rank that ended, the last non-empty one: it sends no
+    /// more, and an end is mostly an empty interval.
     pub(crate) fn said(&self) -> RankDigest {
         let mut said = RankDigest { life: self.life, ..self.digest.clone() };
         if !self.is_there()
@@ -121,7 +121,7 @@ fn text(said: &str) -> String {
     said.chars().filter(|c| !c.is_control()).take(RankDigest::LONGEST_BLIND).collect()
 }
 
-/// Calls made to wait for the GPU: a launch into a full queue is none.
+/// Calls that wait for the GPU: a launch into a full queue is not one.
 fn calls_that_wait(blocked: &[Blocked]) -> u64 {
     blocked.iter().filter(|blocked| blocked.call != BlockingCall::Launch).map(|blocked| blocked.count).sum()
 }

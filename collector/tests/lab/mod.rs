@@ -1,4 +1,4 @@
-//! A collector of its own for each test, and hand-made workers and viewers that speak to it over real sockets.
+//! A collector for each test, and hand-made workers and viewers that use real sockets.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -28,7 +28,7 @@ use zmq::{Context, DONTWAIT, Socket};
 /// Long enough for a loaded machine; a test that passes takes a fraction of it.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Calls `look` until it finds something.
+/// Calls `look` until it returns `Some`.
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
@@ -47,7 +47,7 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// Every lab has a loopback address to itself, so no port can be taken.
+    /// Every lab has its own loopback address, so no port can be taken.
     pub(crate) fn new(key: Option<Key>) -> Self {
         static LABS: AtomicU32 = AtomicU32::new(0);
         let lab = LABS.fetch_add(1, Relaxed);
@@ -192,7 +192,7 @@ impl Viewer {
         self.control.send(codec::encode(&frame), DONTWAIT).unwrap();
     }
 
-    /// What the collector knows now.
+    /// The collector's present state.
     pub(crate) fn snapshot(&self) -> Option<xpu_wire::frame::HostSnapshot> {
         self.ask(Request::Snapshot);
         let deadline = Instant::now() + Duration::from_secs(1);
@@ -206,7 +206,7 @@ impl Viewer {
         None
     }
 
-    /// Job, rank, life and step of everybody in the next snapshot.
+    /// Job, rank, life and step of all ranks in the next snapshot.
     pub(crate) fn sees(&self) -> Vec<(String, u32, xpu_wire::frame::Life, Option<u64>)> {
         let jobs = self.snapshot().map(|snapshot| snapshot.jobs).unwrap_or_default();
         let ranks = jobs.into_iter().flat_map(|job| job.ranks);

@@ -1,4 +1,4 @@
-//! What a request asks for: steps or a time, and what of them.
+//! A request's content: steps or a time, and options.
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -6,13 +6,13 @@ use xpu_wire::frame::{CaptureOrder, CaptureWindow};
 
 use crate::http::error::Problem;
 
-/// Steps before those asked for, at most; as the command has it.
+/// Steps before the requested ones, at most; as in the command.
 const BEFORE: u32 = 64;
 
-/// How long one may take, in seconds; of a time, so much longer than that.
+/// Time limit in seconds; for a time, this much longer than the time.
 const WAIT: u64 = 120;
 
-/// So many steps, or milliseconds.
+/// Number of steps, or milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::http) enum Window {
@@ -25,7 +25,7 @@ pub(in crate::http) enum Window {
 pub(in crate::http) struct Wanted {
     pub(super) job: Option<String>,
     steps: Option<u32>,
-    /// A time in place of steps.
+    /// A time instead of steps.
     for_ms: Option<u64>,
     #[serde(default)]
     pub(super) ranks: Vec<u32>,
@@ -34,16 +34,16 @@ pub(in crate::http) struct Wanted {
     /// All kernels, through CUPTI.
     #[serde(default)]
     kernels: bool,
-    /// No functions of Python.
+    /// No Python functions.
     #[serde(default)]
     light: bool,
-    /// Done as soon as the steps are there: who is slow in the job is not watched for.
+    /// Done as soon as the steps are there, without watching for stragglers.
     #[serde(default)]
     no_watch: bool,
 }
 
 impl Wanted {
-    /// The steps alone.
+    /// Steps without options.
     pub(in crate::http) fn plain(job: Option<String>, steps: u32) -> Self {
         Self {
             job,
@@ -82,7 +82,7 @@ impl Wanted {
         Err(Problem::new(StatusCode::BAD_REQUEST, what, next))
     }
 
-    /// The same for the command.
+    /// The same as arguments of the command.
     pub(super) fn arguments(&self, window: Window) -> Vec<String> {
         let mut all = match window {
             Window::Steps(steps) => vec![format!("--steps={steps}"), format!("--before={}", self.before)],

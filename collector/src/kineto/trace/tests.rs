@@ -56,7 +56,7 @@ fn a_rank_writes_where_its_kineto_may() {
 fn the_parts_together_are_the_trace_and_each_can_be_had_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t");
-    // Bytes that do not compress, so that there are several parts.
+    // Incompressible bytes, so that there are several parts.
     let mut state = 1_u64;
     let text: Vec<u8> = (0..3 << 20)
         .map(|_| {

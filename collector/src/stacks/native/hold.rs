@@ -1,4 +1,4 @@
-//! One thread, held for as long as it takes to copy its registers and the top of its stack.
+//! One thread, stopped for as long as it takes to copy its registers and the top of its stack.
 
 use std::{
     io,
@@ -10,15 +10,15 @@ use std::{
 use framehop::x86_64::{Reg, UnwindRegsX86_64};
 use xpu_wire::{id::Pid, ledger::FaultReading};
 
-/// Of a stack, so much is copied.
+/// Pages of a stack that are copied.
 const PAGES: usize = 64;
 
 const PAGE: usize = 4096;
 
-/// What a function may use below its stack pointer.
+/// The area below its stack pointer that a function may use.
 const RED_ZONE: u64 = 128;
 
-/// A thread in the middle of a system call that cannot be interrupted does not stop: it is left.
+/// A thread in an uninterruptible system call does not stop: it is skipped.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 pub(super) struct Copied {
@@ -31,7 +31,7 @@ pub(super) struct Copied {
 }
 
 impl Copied {
-    /// As the handler of a signal noted it.
+    /// From a signal handler's note.
     pub(super) fn of_fault(fault: &FaultReading) -> Self {
         // SAFETY: all of it are numbers, of which zero is one.
         let mut registers: libc::user_regs_struct = unsafe { zeroed() };
@@ -42,8 +42,9 @@ impl Copied {
         Self { number: fault.thread, ip: rip, registers, from: fault.stack_from, stack, held: Duration::ZERO }
     }
 
-    /// Where it was when the signal came whose handler's return address is a byte after `trampoline`: the kernel put the registers
-    /// on the stack beside it (`rt_sigframe`), which tables for unwinding tell of in a way that few read.
+    /// The state that a signal interrupted, if the handler's return address is a byte after `trampoline`: the
+    /// kernel put the registers on the stack beside it (`rt_sigframe`), which unwind tables describe in a way
+    /// that few unwinders read.
     pub(super) fn below_handler(&self, trampoline: u64) -> Option<Self> {
         /// From the return address: flags, link and stack of the context come first.
         const CONTEXT: u64 = 8 + 8 + 8 + 24;
@@ -94,10 +95,10 @@ impl Copied {
     }
 }
 
-/// Holds a thread and copies it; `None` if it ended or does not stop.
+/// Stops a thread and copies it; `None` if it ended or does not stop.
 ///
-/// A thread that does not stop in time would do so later, once it is out of the kernel, and stay held for as long as its
-/// tracer lives: the tracer is a thread that ends with this.
+/// A thread that does not stop in time would do so later, once it is out of the kernel, and stay stopped as
+/// long as its tracer lives: the tracer is a thread that ends with this.
 pub(super) fn copy(pid: Pid, number: u32) -> io::Result<Option<Copied>> {
     thread::scope(|scope| scope.spawn(|| trace(pid, number)).join())
         .unwrap_or_else(|_| Err(io::Error::other("it could not be copied")))
@@ -107,7 +108,7 @@ fn trace(pid: Pid, number: u32) -> io::Result<Option<Copied>> {
     let thread = number as libc::pid_t;
     request(libc::PTRACE_SEIZE, thread, 0)?;
     let begun = Instant::now();
-    // From here on this thread has the other: should it end in between, the kernel lets go of it.
+    // From here on this thread traces the other: if it ends in between, the kernel releases the other.
     request(libc::PTRACE_INTERRUPT, thread, 0)?;
     let Some(signal) = wait(thread, begun + PATIENCE)? else { return Ok(None) };
     let mut registers = MaybeUninit::<libc::user_regs_struct>::uninit();
@@ -119,7 +120,7 @@ fn trace(pid: Pid, number: u32) -> io::Result<Option<Copied>> {
         let from = registers.rsp.saturating_sub(RED_ZONE);
         (registers, from, stack(pid, from))
     });
-    // A signal that was on its way is passed on.
+    // A pending signal is passed on.
     request(libc::PTRACE_DETACH, thread, signal)?;
     let held = begun.elapsed();
     Ok(copied.map(|(registers, from, stack)| Copied {
@@ -132,7 +133,7 @@ fn trace(pid: Pid, number: u32) -> io::Result<Option<Copied>> {
     }))
 }
 
-/// Waits until the thread has stopped, and says which signal it was about to take (0: none).
+/// Waits until the thread has stopped, and returns the signal it was about to receive (0: none).
 fn wait(thread: libc::pid_t, until: Instant) -> io::Result<Option<libc::c_int>> {
     loop {
         let mut status = 0;

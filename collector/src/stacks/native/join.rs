@@ -1,13 +1,14 @@
-//! Python's frames put where the interpreter runs them among the native ones.
+//! Merges Python's frames into the native ones, at the interpreter's position.
 
 use xpu_wire::frame::{RankStacks, StackFrame};
 
-/// What runs Python's code: one call of it runs all frames up to the next that was called from C.
+/// The interpreter's functions: one call of it runs all frames up to the next that was called from C.
 const RUNS: [&str; 3] = ["_PyEval_EvalFrameDefault", "PyEval_EvalFrameDefault", "PyEval_EvalFrameEx"];
 
-/// Both the innermost first; of a Python frame, whether it was called from C. The outermost comes first in what is made.
+/// Both the innermost first; with each Python frame, whether it was called from C. The result has the
+/// outermost first.
 ///
-/// What the interpreter does around Python's frames is left out, and so is what started it.
+/// Frames of the interpreter itself are left out, and so are those that started it.
 pub(crate) fn join(python: Vec<(StackFrame, bool)>, native: &[StackFrame]) -> (Vec<StackFrame>, usize) {
     let mut all = Vec::new();
     let mut rest = python.into_iter().peekable();

@@ -1,4 +1,4 @@
-//! The files a process is made of: how to unwind through them, and what their functions are called.
+//! The mapped files of a process: their unwind tables and symbols.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -18,7 +18,7 @@ use xpu_wire::{frame::StackFrame, id::Pid};
 
 use super::super::read::brief;
 
-/// A function the file has no name of. Its address would part ranks that are in it.
+/// A function without a symbol. Its address would separate ranks that are in the same one.
 pub(super) const UNNAMED: &str = "(unnamed)";
 
 pub(super) type Unwinder = x86_64::UnwinderX86_64<Piece>;
@@ -37,7 +37,7 @@ impl Deref for Piece {
     }
 }
 
-/// A file with code in it, where it lies in the process.
+/// A file with code, and its place in the process.
 struct Loaded {
     path: String,
     code: Range<u64>,
@@ -51,13 +51,13 @@ pub(super) struct Modules {
 }
 
 impl Modules {
-    /// Those that can be read; code that was made at run time, or whose file is gone, has no frames.
+    /// The readable ones; code that was generated at run time, or whose file is gone, has no frames.
     pub(super) fn of(pid: Pid) -> Self {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         Self { loaded: maps.lines().filter_map(|line| load(Some(pid), line)).collect() }
     }
 
-    /// Of a process that is gone, by lines of its `/proc/PID/maps`.
+    /// For a process that is gone, from the lines of its `/proc/PID/maps`.
     pub(super) fn of_lines(maps: &str) -> Self {
         let lines = maps.lines().map(|line| line.trim_start_matches('\0'));
         Self { loaded: lines.filter_map(|line| load(None, line)).collect() }
@@ -74,7 +74,7 @@ impl Modules {
         unwinder
     }
 
-    /// The frame of each address that lies in a file. Symbols are gone through once a file.
+    /// The frame of each address within a file. Symbols are searched once per file.
     pub(super) fn names(&self, addresses: impl Iterator<Item = u64>) -> HashMap<u64, StackFrame> {
         let mut by_file: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
         for address in addresses {
@@ -103,7 +103,7 @@ fn load(pid: Option<Pid>, line: &str) -> Option<Loaded> {
     let hexadecimal = |text: &str| u64::from_str_radix(text, 16).ok();
     let (start, end) = range.split_once('-')?;
     let (start, end, offset) = (hexadecimal(start)?, hexadecimal(end)?, hexadecimal(offset)?);
-    // As the process sees it: it may live in a container.
+    // By the process's path: it may live in a container.
     let inside = pid.and_then(|pid| File::open(format!("/proc/{pid}/root{path}")).ok());
     let file = inside.or_else(|| File::open(path).ok())?;
     if file.metadata().ok()?.ino() != inode.parse::<u64>().ok()? {
@@ -155,7 +155,7 @@ impl Loaded {
     }
 }
 
-/// A file's sections, as the unwinder asks for them.
+/// A file's sections, for the unwinder.
 struct Sections<'file> {
     parsed: object::File<'file>,
     file: &'file Arc<Mmap>,
@@ -184,7 +184,7 @@ impl ModuleSectionInfo<Piece> for Sections<'_> {
     }
 }
 
-/// A name as in the source, without its arguments.
+/// A function's name without its arguments.
 fn plain(name: &str) -> String {
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         return format!("{rust:#}");
