@@ -1,14 +1,14 @@
 //! How the hook is linked.
 
-/// Functions of the C library that `src/system.rs` stands in for.
+/// Functions of the C library that `src/system.rs` replaces inside the hook.
 const WRAPPED: &str = "close connect fcntl fstat fstat64 ftruncate geteuid getpid getrandom getsockopt gettid lseek64 lstat64 madvise \
     memfd_create mmap mmap64 munmap open64 pause poll prctl process_vm_readv read readlink recv sched_yield send socket stat64 statx \
     write writev";
-/// The routine that frames are unwound by: see `src/unwinder.rs`.
+/// The routine by which frames are unwound: see `src/unwinder.rs`.
 const PERSONALITY: &str = "rust_eh_personality";
 
 fn main() {
-    // It stays mapped whatever the program does: its thread and the functions it stands in front of outlive a dlclose.
+    // It stays mapped whatever the program does: its thread and the interposed functions outlive a dlclose.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libxpu_hook.so");
     for name in WRAPPED.split_whitespace().chain([PERSONALITY]) {

@@ -28,30 +28,30 @@ pub extern "C" fn xpu_top_step(completed: i64) {
     if let Some(entered) = Entered::enter(Kind::Watched, &mark) {
         entered.leave(|lane| lane.observer().step(lane, completed));
     } else if let Some(observer) = Observer::get().filter(|_| !switch::is_on()) {
-        // Ranks that are switched one after another agree on the number of a step.
+        // Ranks that are switched one after another agree on a step's number.
         observer.count_step(completed);
     }
 }
 
-/// Marks the end of a step, as [`xpu_top_step`] does, in which so many tokens and samples were worked through. `loss` is the last
-/// one known; not a number if none is.
+/// Marks the end of a step, as [`xpu_top_step`] does, with its tokens and samples. `loss` is the last known
+/// one; NaN if there is none.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_step_with(completed: i64, tokens: u64, samples: u64, loss: f64) {
     let mark = Mark::new();
     if let Some(entered) = Entered::enter(Kind::Watched, &mark) {
-        // First what was done: who sees the step sees its work.
+        // The work first: a reader that sees the step sees its work.
         entered.leave(|lane| lane.observer().work.add(tokens, samples, loss));
     }
     xpu_top_step(completed);
 }
 
-/// When a part of the program begins that [`xpu_top_span_end`] names; 0 while nothing is observed.
+/// Begin of a span of the program that [`xpu_top_span_end`] names; 0 while nothing is observed.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_span_begin() -> u64 {
     if switch::is_on() { monotonic() } else { 0 }
 }
 
-/// It ends, on the thread that began it: `begun` is what [`xpu_top_span_begin`] gave.
+/// Ends it on the thread that began it: `begun` is the result of [`xpu_top_span_begin`].
 ///
 /// # Safety
 /// `name` is a NUL-terminated string.
@@ -68,8 +68,8 @@ pub unsafe extern "C" fn xpu_top_span_end(name: *const c_char, begun: u64) {
     }
 }
 
-/// Turns observing off (0) or on. Off, a launch costs one load; what would be wrong later is kept: numbers that ranks agree on,
-/// the sizes of allocations, and what graphs hold.
+/// Turns observing off (0) or on. When off, a launch costs one load; state that would be wrong later is kept:
+/// numbers that ranks agree on, the sizes of allocations, and the contents of graphs.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_set_enabled(on: c_int) {
     switch::set(on != 0);
@@ -81,7 +81,8 @@ pub extern "C" fn xpu_top_enabled() -> c_int {
     c_int::from(switch::is_on())
 }
 
-/// Times one GEMM in `gemm` and one collective in `collective`, powers of two up to 2^20, whatever that costs. Returns 0, or
+/// Times one GEMM in `gemm` and one collective in `collective`, powers of two up to 2^20, at any cost.
+/// Returns 0, or
 /// -1 and changes nothing if a number is not one.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_set_sampling(gemm: u32, collective: u32) -> c_int {
@@ -95,8 +96,9 @@ pub extern "C" fn xpu_top_set_sampling(gemm: u32, collective: u32) -> c_int {
     }
 }
 
-/// Has the hook choose what it times so that it takes at most so many percent of wall time. Below zero nothing bounds it and
-/// all is timed; zero times nothing. Ends what [`xpu_top_set_sampling`] set. Returns 0, or -1 if it is no number.
+/// Sets the overhead budget as a percentage of wall time: the hook chooses what it times. Below zero there is
+/// no limit and everything is timed; zero times nothing. Overrides [`xpu_top_set_sampling`]. Returns 0, or -1
+/// if it is not a number.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_set_budget(percent: f64) -> c_int {
     if !budget::set(percent) {
@@ -108,9 +110,11 @@ pub extern "C" fn xpu_top_set_budget(percent: f64) -> c_int {
     0
 }
 
-/// A counter of this process by name, or `u64::MAX` if there is none of that name: `kernels`, `graphs`, `gemms`,
-/// `collectives`, `point_to_point`, `captured`, `waits` (of GEMMs for communication), `timed`, `untimed`, `dropped`, `panics`, `steps`; `spent`, `event_cost` and
-/// `event_gap` in nanoseconds; `gemm_rate` and `collective_rate`, one in so many.
+/// A counter of this process by name, or `u64::MAX` if there is none of that name: `kernels`, `graphs`,
+/// `gemms`,
+/// `collectives`, `point_to_point`, `captured`, `waits` (of GEMMs for communication), `timed`, `untimed`,
+/// `dropped`, `panics`, `steps`; `spent`, `event_cost` and
+/// `event_gap` in nanoseconds; `gemm_rate` and `collective_rate`, each as the n of one in n.
 ///
 /// # Safety
 /// `name` is a NUL-terminated string.
@@ -123,7 +127,7 @@ pub unsafe extern "C" fn xpu_top_counter(name: *const c_char) -> u64 {
     let name = unsafe { CStr::from_ptr(name) };
     let Some(observer) = Observer::get() else { return 0 };
     let sum = |counter: fn(&Lane) -> &Count| observer.lanes().map(|lane| counter(lane).get()).sum::<u64>();
-    // Launched by itself, and with a graph.
+    // Launched directly, and with a graph.
     let both = |[own, replayed]: [fn(&Lane) -> &Count; 2]| sum(own) + sum(replayed);
     match name.to_bytes() {
         b"kernels" => both([|lane| &lane.counters.kernels, |lane| &lane.counters.replayed.kernels]),

@@ -1,4 +1,4 @@
-//! What a lane counts of copies, and of the time its thread was held.
+//! A lane's counts of copies, and of the time its thread was blocked.
 
 use xpu_wire::{
     frame::{BlockingCall, Direction},
@@ -58,21 +58,21 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Before the call: the ledger says that this thread is inside.
+    /// Before the call: notes in the ledger that this thread is inside.
     pub(crate) fn begin(lane: &Lane, call: BlockingCall) -> Self {
         let shown = match call {
             BlockingCall::StreamSynchronize => Call::StreamSynchronize,
             BlockingCall::DeviceSynchronize => Call::DeviceSynchronize,
             BlockingCall::EventSynchronize => Call::EventSynchronize,
             BlockingCall::Copy => Call::Memory,
-            // Of launches only the time is kept, by the lane.
+            // Launches have only their time kept, by the lane.
             BlockingCall::Launch => Call::Unknown,
         };
         lane.entered(shown, coarse_now());
         Self { call, from: monotonic() }
     }
 
-    /// After it, whatever it answered: the thread was held.
+    /// After it, whatever its result: the thread was blocked.
     pub(crate) fn end(self, lane: &Lane) {
         let waited = monotonic().saturating_sub(self.from);
         lane.left();

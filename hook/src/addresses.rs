@@ -1,13 +1,14 @@
-//! Functions that programs ask for by address: `dlsym` on a library's handle, and what the driver and the runtime answer
-//! (`cuGetProcAddress`, `cudaGetDriverEntryPoint`).
+//! Functions that programs look up by address: `dlsym` on a library's handle, and the answers of the driver
+//! and the runtime (`cuGetProcAddress`, `cudaGetDriverEntryPoint`).
 //!
 //! ```text
-//! dlsym(handle, name) ── name not in the table, RTLD_NEXT, RTLD_DEFAULT ──▶ the real one, by a jump: as if the hook were not there
-//!         └ else asks the real one ── the answer is a CUDA library's, and no CUDA library asks ──▶ the stand-in for that answer
+//! dlsym(handle, name) ── name not in the table, RTLD_NEXT, RTLD_DEFAULT ──▶ the real one, by a jump: as if
+//! the hook were not there
+//!         └ else calls the real one ── the answer is a CUDA library's, the caller is not ──▶ the interposed function for that answer
 //! ```
 //!
-//! The real `dlsym` looks at where it returns to: a wrapper that calls it for all names changes its answers. Nothing is substituted
-//! where anything is unsure.
+//! The real `dlsym` depends on its return address: a wrapper that calls it for all names changes its answers.
+//! In doubt nothing is substituted.
 
 mod answers;
 pub mod questions;
@@ -27,16 +28,16 @@ use crate::{
     symbol::{self, Name},
 };
 
-/// [`xpu_wire::endpoint::variable::DLSYM`] and `DISABLE`, as the C library wants them.
+/// [`xpu_wire::endpoint::variable::DLSYM`] and `DISABLE`, as C strings.
 const VARIABLE: &CStr = c"XPU_TOP_DLSYM";
 const DISABLE: &CStr = c"XPU_TOP_DISABLE";
 
-/// The real `dlsym`, or that of another preload behind the hook; 0 while it was not looked for. It is asked for before the hook's own
-/// constructor has run.
+/// The real `dlsym`, or that of another preload behind the hook; 0 before the first lookup. It is needed
+/// before the hook's constructor has run.
 static REAL: AtomicUsize = AtomicUsize::new(0);
 
 static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
-/// The environment was not there to be read.
+/// The environment could not be read yet.
 const UNKNOWN: u8 = 0;
 const FOLLOWS: u8 = 1;
 const ALONE: u8 = 2;
@@ -47,7 +48,7 @@ unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-/// When the hook is loaded, or at the first question if that comes before.
+/// When the hook is loaded, or at the first lookup if that is earlier.
 pub(crate) fn begin() {
     real();
     if STATE.load(Relaxed) == UNKNOWN {
@@ -78,7 +79,7 @@ fn find_real() -> usize {
     at
 }
 
-/// In the place of a `dlsym` that is not there.
+/// Stands in for a missing `dlsym`.
 unsafe extern "C" fn nothing(_: *mut c_void, _: *const c_char) -> *mut c_void {
     ptr::null_mut()
 }
@@ -103,23 +104,21 @@ fn look_at_environment() {
     STATE.store(if stays_away { ALONE } else { FOLLOWS }, Release);
 }
 
-/// Asks the real one, from here.
+/// Calls the real one, from here.
 ///
-/// # Safety
-/// As the C library documents it.
+/// # Safety As the C library documents it.
 pub(crate) unsafe fn ask(handle: *mut c_void, name: &CStr) -> *mut c_void {
     // SAFETY: a function of this signature (POSIX).
     let real = unsafe { std::mem::transmute::<usize, Dlsym>(real()) };
     // SAFETY: the caller's promise.
     let answer = unsafe { real(handle, name.as_ptr()) };
-    // It looks at where it returns to: not a jump, which would return elsewhere.
+    // It depends on its return address: not a jump, which would return elsewhere.
     std::hint::black_box(answer)
 }
 
-/// Asked for a function's address by its name.
+/// Looks up a function's address by its name.
 ///
-/// # Safety
-/// As the C library documents it.
+/// # Safety As the C library documents it.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -151,10 +150,9 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
     )
 }
 
-/// Asked for a function's address by its name.
+/// Looks up a function's address by its name.
 ///
-/// # Safety
-/// As the C library documents it.
+/// # Safety As the C library documents it.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -185,13 +183,14 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
     )
 }
 
-/// The real function, where all is left to it; 0 for a question that is followed. It takes no lock and makes no call, but for the first time.
+/// The real function for calls that are passed through; 0 for a lookup that is handled here. It takes no lock
+/// and makes no call, except the first time.
 extern "C" fn passes_by(handle: *mut c_void, name: *const c_char) -> usize {
     let real = real();
     if STATE.load(Acquire) == UNKNOWN {
         look_at_environment();
     }
-    // Both are answered by where the question comes from.
+    // The answer to both depends on the caller.
     let is_by_scope = handle == libc::RTLD_NEXT || handle == libc::RTLD_DEFAULT;
     if !follows() || is_by_scope {
         return real;
@@ -200,7 +199,7 @@ extern "C" fn passes_by(handle: *mut c_void, name: *const c_char) -> usize {
     if unsafe { table::find(name) }.is_some() { 0 } else { real }
 }
 
-/// A question for a name in the table, from who goes on at `caller`.
+/// A lookup of a name in the table, from the code that continues at `caller`.
 unsafe extern "C" fn follow(handle: *mut c_void, name: *const c_char, caller: usize) -> *mut c_void {
     // SAFETY: a function of this signature (POSIX).
     let real = unsafe { std::mem::transmute::<usize, Dlsym>(real()) };

@@ -1,7 +1,7 @@
 //! Memory the program holds: the size of every allocation, found again by its address when it is freed.
 //!
-//! A caching allocator makes few calls, others make many, from any thread. Nobody waits for anybody here: an address has a few
-//! places it may lie in, and one that finds all of them taken is counted and not held.
+//! A caching allocator makes few calls, others make many, from any thread. No thread waits for another here:
+//! an address has a few possible slots; if all of them are taken, it is counted and not tracked.
 
 use std::{
     ffi::c_void,
@@ -15,15 +15,15 @@ use xpu_wire::sampling;
 
 use crate::memory;
 
-/// Places in all, and those one address may lie in.
+/// Slots in total, and those possible for one address.
 const PLACES: usize = 16 << 10;
 const SLOTS_PER_SET: usize = 16;
 
 const FREE: usize = 0;
-/// Being filled in or emptied; no address of an allocation is odd.
+/// A slot being filled or emptied; no allocation has an odd address.
 const BUSY: usize = 1;
 
-/// Whose memory it is.
+/// The owner of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
     /// The GPU's, managed memory included.
@@ -54,7 +54,7 @@ pub(crate) struct Allocations {
 #[derive(Debug)]
 struct Place {
     address: AtomicUsize,
-    /// Twice the bytes, and one more for the host's.
+    /// Twice the bytes, plus one for host memory.
     bytes_and_whose: AtomicU64,
 }
 
@@ -81,14 +81,14 @@ impl Allocations {
         })
     }
 
-    /// The program was given this memory.
+    /// The program received this memory.
     pub(crate) fn allocated(&self, address: *const c_void, whose: Whose, bytes: u64) {
         if address.is_null() {
             return;
         }
         self.made.fetch_add(1, Relaxed);
         let allocation = Allocation { address: address.addr(), whose, bytes };
-        // CUDA gives no address twice: what is known of this one was freed behind our back.
+        // CUDA returns no live address twice: the known allocation here was freed unseen.
         if let Some(before) = self.take(address) {
             self.held(before.whose).now.fetch_sub(before.bytes, Relaxed);
         }
@@ -101,7 +101,7 @@ impl Allocations {
         }
     }
 
-    /// Takes an address out before it is freed: afterwards another thread may be given it.
+    /// Takes an address out before it is freed: afterwards another thread may receive it.
     pub(crate) fn take(&self, address: *const c_void) -> Option<Allocation> {
         let address = address.addr();
         if address <= BUSY {
@@ -115,7 +115,7 @@ impl Allocations {
         Some(Allocation { address, whose, bytes: word >> 1 })
     }
 
-    /// After the call that was to free `address`.
+    /// After the call that should have freed `address`.
     pub(crate) fn released(&self, address: *const c_void, taken: Option<Allocation>, freed: bool) {
         match taken {
             Some(allocation) if freed => {
@@ -154,7 +154,7 @@ impl Allocations {
         }
     }
 
-    /// Bytes held now, and the most there were.
+    /// Bytes held now, and their maximum.
     pub(crate) fn bytes(&self, whose: Whose) -> (u64, u64) {
         let held = self.held(whose);
         let now = held.now.load(Acquire);
@@ -166,7 +166,7 @@ impl Allocations {
         (self.made.load(Relaxed), self.freed.load(Relaxed))
     }
 
-    /// Allocations that found no place, and frees of what was never seen.
+    /// Allocations without a slot, and frees of unknown addresses.
     pub(crate) fn missed(&self) -> (u64, u64) {
         let unplaced = self.unplaced.load(Relaxed);
         (unplaced, self.unknown.load(Relaxed).saturating_sub(unplaced))

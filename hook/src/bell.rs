@@ -1,4 +1,4 @@
-//! Something that a thread sleeps on and another rings. It asks for no memory, and ringing waits for nothing.
+//! A thread sleeps on it and another rings it. It allocates nothing, and ringing never waits.
 
 use std::{
     ffi::c_int,
@@ -15,7 +15,7 @@ impl Bell {
         Self(AtomicU32::new(0))
     }
 
-    /// How often it was rung: what [`Self::wait`] is given, so that a ring in between is not missed.
+    /// The number of rings, passed to [`Self::wait`] so that a ring in between is not missed.
     pub(crate) fn rings(&self) -> u32 {
         self.0.load(SeqCst)
     }
@@ -25,7 +25,7 @@ impl Bell {
         self.call(libc::FUTEX_WAKE, u32::MAX >> 1, None);
     }
 
-    /// Sleeps until it was rung since `rings` was read, a signal came, or so much time has passed.
+    /// Sleeps until a ring after `rings` was read, a signal, or the timeout.
     pub(crate) fn wait(&self, rings: u32, most: Duration) {
         self.call(libc::FUTEX_WAIT, rings, Some(most));
     }

@@ -1,4 +1,4 @@
-//! How much of wall time the hook may take: `XPU_TOP_BUDGET` in percent, `off` for no bound.
+//! The hook's share of wall time: `XPU_TOP_BUDGET` in percent, `off` for no limit.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -13,12 +13,13 @@ const WHOLE: f64 = 1e6;
 
 static PPM: AtomicU32 = AtomicU32::new(DEFAULT);
 
-/// In millionths of wall time; `None` if nothing bounds it.
+/// In millionths of wall time; `None` without a limit.
 pub(crate) fn ppm() -> Option<u32> {
     Some(PPM.load(Relaxed)).filter(|&ppm| ppm != UNBOUNDED)
 }
 
-/// In percent; below zero is no bound, zero times nothing. Ends what was set by hand. `false` if it is no number.
+/// In percent; below zero means no limit, zero times nothing. Overrides rates set by hand. `false` if it is
+/// not a number.
 pub(crate) fn set(percent: f64) -> bool {
     if percent.is_nan() {
         return false;
@@ -33,7 +34,7 @@ pub(crate) fn set(percent: f64) -> bool {
     true
 }
 
-/// Reads `0.1` or `off`. What cannot be read changes nothing and is returned, to be shown.
+/// Parses `0.1` or `off`. Invalid text changes nothing and is returned, to be reported.
 pub(crate) fn set_from(text: &str) -> Result<(), String> {
     let text = text.trim();
     if text.eq_ignore_ascii_case("off") {

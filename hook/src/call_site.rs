@@ -1,8 +1,8 @@
-//! Where in the program's Python an NCCL call is made.
+//! The Python call site of an NCCL call.
 //!
-//! PyTorch gives up the interpreter's lock around its calls of NCCL, and nothing here waits for it: a thread reads its own frames, which
-//! stand still while it is outside of Python. What a call pays is a walk over a few of them, which gives a number for the site. The text of
-//! a site is read when it is seen for the first time, through the kernel.
+//! PyTorch releases the interpreter's lock around its NCCL calls, and nothing here waits for it: a thread
+//! reads its own frames, which do not change while it is outside of Python. A call walks a few of them, which
+//! gives a number for the site. A site's text is read at its first occurrence, through the kernel.
 
 mod layout;
 mod text;
@@ -21,15 +21,16 @@ use xpu_wire::ledger::Record;
 
 use crate::{functions::api::Python, peek, symbol};
 
-/// Frames that tell one site from another, innermost first: PyTorch puts two or three of its own between the program and NCCL.
+/// Frames that distinguish sites, innermost first: PyTorch puts two or three of its own between the program
+/// and NCCL.
 const FRAMES: usize = 5;
 
-/// Where a process's Python is read; never freed, another thread may be reading by it.
+/// The reader of the process's Python; never freed, because another thread may be using it.
 static READER: AtomicPtr<Reader> = AtomicPtr::new(ptr::null_mut());
-/// After how many unloaded libraries it was made.
+/// The number of unloaded libraries when it was made.
 static KNOWN: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// Whether frames were found where they are looked for.
+/// Whether frames were found where they are expected.
 static PROOF: AtomicU8 = AtomicU8::new(NOT_TRIED);
 const NOT_TRIED: u8 = 0;
 const HOLDS: u8 = 1;
@@ -50,7 +51,7 @@ struct Reader {
     layout: &'static Layout,
 }
 
-/// At every look of the hook's own thread.
+/// Called at every turn of the hook's thread.
 pub(crate) fn prepare() {
     let unloaded = symbol::generation();
     if KNOWN.load(Relaxed) == unloaded && !READER.load(Relaxed).is_null() {
@@ -65,7 +66,7 @@ pub(crate) fn prepare() {
     }
 }
 
-/// The number of the site that the calling thread is at; 0 outside of Python, or where that is not known.
+/// The number of the calling thread's site; 0 outside of Python, or if it is unknown.
 #[inline]
 pub(crate) fn here(record: &Record) -> u16 {
     if KNOWN.load(Acquire) != symbol::generation() {
@@ -77,7 +78,8 @@ pub(crate) fn here(record: &Record) -> u16 {
     record.sites.known(key, |text| text.write(reader.tell(&mut text::Buffer::new())))
 }
 
-/// A frame of Python: what it is in, and where there. From 3.11 on the second is an address, of which the first need not be known.
+/// A Python frame: its code, and the position in it. From 3.11 on the position is an address, and the code
+/// may be unknown.
 #[derive(Clone, Copy, Debug, Default)]
 struct Frame {
     at: usize,
@@ -107,7 +109,7 @@ impl Reader {
         Some(Self { is_initialized: python.Py_IsInitialized, thread_state, line_of, code_type, layout })
     }
 
-    /// What the calling thread's innermost frames hash to; 0 outside of Python.
+    /// The hash of the calling thread's innermost frames; 0 outside of Python.
     #[inline]
     fn key(&self) -> u64 {
         match PROOF.load(Relaxed) {
@@ -125,7 +127,8 @@ impl Reader {
         key
     }
 
-    /// Whether frames are where they are looked for: the kernel reads them, so that nothing happens if they are not.
+    /// Whether frames are where they are expected: read through the kernel, so that nothing happens if they
+    /// are not.
     #[cold]
     fn prove(&self) -> bool {
         let frames = self.frames();
@@ -172,7 +175,7 @@ impl Reader {
                 return;
             }
             each(match layout.index {
-                // The address of an instruction says which code it is in.
+                // The instruction's address identifies the code.
                 None => Frame { at, code: 0, instruction: word(at + layout.instruction) },
                 Some(_) => Frame {
                     at,

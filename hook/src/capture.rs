@@ -1,8 +1,8 @@
-//! Steps recorded whole: for as long as somebody wants it every operation is timed, and kept one by one.
+//! Captured steps: while a capture runs, every operation is timed and kept one by one.
 //!
-//! Run by the hook's own thread, which sees steps end a few milliseconds after they do: everything is timed from a little before
-//! the first step, and what was launched before that is forgotten. A time in place of steps is one step here, of which the begin and the end
-//! are known before.
+//! Run by the hook's thread, which sees steps end a few milliseconds late: everything is timed from shortly
+//! before the first step, and earlier operations are dropped. A time instead of steps is one step here, whose
+//! begin and end are known in advance.
 
 mod activity;
 mod base;
@@ -40,11 +40,12 @@ pub(crate) use parts::Part;
 use past::Past;
 use under_way::{Kept, Span, UnderWay};
 
-/// Everything is timed from so long before the first step, and from at least so many steps before.
+/// Everything is timed from this long before the first step, and from at least this number of steps before.
 const BEFORE: u64 = 300_000_000;
 const STEPS_BEFORE: u64 = 2;
 
-/// How long those who were inside of a watched function when the last step ended have to leave it, if a step is not shorter.
+/// Time that threads inside a watched function at the end of the last step have to leave it, unless a step is
+/// shorter.
 const LEFT_AFTER: u64 = 2_000_000_000;
 
 /// Whether everything is timed now.
@@ -61,7 +62,7 @@ fn switch_on(on: bool) {
     }
 }
 
-/// In a forked child: nobody there would ever end it.
+/// In a forked child: nothing there would ever end it.
 pub(crate) fn forget() {
     switch_on(false);
     cupti::forget();
@@ -70,23 +71,23 @@ pub(crate) fn forget() {
 #[derive(Debug, Default)]
 pub(crate) struct Capture {
     under_way: Option<Box<UnderWay>>,
-    /// Done, and not yet sent.
+    /// Finished, and not yet sent.
     sending: VecDeque<Part>,
     bases: Bases,
     pub(crate) functions: Functions,
     past: Past,
-    /// The last step that ended, and how long it took.
+    /// The last completed step, and its duration.
     last: Option<(u64, u64)>,
     pace: Option<u64>,
 }
 
 impl Capture {
-    /// Whether there is something to look after often.
+    /// Whether frequent turns are needed.
     pub(crate) fn is_active(&self) -> bool {
         self.under_way.is_some() || !self.sending.is_empty()
     }
 
-    /// Takes an order, and says what comes of it. `counted` is the number of steps completed, as far as anybody knows.
+    /// Takes an order, and returns its outcome. `counted` is the number of completed steps, if known.
     pub(crate) fn order(
         &mut self,
         order: CaptureOrder,
@@ -113,7 +114,7 @@ impl Capture {
         if !switch::is_on() {
             CaptureOutcome::Off
         } else if self.is_on(order) {
-            // It was asked again: the answer may have been lost.
+            // The order was repeated: the answer may have been lost.
             CaptureOutcome::Agreed
         } else if !self.sending.is_empty() || self.under_way.as_deref().is_some_and(another) {
             CaptureOutcome::Busy
@@ -141,7 +142,7 @@ impl Capture {
         self.look_ahead();
     }
 
-    /// Nobody wants it any more.
+    /// The capture is no longer wanted.
     pub(crate) fn cancel(&mut self, number: u64) {
         if let Some(under_way) = self.under_way.take_if(|under_way| under_way.order.number == number) {
             switch_on(false);
@@ -174,7 +175,7 @@ impl Capture {
         }
     }
 
-    /// Has everything timed when the first step is near.
+    /// Times everything when the first step is near.
     fn look_ahead(&mut self) {
         let Some(under_way) = &mut self.under_way else { return };
         let completed = self.last.map_or(0, |(completed, _)| completed);
@@ -193,7 +194,8 @@ impl Capture {
         }
     }
 
-    /// An operation of the thread of lane number `thread` that was recorded; one with a timer comes again when that is read.
+    /// A recorded operation of the thread of lane number `thread`; one with a timer comes again when that is
+    /// read.
     pub(crate) fn launched(&mut self, observer: &Observer, thread: usize, record: &Record) {
         if record.timer().is_some() {
             return;
@@ -203,7 +205,7 @@ impl Capture {
         if self.is_past(single.at) {
             self.past.keep(thread, single, span);
         } else if let Some(under_way) = self.under_way.as_deref_mut()
-            // A function is recorded when it is left, which may be long after the step.
+            // A function is recorded on return, which may be long after the step.
             && (!under_way.settled || single.label.is_function())
         {
             let untimed = single.held.is_none() && single.timeable && single.at >= under_way.begin();
@@ -212,7 +214,7 @@ impl Capture {
         }
     }
 
-    /// An operation that was timed, on the device that is current.
+    /// An operation that was timed, on the current device.
     pub(crate) fn timed(
         &mut self,
         observer: &Observer,
@@ -236,19 +238,19 @@ impl Capture {
         under_way.keep(thread, single, span.unwrap_or(Span::Unknown));
     }
 
-    /// Whether an operation launched then is in no step that somebody wants whole.
+    /// Whether an operation launched then is in no step of the capture.
     fn is_past(&self, at: u64) -> bool {
         self.under_way.as_deref().is_none_or(|under_way| !(under_way.begin()..under_way.end()).contains(&at))
     }
 
-    /// After everything was taken in that was launched before `begun`. `waiting` are the times of launch of what the GPU has not
-    /// done yet.
+    /// After everything launched before `begun` was taken in. `waiting` are the launch times of what the GPU
+    /// has not completed.
     pub(crate) fn settle(&mut self, device: Option<c_int>, waiting: impl Iterator<Item = u64>) {
         self.functions.look();
         self.look_at_clock();
         let Some(under_way) = self.under_way.as_deref_mut() else { return };
         if let Some(device) = device.filter(|_| ON.load(Relaxed)) {
-            // Before the first step if it can be: a base costs a moment.
+            // Before the first step if possible: a base costs a moment.
             self.bases.make(device);
         }
         let end = under_way.end();
@@ -259,7 +261,7 @@ impl Capture {
             && are_left
             && waiting.min().is_none_or(|first| first >= end)
             && under_way.activity.is_whole(end, self.pace);
-        // What other threads launched before the mark is taken in with the next look at the latest.
+        // What other threads launched before the mark is taken in at the next turn at the latest.
         under_way.settled = under_way.closed;
         if whole {
             self.finish(CaptureEnd::Done);
@@ -280,16 +282,16 @@ impl Capture {
         switch_on(false);
     }
 
-    /// Makes parts of what there is.
+    /// Makes parts of the data so far.
     pub(crate) fn finish(&mut self, ended: CaptureEnd) {
         let Some(mut under_way) = self.under_way.take() else { return };
         switch_on(false);
         if under_way.until.is_some() && !under_way.closed {
-            // Cut short, it is a time still.
+            // A time that is cut short is still a time.
             under_way.end_at(monotonic());
         }
         let begin = under_way.begin();
-        // In the order of time: what is before the first step is no step that CUPTI recorded.
+        // In time order: CUPTI did not record the steps before the first.
         let activity = activity::add_to(&mut under_way, ended);
         let recorded = under_way.marks.get(1..).and_then(<[_]>::last).map(|&(_, at)| at);
         self.past.join(&mut under_way);
@@ -297,7 +299,7 @@ impl Capture {
             let (records, lost) = (under_way.functions, under_way.lost_functions);
             under_way.functions_came = self.functions.outcome(begin, records, lost);
         }
-        // Not as soon as the last step ends: who is still inside of a call has a moment to leave it.
+        // Not as soon as the last step ends: threads inside a call have a moment to leave it.
         self.functions.end();
         if let Some(at) = recorded {
             self.past.forget_before(at);
@@ -305,7 +307,7 @@ impl Capture {
         self.sending = parts::of(*under_way, ended, activity);
     }
 
-    /// The next part to be sent; taken back with [`Self::not_sent`] if it finds no way.
+    /// The next part to send; returned with [`Self::not_sent`] if it cannot be sent.
     pub(crate) fn next_part(&mut self) -> Option<Part> {
         self.sending.pop_front()
     }

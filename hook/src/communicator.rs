@@ -1,4 +1,4 @@
-//! The communicators of this process, found by the handle the program calls with.
+//! The communicators of this process, found by their NCCL handle.
 
 mod name;
 mod progress;
@@ -22,19 +22,19 @@ use crate::{
 pub(crate) use name::Name;
 pub(crate) use slot::{Lineage, Slot};
 
-/// Communicators alive at once in one process, with room for records of closed ones that are still under way.
+/// Communicators alive at once in one process, with space for pending records of closed ones.
 pub(crate) const SLOTS: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Communicators {
     slots: Box<[Slot]>,
-    /// Slots ever used; a look-up looks no further.
+    /// Slots ever used; lookups end there.
     used: AtomicU32,
-    /// Where the search for a slot to reuse goes on: the longest closed first.
+    /// Where the search for a free slot continues: the longest closed first.
     next: AtomicU32,
-    /// Calls on communicators whose making was not seen.
+    /// Calls on communicators whose creation was not seen.
     unknown: AtomicU64,
-    /// Communicators that found no slot, and those that found no line in the ledger.
+    /// Communicators without a slot, and those without a line in the ledger.
     too_many: AtomicU64,
     unshown: AtomicU64,
     /// Slots whose rank and size are not known yet.
@@ -43,7 +43,7 @@ pub(crate) struct Communicators {
     pub(crate) pending: Pending,
 }
 
-/// What is known of a communicator when it is made.
+/// The properties of a communicator at creation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     pub(crate) identity: Identity,
@@ -104,7 +104,7 @@ impl Communicators {
         self.unshown.load(Relaxed)
     }
 
-    /// Whether something is to be learnt of some communicator yet.
+    /// Whether some communicator has unknown properties.
     #[inline]
     pub(crate) fn has_unsettled(&self) -> bool {
         self.unsettled.load(Relaxed) != 0 || !self.pending.is_empty()
@@ -122,12 +122,12 @@ impl Communicators {
         slots.filter(|(_, slot)| slot.handle.load(Acquire) > BUSY)
     }
 
-    /// Remembers a communicator that was made. A table that is full forgets it: its calls count as unknown.
+    /// Adds a created communicator. A full table drops it: its calls count as unknown.
     pub(crate) fn insert(&self, ledger: &Ledger, handle: ncclComm_t, origin: &Origin) -> Option<u16> {
         if handle.is_null() {
             return None;
         }
-        // Of one that was at this address before, the end was not seen.
+        // The end of an earlier one at this address was not seen.
         self.remove(ledger, handle);
         let start = self.next.load(Relaxed) as usize;
         let free =
@@ -169,13 +169,14 @@ impl Communicators {
         }
     }
 
-    /// A stream is to be destroyed: what is done on the next one that bears its handle shows nothing of what was put on this.
+    /// A stream is about to be destroyed: progress of the next one with its handle proves nothing about
+    /// operations on this one.
     pub(crate) fn stream_ends(&self, stream: cudaStream_t) {
         self.open().for_each(|slot| slot.progress.stream_ends(stream.addr() as u64));
     }
 
-    /// Forgets a handle: NCCL may give its address to the next communicator. NULL, which NCCL lets a program destroy, is none,
-    /// though it looks like a free slot.
+    /// Forgets a handle: NCCL may reuse its address for the next communicator. NULL, which NCCL lets a
+    /// program destroy, is not one, though it looks like a free slot.
     pub(crate) fn remove(&self, ledger: &Ledger, handle: ncclComm_t) {
         if handle.addr() <= BUSY {
             return;

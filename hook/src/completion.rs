@@ -1,7 +1,9 @@
-//! Which collectives are done, when none of them is timed: a few events without timing, never one for each operation.
+//! Which collectives are done, when none of them is timed: a few events without timing, never one for each
+//! operation.
 //!
-//! The hook's own thread wants an event of a communicator now and then; the next launch records one; the thread asks it, and
-//! tells the ledger. So a rank that hangs is told from one that is slow at any sampling rate.
+//! The hook's thread requests an event of a communicator at intervals; the next launch records one; the
+//! thread queries it, and updates the ledger. So a rank that hangs is distinguished from one that is slow at
+//! any sampling rate.
 
 use std::{
     cell::UnsafeCell,
@@ -23,14 +25,14 @@ use crate::{
     runtime,
 };
 
-/// Events of one communicator that may be under way: one may wait behind a long queue.
+/// Pending events of one communicator: one may wait behind a long queue.
 const AT_ONCE: usize = 2;
 
 /// Nanoseconds between two events of a communicator, at least and at most.
 const CLOSEST: f64 = 5e6;
 const FARTHEST: f64 = 1e9;
 
-/// Part of the budget that goes into them.
+/// Part of the budget spent on them.
 const SHARE: f64 = 0.1;
 
 #[derive(Debug)]
@@ -38,29 +40,29 @@ pub(crate) struct Completions {
     of: [Witness; SLOTS],
 }
 
-/// What shows how far one communicator is.
+/// The events that show one communicator's progress.
 #[derive(Debug)]
 struct Witness {
-    /// The next launch is to record an event.
+    /// The next launch should record an event.
     wanted: AtomicBool,
     marks: [Mark; AT_ONCE],
 }
 
-/// A mark that nobody has.
+/// A free mark.
 const FREE: u8 = 0;
 /// A launching thread is recording it.
 const TAKEN: u8 = 1;
-/// Recorded, and not seen to be reached: the hook's own thread's.
+/// Recorded, and not known to be reached: owned by the hook's thread.
 const UNDER_WAY: u8 = 2;
 
 #[derive(Debug)]
 struct Mark {
-    /// [`FREE`], or whose it is.
+    /// [`FREE`], or its owner.
     state: AtomicU8,
     place: UnsafeCell<Place>,
 }
 
-/// An event, and where in the life of its communicator it was recorded last.
+/// An event, and the communicator's position at its last record.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     event: Event,
@@ -86,7 +88,7 @@ impl Completions {
         }
     }
 
-    /// Wants an event of each communicator that launched since it had its last.
+    /// Requests an event of each communicator that launched since its last.
     pub(crate) fn want(&self, observer: &Observer) {
         for (index, slot) in observer.communicators.open_slots() {
             let witness = &self.of[usize::from(index)];
@@ -96,8 +98,8 @@ impl Completions {
         }
     }
 
-    /// Tells the ledger what is done. `make_current` is told the device of each event before it is asked.
-    /// Called by the hook's own thread. Gives whether some are still under way.
+    /// Updates the ledger's completed collectives. `make_current` gets the device of each event before the
+    /// query. Called by the hook's thread. Returns whether some are still pending.
     pub(crate) fn gather(&self, observer: &Observer, mut make_current: impl FnMut(Option<c_int>)) -> bool {
         let mut waits = false;
         for (witness, index) in self.of.iter().zip(0..) {
@@ -125,10 +127,10 @@ impl Completions {
     }
 }
 
-/// Nanoseconds between two wants, for so many communicators at this price of an event.
+/// Nanoseconds between two requests, for this number of communicators at this price of an event.
 pub(crate) fn spacing(budget: Option<f64>, price: f64, communicators: usize) -> u64 {
     let spacing = budget.map_or(0.0, |budget| communicators as f64 * price / (budget * SHARE));
-    // Of no budget and no communicator: nothing to want.
+    // No budget and no communicator: no requests.
     if spacing.is_nan() { FARTHEST as u64 } else { spacing.clamp(CLOSEST, FARTHEST) as u64 }
 }
 
@@ -162,7 +164,7 @@ impl Mark {
         self.state.load(Relaxed) == FREE
     }
 
-    /// Takes it for this thread, if nobody has it.
+    /// Takes it for this thread, if it is free.
     fn take(&self) -> bool {
         self.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok()
     }

@@ -1,4 +1,4 @@
-//! cuBLAS: GEMMs through a handle, which knows its stream and how single precision is multiplied.
+//! cuBLAS: GEMMs through a handle, which has the stream and the math mode of single precision.
 
 mod gemm_shape;
 mod signature;
@@ -39,8 +39,8 @@ fn math_mode_of(handle: cublasHandle_t) -> Option<c_uint> {
     (unsafe { cublasGetMathMode(handle, &raw mut mode) } == Some(0)).then_some(mode)
 }
 
-// A line is an entry of cuBLAS 11 to 13 and, since 12, its twin with sizes of 64 bits; what is in brackets is what the name
-// says of the elements. A kind of line is a kind of argument list.
+// A line is an entry of cuBLAS 11 to 13 and, since 12, its twin with sizes of 64 bits; in brackets is what
+// the name implies about the elements. A kind of line is a kind of argument list.
 gemms! {
     plain cublasHgemm, cublasHgemm_64 (Float16, ComputeType::Float16);
     plain cublasSgemm_v2, cublasSgemm_v2_64 (Float32, ComputeType::Float32);

@@ -45,7 +45,7 @@ foreign! {
     ) -> c_int in CUBLASLT, within uncancelled
 }
 
-/// To be asked where cancellation is disabled.
+/// Call it with cancellation disabled.
 fn attribute(description: cublasLtMatmulDesc_t, attribute: c_int) -> Option<c_int> {
     let (mut value, mut written): (c_int, usize) = (0, 0);
     let place = (&raw mut value).cast();
@@ -56,8 +56,8 @@ fn attribute(description: cublasLtMatmulDesc_t, attribute: c_int) -> Option<c_in
     (rc == Some(0)).then_some(value)
 }
 
-/// D is m×n; k is the other side of A. In what order elements lie, how they are scaled, and whether there is a C, changes nothing of
-/// the work. The key is A's type: where B's is another (FP8 gradients), the two are multiplied at the same speed.
+/// D is m×n; k is the other side of A. The order of elements, scaling, and C do not change the work. The key
+/// is A's type: if B's differs (FP8 gradients), the two are multiplied at the same speed.
 fn shape(
     lane: &Lane,
     description: cublasLtMatmulDesc_t,
@@ -84,10 +84,10 @@ fn shape(
     })
 }
 
-/// GEMMs that were launched and whose descriptors would not say what they are.
+/// Launched GEMMs with unreadable descriptors.
 static UNREADABLE: AtomicU64 = AtomicU64::new(0);
 
-/// GEMMs that are in no count, as those whose sizes are on the GPU.
+/// GEMMs in no count, such as those whose sizes are on the GPU.
 pub(crate) fn unreadable() -> u64 {
     UNREADABLE.load(Relaxed)
 }

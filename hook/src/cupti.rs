@@ -1,4 +1,4 @@
-//! CUPTI: what the GPU ran, whoever launched it. Opened by name, and only when a capture asks for it.
+//! CUPTI: all GPU work, whoever launched it. Opened by name, and only when a capture asks for it.
 
 mod buffers;
 mod clock;
@@ -22,7 +22,7 @@ pub(crate) static CUPTI: Library = Library::new("CUPTI", c"cuptiGetVersion");
 
 const SUCCESS: c_int = 0;
 const OUT_OF_MEMORY: c_int = 8;
-/// `CUPTI_ERROR_NOT_INITIALIZED`: also what a program is told when the library it calls is not there.
+/// `CUPTI_ERROR_NOT_INITIALIZED`: also the program's result if the library it calls is missing.
 const NOT_INITIALIZED: c_int = 15;
 /// `CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`
 const TAKEN: c_int = 39;
@@ -42,7 +42,7 @@ foreign! { fn cuptiActivityGetNextRecord(buffer: *mut u8, bytes: usize, record: 
 foreign! { fn cuptiActivityGetNumDroppedRecords(context: *mut c_void, stream: u32, dropped: *mut usize) -> c_int in CUPTI }
 foreign! { fn cuptiGetResultString(code: c_int, text: *mut *const c_char) -> c_int in CUPTI }
 
-/// What a code of CUPTI means, and what to do about it.
+/// The meaning of a CUPTI code, and the remedy.
 fn why(code: c_int) -> String {
     let mut text = std::ptr::null();
     // SAFETY: the place for the answer outlives the call.

@@ -1,5 +1,5 @@
-//! The CUDA driver, as far as programs call it themselves: bound by the dynamic linker, or by address ([`crate::addresses`]). Streams,
-//! events and graphs are the runtime's too.
+//! The CUDA driver, where programs call it themselves: bound by the dynamic linker, or by address
+//! ([`crate::addresses`]). Streams, events and graphs are the runtime's too.
 
 pub mod capture;
 pub mod copy;
@@ -18,29 +18,29 @@ use crate::symbol::{Library, foreign};
 pub(crate) static CUDA: Library = Library::new("CUDA driver", c"cuInit").in_files("libcuda.so");
 
 const SUCCESS: c_int = 0;
-/// `CUDA_ERROR_NOT_INITIALIZED`: what a program is told when the library it calls is not there.
+/// `CUDA_ERROR_NOT_INITIALIZED`: the program's result if the library it calls is missing.
 pub(crate) const NOT_INITIALIZED: c_int = 3;
 
-/// A name takes no more, its NUL included.
+/// Longest name, including its NUL.
 const NAME: usize = 256;
 
 foreign! { fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_int in CUDA }
 foreign! { fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int) -> c_int in CUDA }
 foreign! {
-    /// Since CUDA 11.4; of a part of a GPU (MIG) it is the part's.
+    /// Since CUDA 11.4; for a part of a GPU (MIG) it is the part's.
     fn cuDeviceGetUuid_v2(uuid: *mut u8, device: c_int) -> c_int in CUDA
 }
 foreign! { fn cuFuncGetName(name: *mut *const c_char, function: CUfunction) -> c_int in CUDA }
 foreign! { fn cuKernelGetName(name: *mut *const c_char, kernel: CUkernel) -> c_int in CUDA }
 
-/// The device of this number. Only where the runtime has been used: it has initialized the driver then.
+/// The device of this number. Only if the runtime is in use: it has initialised the driver then.
 fn device(ordinal: c_int) -> Option<c_int> {
     let mut device = 0;
     // SAFETY: `device` outlives the call.
     (unsafe { cuDeviceGet(&raw mut device, ordinal) } == Some(SUCCESS)).then_some(device)
 }
 
-/// What CUDA calls the device of this number.
+/// CUDA's name of the device of this number.
 pub(crate) fn device_name(ordinal: c_int) -> Option<String> {
     let device = device(ordinal)?;
     let mut name = [0_u8; NAME];
@@ -50,7 +50,7 @@ pub(crate) fn device_name(ordinal: c_int) -> Option<String> {
     Some(name.to_string_lossy().into_owned())
 }
 
-/// Which device that is, on all processes of the host.
+/// The device's UUID, equal in all processes of the host.
 pub(crate) fn device_uuid(ordinal: c_int) -> Option<DeviceUuid> {
     let device = device(ordinal)?;
     let mut uuid = [0_u8; 16];

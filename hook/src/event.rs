@@ -1,4 +1,4 @@
-//! A CUDA event without timing, made once and used again.
+//! A reusable CUDA event without timing.
 
 use std::{ffi::c_int, ptr};
 
@@ -9,7 +9,7 @@ use crate::runtime::{self, NO_TIMING, NOT_READY, SUCCESS};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     handle: cudaEvent_t,
-    /// The device whose context it belongs to; `None` until it is made.
+    /// The device of its context; `None` until it is created.
     device: Option<c_int>,
 }
 
@@ -20,19 +20,19 @@ unsafe impl Send for Event {}
 pub(crate) enum Passed {
     NotYet,
     Yes,
-    /// CUDA refused to say: its context is gone or broken.
+    /// CUDA failed: its context is gone or broken.
     Failed,
 }
 
 impl Event {
     pub(crate) const UNMADE: Self = Self { handle: ptr::null_mut(), device: None };
 
-    /// The device that must be current when it is asked.
+    /// The device that must be current for a query.
     pub(crate) fn device(self) -> Option<c_int> {
         self.device
     }
 
-    /// Whether it is on the stream now. Not while it is under way.
+    /// Whether it was put on the stream. Not while it is pending.
     pub(crate) fn record(&mut self, stream: cudaStream_t) -> bool {
         let Some(event) = self.on(runtime::current_device()) else { return false };
         // SAFETY: a live event of the current device; the stream is the one the program launches on.
@@ -43,7 +43,7 @@ impl Event {
         recorded
     }
 
-    /// Whether its stream has come to it. Its device is current.
+    /// Whether its stream has reached it. Its device is current.
     pub(crate) fn passed(self) -> Passed {
         // SAFETY: a live event, whose device is current.
         match unsafe { runtime::cudaEventQuery(self.handle) } {
@@ -53,7 +53,7 @@ impl Event {
         }
     }
 
-    /// Made if there is none. One of another device is given up.
+    /// Created if there is none. One of another device is abandoned.
     fn on(&mut self, device: Option<c_int>) -> Option<cudaEvent_t> {
         let device = device?;
         if self.device != Some(device) {

@@ -1,12 +1,13 @@
-//! What this process notes of its own end in the ledger page, for the collector to read when it is gone.
+//! This process's note of its end in the ledger page, which the collector reads when it is gone.
 //!
 //! ```text
 //! exit(3), main's return ── on_exit ──▶ code      raise ValueError ── excepthook ──▶ kind, message, frames
-//! _exit(3) ── interposed ─────────────▶ code      SIGSEGV ── handler ──▶ registers, stack, modules
-//! a call that fails ── interpose! ────▶ function, code
+//! _exit(3) ── interposed ─────────────▶ code      SIGSEGV ── handler ──▶ registers, stack, modules a call
+//! that fails ── interpose! ────▶ function, code
 //! ```
 //!
-//! Nothing is changed by it: the program finds its own handlers, they run as they would, and the process ends as it would have.
+//! The program does not notice: it finds its own handlers, they run as usual, and the process ends as it
+//! would have.
 
 pub(crate) mod alone;
 mod excepthook;
@@ -30,16 +31,17 @@ use crate::{
     switch,
 };
 
-/// A program that goes on for so long after its handler got a fatal signal has survived it.
+/// A program that runs on for this long after its handler got a fatal signal has survived it.
 const SURVIVES: Duration = Duration::from_secs(5);
 
-/// Looks of the hook's own thread after an exit was noted: the first may come before the kernel has ended it.
+/// Turns of the hook's thread after an exit was noted: the first may come before the kernel has ended the
+/// process.
 const GOES_ON: u32 = 2;
 
-/// Looks since an exit was noted.
+/// Turns since an exit was noted.
 static LOOKS: AtomicU32 = AtomicU32::new(0);
 
-/// Before anything of the program runs, but for constructors of other libraries.
+/// Before any code of the program, except constructors of other libraries.
 #[cfg_attr(test, allow(dead_code, reason = "a test is no preload"))]
 extern "C" fn loaded() {
     observer::heed_environment();
@@ -60,7 +62,7 @@ fn words() -> Option<&'static ExitNote> {
     mine::page().map(|page| &page.last)
 }
 
-/// Whether the observer was made in this process: `false` in a child of which the C library knows nothing.
+/// Whether the observer was made in this process: `false` in a child that the C library does not know.
 pub(crate) fn are_of_this_process() -> bool {
     mine::page().is_some()
 }
@@ -89,7 +91,7 @@ pub(crate) fn exits(code: i32) {
     }
 }
 
-/// An intercepted call answered with something else than success.
+/// An intercepted call failed.
 #[cold]
 pub(crate) fn failed(function: &CStr, code: i32) {
     let text = function.to_str().unwrap_or_default();
@@ -101,7 +103,7 @@ pub(crate) fn failed(function: &CStr, code: i32) {
     }
 }
 
-/// At every look of the hook's own thread: what was taken for an end and was none.
+/// At every turn of the hook's thread: takes back an exit that did not happen.
 pub(crate) fn look(observer: &Observer) {
     excepthook::attach_if_late();
     let (words, now) = (&observer.ledger().last, Moment::now());

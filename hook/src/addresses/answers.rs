@@ -1,10 +1,10 @@
-//! Which answers are substituted: a function of one of the libraries, in a file that is called as they are, for a caller that is none of
-//! NVIDIA's own.
+//! Which answers are substituted: functions of the interposed libraries, in a file with their soname, for
+//! callers outside NVIDIA's libraries.
 
 use crate::symbol::{Object, Symbol, each, is_inner, is_own};
 
-/// How the names of NVIDIA's libraries begin. These ask for the driver's functions too; what they call belongs to a GEMM or a collective
-/// that is counted already.
+/// Name prefixes of NVIDIA's libraries. These look up driver functions too; what they call belongs to a GEMM
+/// or a collective that is counted already.
 const NVIDIAS: [&str; 22] = [
     "libcuda",
     "libcublas",
@@ -35,7 +35,8 @@ fn is_nvidias(object: &Object) -> bool {
     NVIDIAS.iter().any(|begin| name.starts_with(begin.as_bytes()))
 }
 
-/// What is handed out in the place of `answer` to who goes on at `caller`, if it is one of these functions. `None` where the answer stays.
+/// The replacement of `answer` for the code that continues at `caller`, if it is one of the interposed
+/// functions. `None` if the answer stays.
 #[cold]
 pub(super) fn stand_in_for(
     answer: usize,

@@ -1,7 +1,7 @@
-//! What the driver and the runtime answer who asks them for a function of the driver's.
+//! The driver's and the runtime's answers to lookups of driver functions.
 //!
-//! A name without a version may be answered with a newer function than the one that is called so, of another signature: what is handed
-//! out is the stand-in for the function that lies at the answer, or nothing.
+//! A name without a version may be answered with a newer function than the one of that name, of another
+//! signature: the replacement is the interposed function for the one at the answer, or none.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -17,10 +17,9 @@ use crate::{
     symbol::Symbol,
 };
 
-/// Where `answer` is a function that is stood in front of, the stand-in takes its place.
+/// If `answer` is an interposed function, replaces it.
 ///
-/// # Safety
-/// The name is a string, and the answer a function's address or NULL, where the place is not NULL.
+/// # Safety The name is a string, and the answer a function's address or NULL, where the place is not NULL.
 unsafe fn answered(name: *const c_char, place: *mut *mut c_void, caller: usize) {
     if name.is_null() || place.is_null() || !super::follows() {
         return;
@@ -29,7 +28,7 @@ unsafe fn answered(name: *const c_char, place: *mut *mut c_void, caller: usize) 
     // SAFETY: the caller promises it.
     let (name, answer) = unsafe { (CStr::from_ptr(name).to_bytes(), *place) };
     let named = table::all().iter().filter(|symbol| is_named(symbol, name));
-    // Most are not watched, and programs ask for hundreds.
+    // Most are not interposed, and programs look up hundreds.
     if answer.is_null() || named.clone().next().is_none() {
         return;
     }
@@ -39,14 +38,14 @@ unsafe fn answered(name: *const c_char, place: *mut *mut c_void, caller: usize) 
     }
 }
 
-/// `cuLaunchKernel` stands for `cuLaunchKernel_ptsz` too, and not for `cuLaunchKernelEx`.
+/// `cuLaunchKernel` also matches `cuLaunchKernel_ptsz`, but not `cuLaunchKernelEx`.
 fn is_named(symbol: &Symbol, name: &[u8]) -> bool {
     let rest = symbol.name().to_bytes().strip_prefix(name);
     ptr::eq(symbol.library(), &raw const CUDA) && rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'_')
 }
 
-/// No lane and no observer: who asks has not launched anything yet. The name and the place come first in all of them; what a caller does not
-/// pass, its library does not read.
+/// No lane and no observer: the caller has not launched anything yet. The name and the place come first in
+/// all of them; a library does not read arguments that its callers do not pass.
 macro_rules! ask {
     ($($(#[$doc:meta])* $name:ident in $library:expr, or $missing:expr;)*) => {$(
         $(#[$doc])*
@@ -89,8 +88,7 @@ macro_rules! ask {
                 // SAFETY: the caller keeps the library's own preconditions.
                 let result = unsafe { real(name, place, third, fourth, fifth) };
                 if result == 0 {
-                    // Of who has it by address it is known that it is none of NVIDIA's libraries.
-                    // SAFETY: as the library documents.
+                    // A caller by address is none of NVIDIA's libraries. SAFETY: as the library documents.
                     unsafe { answered(name, place, if caller == BY_ADDRESS { 0 } else { caller }) };
                 }
                 result
@@ -100,7 +98,7 @@ macro_rules! ask {
 }
 
 ask! {
-    /// Of CUDA 11.3; later the header calls the next one so.
+    /// Of CUDA 11.3; later the header gives the next one this name.
     cuGetProcAddress in CUDA, or NOT_INITIALIZED;
     cuGetProcAddress_v2 in CUDA, or NOT_INITIALIZED;
     cudaGetDriverEntryPoint in CUDART, or MISSING;

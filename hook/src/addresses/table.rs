@@ -1,7 +1,7 @@
-//! The functions that a stand-in is handed out for, by their names: all that are stood in front of.
+//! The interposed functions, by their names.
 //!
-//! The linker puts their symbols side by side. Where each name is, is worked out once; who comes to that at the same time does the
-//! same, and writes the same.
+//! The linker puts their symbols side by side. Each name's slot is computed once; concurrent threads compute
+//! and write the same values.
 
 use std::{
     ffi::c_char,
@@ -11,16 +11,16 @@ use std::{
 
 use crate::symbol::{Name, Symbol};
 
-/// Four times as many as there are functions: most names that are not in it meet an empty place at once.
+/// Four times the number of functions: most other names hit an empty slot at once.
 const PLACES: usize = 1024;
 
-/// A name that is longer is none of these.
+/// Longer names are not in the table.
 const LONGEST: usize = 63;
 
-/// The number of a symbol, from 1; 0 where there is none.
+/// The number of a symbol, from 1; 0 if there is none.
 static TABLE: [AtomicU16; PLACES] = [const { AtomicU16::new(0) }; PLACES];
 
-// The linker's own names for where the section begins and ends: no others of the process are meant.
+// The linker's names for the section's begin and end, hidden from the rest of the process.
 std::arch::global_asm!(".hidden __start_xpu_top_symbols", ".hidden __stop_xpu_top_symbols");
 
 unsafe extern "C" {
@@ -40,7 +40,7 @@ pub(super) fn all() -> &'static [Symbol] {
 
 pub(super) fn make() {
     for (number, symbol) in (1_u16..).zip(all()) {
-        // One is left empty, where a search ends.
+        // One stays empty, where a search ends.
         if usize::from(number) >= PLACES {
             return;
         }
@@ -51,7 +51,7 @@ pub(super) fn make() {
     }
 }
 
-/// Where a name of this hash may be.
+/// The slots in which a name of this hash may be.
 fn places(hash: u32) -> impl Iterator<Item = usize> {
     (0..PLACES).map(move |distance| (hash as usize + distance) % PLACES)
 }
@@ -104,9 +104,9 @@ mod tests {
     fn every_function_is_found_by_its_name_and_no_other() {
         make();
         make();
-        // The linker leaves out of a test what nothing in it calls.
+        // The linker drops symbols that a test does not use.
         assert!(!all().is_empty() && all().len() < PLACES / 3, "{} of {PLACES}", all().len());
-        // Other tests make symbols of the C library's.
+        // Other tests add symbols of the C library.
         for symbol in all().iter().filter(|symbol| symbol.name().to_bytes().starts_with(b"cu")) {
             // SAFETY: names are strings.
             let found = unsafe { find(symbol.name().as_ptr()) };

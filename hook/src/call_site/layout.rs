@@ -1,9 +1,9 @@
-//! Where Python keeps a thread's frames, by version. Looked at before it is believed.
+//! Where Python keeps a thread's frames, by version. Verified before it is used.
 
 /// `ob_type` of any object.
 pub(super) const TYPE: usize = 8;
 
-/// Offsets in bytes, on machines of 64 bits, of a build without `Py_DEBUG` and with the global lock.
+/// Offsets in bytes, on 64-bit machines, of a build without `Py_DEBUG` and with the global lock.
 #[derive(Debug, PartialEq)]
 pub(super) struct Layout {
     /// From the thread's state to its innermost frame.
@@ -12,13 +12,13 @@ pub(super) struct Layout {
     pub(super) previous: usize,
     pub(super) code: usize,
     pub(super) instruction: usize,
-    /// Where that is no address, but counts so many bytes.
+    /// If that is not an address but a count of this many bytes.
     pub(super) index: Option<usize>,
     /// In a code object.
     pub(super) file: usize,
     pub(super) name: usize,
     pub(super) instructions: usize,
-    /// Of a text that is ASCII.
+    /// For an ASCII text.
     pub(super) letters: usize,
 }
 
@@ -50,7 +50,7 @@ const OF_3_12: Layout =
 const OF_3_13: Layout = Layout { first: &[72], instructions: 200, ..OF_3_12 };
 
 impl Layout {
-    /// `version` as Python says it. `None` where it is not known.
+    /// `version` as Python reports it. `None` if it is unknown.
     pub(super) fn of(version: &str) -> Option<&'static Self> {
         let mut numbers = version.split(|letter: char| !letter.is_ascii_digit());
         if numbers.next()? != "3" || version.contains("free-threading") {

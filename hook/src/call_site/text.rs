@@ -1,4 +1,4 @@
-//! Frames in words, on the stack of the thread that is in them.
+//! Frames as text, on the stack of the thread that is in them.
 
 use std::io::{Cursor, Write as _};
 
@@ -7,11 +7,11 @@ use xpu_wire::ledger::SiteText;
 use super::layout::Layout;
 use crate::peek;
 
-/// Longest name of a function, and what is kept of a file's: its end.
+/// Longest function name, and the kept end of a file's path.
 const FUNCTION: usize = 40;
 const FILE: usize = 64;
 
-/// In `PyASCIIObject`: its length, and the bits that say how it is kept.
+/// In `PyASCIIObject`: its length, and the bits of its representation.
 const LENGTH: usize = 16;
 const STATE: usize = 32;
 /// Compact, and ASCII.
@@ -24,7 +24,7 @@ impl Buffer {
         Self(Cursor::new([0; SiteText::CAPACITY]))
     }
 
-    /// Adds a frame, if there is room for all of it.
+    /// Adds a frame, if it fits completely.
     pub(super) fn frame(&mut self, layout: &Layout, code: usize, line: i32) {
         let (mut function, mut file) = ([0; FUNCTION], [0; FILE]);
         let function = text(layout, code + layout.name, &mut function, false);
@@ -47,13 +47,14 @@ impl Buffer {
     }
 }
 
-/// Of a path that was cut the part from a folder on.
+/// A cut path, from the first folder on.
 fn after_a_slash(path: &[u8]) -> &[u8] {
     let slash = path.iter().position(|&byte| byte == b'/');
     slash.map_or(path, |slash| &path[slash + 1..])
 }
 
-/// The text that the word at `at` refers to: its beginning, or its end. `?` for one with other letters than ASCII's.
+/// The text that the word at `at` refers to: its beginning, or its end. `?` for one with non-ASCII
+/// characters.
 fn text<'a>(layout: &Layout, at: usize, into: &'a mut [u8], end: bool) -> &'a [u8] {
     let read = || {
         let object = peek::word(at).filter(|object| super::is_place(*object))?;

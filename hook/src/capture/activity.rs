@@ -1,4 +1,4 @@
-//! Kernels that the GPU ran besides what the hook times: CUPTI's records, put into the steps that launched them.
+//! Kernels beyond those that the hook times: CUPTI's records, assigned to the steps that launched them.
 
 use xpu_wire::frame::{CaptureEnd, CapturedLabel, Tracing};
 
@@ -13,18 +13,19 @@ use crate::{
     observer::Observer,
 };
 
-/// How long CUPTI stays on after the last step, if a step is not shorter: what is switched off while the GPU works on it may be lost.
+/// How long CUPTI stays on after the last step, unless a step is shorter: records of work in progress may be
+/// lost when it is switched off.
 const AFTER: u64 = 300_000_000;
 
-/// How long the GPU may then take to end what it has.
+/// Time that the GPU then has to finish its work.
 const GRACE: u64 = 1_000_000_000;
 
 const LOOK_EVERY: u64 = 50_000_000;
 
-/// How often it is to be seen that nothing more comes.
+/// Consecutive checks without new records that show that no more will come.
 const QUIET: u32 = 3;
 
-/// CUPTI does not tell it.
+/// CUPTI does not report it.
 const THREAD: u32 = xpu_wire::frame::CapturedOperation::NO_THREAD;
 
 #[derive(Debug, Default)]
@@ -34,11 +35,11 @@ pub(super) enum Activity {
     Asked,
     On {
         session: Session,
-        /// What the hook had counted when it began.
+        /// The hook's count of launches when it began.
         launched: u64,
         switched_off: Option<u64>,
         looked: u64,
-        /// What had come then, and how often in turn that was all.
+        /// The records at that time, and the number of consecutive checks without more.
         came: (usize, u32),
     },
     Refused(String),
@@ -61,9 +62,10 @@ impl Activity {
         }
     }
 
-    /// The last step ended then, and the GPU has done what the hook timed. Whether all else is there too.
+    /// The last step ended then, and the GPU has done what the hook timed. Returns whether all other records
+    /// are there too.
     ///
-    /// What was launched meanwhile is waited for too: nothing is flushed by force that the GPU still works on.
+    /// Later launches are awaited too: nothing is flushed by force while the GPU still works on it.
     pub(super) fn is_whole(&mut self, end: u64, pace: Option<u64>) -> bool {
         let Self::On { session, switched_off, looked, came, .. } = self else { return true };
         let now = monotonic();
@@ -87,7 +89,7 @@ impl Activity {
         came.1 >= QUIET
     }
 
-    /// Nobody wants it any more.
+    /// The capture is no longer wanted.
     pub(super) fn cancel(self) {
         if let Self::On { session, .. } = self {
             let _ = session.end(true);
@@ -95,7 +97,7 @@ impl Activity {
     }
 }
 
-/// Adds to a capture what CUPTI recorded of its steps.
+/// Adds CUPTI's records of its steps to a capture.
 pub(super) fn add_to(capture: &mut UnderWay, ended: CaptureEnd) -> Tracing {
     let orderly = ended != CaptureEnd::ProcessEnd;
     match std::mem::take(&mut capture.activity) {
@@ -114,7 +116,7 @@ pub(super) fn add_to(capture: &mut UnderWay, ended: CaptureEnd) -> Tracing {
     }
 }
 
-/// What the hook has counted.
+/// The hook's count of launches.
 fn launched() -> u64 {
     let Some(observer) = Observer::get() else { return 0 };
     let counted = observer.lanes().map(|lane| {
@@ -129,7 +131,7 @@ fn launched() -> u64 {
 struct Work {
     begin: i64,
     took: u64,
-    /// CUPTI's.
+    /// CUPTI's number.
     stream: u32,
     correlation: u32,
     name: u32,
@@ -169,7 +171,7 @@ fn add(capture: &mut UnderWay, records: Records, scale: &Scale, is_done: bool) -
     for work in &works {
         let Some(at) = launched_at(work.begin, &marks, &cuts) else { continue };
         let label = CapturedLabel::Activity(names.get(work.name as usize).cloned().unwrap_or_default());
-        // Its own number is no address.
+        // CUPTI's number is not an address.
         let stream = streams.get(&work.stream).copied().unwrap_or(usize::MAX - work.stream as usize);
         let span = Span::Gpu { stream, begin: work.begin, took: work.took };
         match capture.label(label).filter(|_| capture.operations.try_reserve(1).is_ok()) {
@@ -180,20 +182,20 @@ fn add(capture: &mut UnderWay, records: Records, scale: &Scale, is_done: bool) -
             None => dropped += 1,
         }
     }
-    // They take none of the space of what is timed.
+    // They take no space of the timed operations.
     capture.limit += kept as usize;
     Tracing::Recorded { records: kept, dropped }
 }
 
-/// Of what had not ended when it was handed out, how much may be of the captured steps, the last of which ended then: all that was launched before
-/// the first that is later and has ended. Of steps that did not all come to their end, all.
+/// How many unfinished records may belong to the captured steps, the last of which ended then: all launched
+/// before the first later one that has finished. For steps that did not all complete, all.
 fn lost(unfinished: &[u32], works: &[Work], end: i64, is_done: bool) -> u64 {
     let later = works.iter().filter(|work| is_done && work.begin >= end).map(|work| work.correlation);
     let first = later.reduce(|one, other| if is_before(other, one) { other } else { one });
     unfinished.iter().filter(|&&one| first.is_none_or(|first| is_before(one, first))).count() as u64
 }
 
-/// Whether of two calls this one came first: numbers begin anew after the last.
+/// Whether the first of two calls came first: numbers wrap around.
 fn is_before(one: u32, other: u32) -> bool {
     (other.wrapping_sub(one) as i32) > 0
 }
@@ -219,7 +221,7 @@ mod tests {
     fn what_later_steps_have_not_ended_is_not_lost() {
         let ran = |correlation, begin| Work { correlation, ..work(begin, 7) };
         let works = [ran(10, 100), ran(11, 200), ran(14, 1_200), ran(13, 1_100)];
-        // 12 may be of the last step, which ended at 1,000.
+        // 12 may belong to the last step, which ended at 1,000.
         let unfinished = [12, 15, 16];
         assert_eq!(lost(&unfinished, &works, 1_000, true), 1);
         assert_eq!(lost(&unfinished, &works, 1_000, false), 3, "a step did not come to its end");

@@ -1,6 +1,7 @@
-//! One moment of each device that is known by the host's clock too, to which all times of a capture are related.
+//! One moment of each device that is also known by the host's clock, to which all times of a capture are
+//! related.
 //!
-//! It is an event on a stream of our own that nothing else is put on: nobody waits for it, and it waits for nobody.
+//! It is an event on a stream of the hook, with nothing else on it: it never waits, and nothing waits for it.
 
 use std::{ffi::c_int, ptr};
 
@@ -15,11 +16,11 @@ use crate::{
 /// Devices that one process captures.
 const DEVICES: usize = 16;
 
-/// How long the hook's own thread looks for the moment at which the event is done, and how long it leaves the GPU before it takes what
-/// it has.
+/// How long the hook's thread polls for the moment at which the event is done, and how long it leaves the GPU
+/// before it takes what it has.
 const LOOK: u64 = 5_000_000;
 
-/// Tries, of which the one with the smallest error is taken.
+/// Attempts, of which the one with the smallest error is used.
 const TRIES: usize = 5;
 
 #[derive(Debug, Default)]
@@ -30,9 +31,10 @@ struct Base {
     device: c_int,
     stream: cudaStream_t,
     event: cudaEvent_t,
-    /// When the event was reached in monotonic nanoseconds, and how far that may be off; `None` while that is to be found.
+    /// When the event was reached in monotonic nanoseconds, and the error of that; `None` until it is
+    /// determined.
     at: Option<(u64, u64)>,
-    /// CUDA refused: not asked again.
+    /// CUDA refused: not tried again.
     refused: bool,
 }
 
@@ -40,12 +42,12 @@ struct Base {
 unsafe impl Send for Base {}
 
 impl Bases {
-    /// The next capture finds them anew: clocks drift, and times of long ago are coarse.
+    /// The next capture determines them again: clocks drift, and times of long ago are coarse.
     pub(super) fn forget(&mut self) {
         self.0.iter_mut().for_each(|base| base.at = None);
     }
 
-    /// Finds that of the current device, if it is not known.
+    /// Determines that of the current device, if it is unknown.
     pub(super) fn make(&mut self, device: c_int) {
         self.of(device);
     }
@@ -56,7 +58,7 @@ impl Bases {
             Some(index) => index,
             None if self.0.len() >= DEVICES => return None,
             None => {
-                // On this thread there is no error but our own: that an event was not ready.
+                // The only error on this thread is the hook's own: that an event was not ready.
                 runtime::forget_error();
                 self.0.push(Base::new(device));
                 self.0.len() - 1
@@ -67,7 +69,8 @@ impl Bases {
         (base.at.is_some()).then_some(&*base)
     }
 
-    /// When an operation that was timed on the current device began on the GPU, in monotonic nanoseconds, and how far that may be off.
+    /// When an operation that was timed on the current device began on the GPU, in monotonic nanoseconds, and
+    /// the error of that.
     pub(super) fn begin_of(&mut self, device: c_int, timers: &Timers, timer: TimerId) -> Option<(i64, u64)> {
         let base = self.of(device)?;
         let (at, error) = base.at?;
@@ -95,7 +98,7 @@ impl Base {
         let mut best: Option<(u64, u64)> = None;
         for _ in 0..TRIES {
             let Some(found) = self.record() else { break };
-            // The event keeps its last time: only a try that is better may be the last.
+            // The event keeps its last time: only a better attempt may be the last.
             let good = best.is_none_or(|(_, error)| found.1 <= error);
             best = Some(found);
             if good && found.1 < 20_000 {
@@ -106,7 +109,7 @@ impl Base {
         self.refused = best.is_none();
     }
 
-    /// Records the event and looks until it is done. Between the two moments the GPU reached it.
+    /// Records the event and polls until it is done. The GPU reached it between the two moments.
     fn record(&self) -> Option<(u64, u64)> {
         let before = monotonic();
         // SAFETY: a live event and stream of the current device, both ours.

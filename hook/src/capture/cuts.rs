@@ -1,16 +1,19 @@
-//! When the steps of a capture begin on the GPU, which may be behind what launches them.
+//! When the steps of a capture begin on the GPU, which may lag behind the launches.
 
 use super::{Kept, Span};
 
-/// So much sooner at most CUPTI sees begin what an event saw: some 13 us is how far their clocks were off each other on H200s.
+/// Largest difference by which CUPTI sees a begin before an event does: their clocks differed by some 13 us
+/// on H200s.
 const SOONER: i64 = 20_000;
 
-/// So much sooner ends a step of which it is only guessed: what begins then is of the next.
+/// By this much an estimated end of a step is moved forward: work that begins after it belongs to the next
+/// step.
 const EARLIER: i64 = 2_000;
 
-/// When each step begins on the GPU: where that had done all when the mark came, then; else with the first that was timed of what was launched
-/// after it. Where nothing was, as long after the last that was timed as it mostly is. `works` are begins and ends of all it ran, in order: of what
-/// was launched before the first mark nothing else is known.
+/// When each step begins on the GPU: at the mark, if the GPU had finished everything by then; else with the
+/// first timed operation launched after it. If there was none, after the last timed one by the usual
+/// distance. `works` are begins and ends of all its work, in order: nothing else is known about launches
+/// before the first mark.
 pub(super) fn cuts(marks: &[u64], operations: &[Kept], works: &[(i64, i64)]) -> Vec<i64> {
     let spans = |from: u64, to: u64| {
         operations.iter().filter(move |kept| (from..to).contains(&kept.at)).filter_map(|kept| {
@@ -20,7 +23,7 @@ pub(super) fn cuts(marks: &[u64], operations: &[Kept], works: &[(i64, i64)]) -> 
             }
         })
     };
-    // When what was timed before each mark had ended.
+    // When the timed operations before each mark had ended.
     let ends: Vec<_> = marks.iter().map(|&mark| spans(0, mark).map(|(_, end)| end).max()).collect();
     let cut = |(index, &mark): (usize, &u64)| {
         let now = mark as i64;
@@ -52,7 +55,7 @@ pub(super) fn cuts(marks: &[u64], operations: &[Kept], works: &[(i64, i64)]) -> 
     found.iter().enumerate().map(in_order).collect()
 }
 
-/// When CUPTI saw that begin which an event saw begin then, if it was sooner: the first of which the greater part is after it.
+/// CUPTI's begin of what an event saw begin at `begin`, if earlier: the first whose greater part is after it.
 fn begin_of(begin: i64, works: &[(i64, i64)]) -> i64 {
     let near = works.partition_point(|&(at, _)| at < begin - SOONER);
     let mut sooner = works[near..].iter().take_while(|&&(at, _)| at < begin);
@@ -76,20 +79,21 @@ mod tests {
 
     #[test]
     fn a_gpu_that_is_steps_behind_ends_those_before_first() {
-        // All is launched in an instant; four milliseconds of the steps before are still to be done, and a step takes two.
+        // All is launched in an instant; four milliseconds of earlier steps are still to be done, and a step
+        // takes two.
         let marks = [1_000, 2_000, 3_000];
         let operations = [timed(1_500, 4_000_000), timed(2_500, 6_000_000)];
         let before = (0, 3_990_000);
-        // What is not timed of a step begins 10 us after what is.
+        // A step's untimed work begins 10 us after the timed.
         assert_eq!(cuts(&marks, &operations, &[before]), [4_000_000, 6_000_000, 7_998_000]);
-        // Had the GPU nothing to do, what is not timed before it is of the same step, however long it takes.
+        // If the GPU was idle, untimed work before it belongs to the same step, however long it takes.
         assert_eq!(cuts(&marks, &operations, &[(0, 900), (1_400, 3_990_000)])[0], 1_000);
     }
 
     #[test]
     fn a_gpu_that_is_behind_begins_its_steps_later() {
         let marks = [100_000, 200_000, 300_000];
-        // It had done all at the first mark, and is 60 us behind at the others.
+        // It had finished everything at the first mark, and is 60 us behind at the others.
         let operations = [
             timed(110_000, 120_000),
             timed(150_000, 195_000),
@@ -97,7 +101,7 @@ mod tests {
             timed(280_000, 350_000),
         ];
         let cuts = cuts(&marks, &operations, &[]);
-        // The last step ends as long after what was timed of it as the one before.
+        // The last step ends as long after its timed work as the one before.
         assert_eq!(cuts, [100_000, 260_000, 413_000]);
         let at = |begin| launched_at(begin, &marks, &cuts);
         assert_eq!(
@@ -106,7 +110,7 @@ mod tests {
         );
     }
 
-    /// Two clocks, of which CUPTI's says that all began a microsecond sooner.
+    /// Two clocks; by CUPTI's all began a microsecond earlier.
     #[test]
     fn what_begins_a_step_is_of_it_by_either_clock() {
         let marks = [1_000, 2_000];

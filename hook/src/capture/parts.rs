@@ -1,4 +1,4 @@
-//! What was kept, as it is sent.
+//! Kept operations in the wire's format.
 
 use std::{
     cmp::Reverse,
@@ -16,7 +16,7 @@ use xpu_wire::{
 use super::{Kept, Span, UnderWay};
 use crate::lane::monotonic;
 
-/// A part, but for whose it is.
+/// A part without its rank.
 #[derive(Debug)]
 pub(crate) struct Part {
     number: u64,
@@ -49,7 +49,8 @@ impl Part {
     }
 }
 
-/// Monotonic times as others read them: by one offset for all, so that no clock that is set meanwhile comes between them.
+/// Monotonic times converted for other processes: by one offset for all, so that setting the clock meanwhile
+/// does not separate them.
 fn clock() -> impl Fn(u64) -> Moment {
     let (moment, now) = (Moment::now().0, monotonic());
     move |at| Moment(moment.saturating_add(at).saturating_sub(now))
@@ -60,7 +61,7 @@ pub(super) fn of(mut capture: UnderWay, ended: CaptureEnd, activity: Tracing) ->
     let mut labels: Vec<_> = std::mem::take(&mut capture.labels).into_iter().collect();
     labels.sort_unstable_by_key(|&(_, place)| place);
     let labels: Vec<_> = labels.into_iter().map(|(label, _)| label).collect();
-    // Whatever encloses comes before what it encloses.
+    // An enclosing operation comes before the enclosed ones.
     capture.operations.sort_unstable_by_key(|kept| (kept.at, Reverse(took(kept))));
     let mut streams = HashMap::new();
     let all = std::mem::take(&mut capture.operations);
@@ -88,7 +89,7 @@ fn took(kept: &Kept) -> u64 {
     if let Span::Host { took } = kept.span { took } else { 0 }
 }
 
-/// Streams are numbered in the order they are first used.
+/// Streams are numbered in order of first use.
 fn part_of(
     kept: &[Kept],
     all: &[CapturedLabel],

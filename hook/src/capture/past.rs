@@ -1,5 +1,5 @@
-//! The last steps as they were seen without anybody asking: what was sampled of them, and every collective. Always kept, so that a
-//! capture that something fires can begin before it.
+//! The last steps as seen without a capture: the sampled operations, and every collective. Always kept, so
+//! that a triggered capture can begin before its trigger.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ pub(super) struct Past {
     operations: VecDeque<Operation>,
     /// Steps completed, and when.
     marks: VecDeque<(u64, u64)>,
-    /// When the last of those was launched that had to make room.
+    /// When the last dropped operation was launched.
     lost: u64,
 }
 
@@ -31,7 +31,7 @@ struct Operation {
 impl Past {
     pub(super) fn keep(&mut self, thread: usize, single: Single, span: Span) {
         if single.label.is_function() && !functions::are_always_recorded() {
-            // Of a step before a capture, where nobody counts on them: they must not push out what is there.
+            // From steps before a capture, where they are not expected: they must not displace others.
             return;
         }
         if self.operations.len() >= OPERATIONS
@@ -47,7 +47,7 @@ impl Past {
     }
 
     pub(super) fn mark(&mut self, completed: u64, at: u64) {
-        // Who numbers anew, or jumps back, begins anew.
+        // A source that renumbers or jumps back starts afresh.
         if self.marks.back().is_some_and(|&(before, _)| completed <= before) {
             self.marks.clear();
         }
@@ -57,8 +57,9 @@ impl Past {
         self.marks.push_back((completed, at));
     }
 
-    /// Adds to a capture the steps before its first, as many as were ordered and are here whole; and what was launched in a step that
-    /// never ended. Of a job that stands all stays here too: nothing comes after it, and somebody may ask again.
+    /// Adds to a capture the steps before its first, as many as were ordered and are complete here; and
+    /// launches in a step that never ended. If the job hangs, all stays here too: nothing follows it, and
+    /// there may be another request.
     pub(super) fn join(&mut self, capture: &mut UnderWay) {
         let Some(&(first, begin)) = capture.marks.first() else { return };
         if capture.until.is_some() || capture.order.before == 0 && capture.closed {
@@ -76,14 +77,14 @@ impl Past {
         let operations =
             if capture.closed { std::mem::take(&mut self.operations) } else { self.operations.clone() };
         for Operation { single, thread, span } in operations {
-            // Of a step that never ended also what was launched before anybody asked.
+            // Of a step that never ended, launches before the request too.
             if (since..capture.end()).contains(&single.at) {
                 capture.keep(thread as usize, single, span);
             }
         }
     }
 
-    /// Steps that end before then are not whole any more: they were recorded for somebody, who has them.
+    /// Steps that end before then are no longer complete: a capture recorded and sent them.
     pub(super) fn forget_before(&mut self, at: u64) {
         self.lost = self.lost.max(at);
     }

@@ -1,4 +1,4 @@
-//! Which stream of the program is which of CUPTI's.
+//! Matches the program's streams with CUPTI's.
 
 use std::{
     cmp::Reverse,
@@ -9,20 +9,20 @@ use xpu_wire::frame::CapturedLabel;
 
 use super::{Kept, Span};
 
-/// How far the times of CUDA's events and of CUPTI are off each other at the most, nanoseconds: on H200s up to 16 us.
+/// Largest difference between the times of CUDA events and of CUPTI, nanoseconds: on H200s up to 16 us.
 const APART: i64 = 20_000;
 
-/// Of 1,000: so alike at least is the time of what was timed to that of its kernel.
+/// Out of 1,000: least overlap of a timed operation with its kernel.
 const ALIKE: u64 = 500;
 
-/// And so alike if there is no doubt.
+/// Overlap beyond doubt.
 const SURELY: u64 = 900;
 
 /// When something ran: from and to.
 pub(super) type Time = (i64, i64);
 
-/// CUPTI's numbers of streams, and the streams that the hook knows: what an operation that it timed ran is what was at work in most of its time
-/// and in little else. No call of CUDA tells that safely, since a stream may be gone.
+/// CUPTI's stream numbers, and the streams that the hook knows: a timed operation ran on the stream that was
+/// busy in most of its time and in little else. No CUDA call reveals that safely, since a stream may be gone.
 pub(super) fn streams(
     labels: &HashMap<CapturedLabel, u32>,
     operations: &[Kept],
@@ -33,7 +33,7 @@ pub(super) fn streams(
     let places = |is: fn(&CapturedLabel) -> bool| -> HashSet<u32> {
         labels.iter().filter(|(label, _)| is(label)).map(|(_, &place)| place).collect()
     };
-    // Of copies there are no records, and of a graph many.
+    // Copies have no records, and a graph has many.
     let copies = places(|label| matches!(label, CapturedLabel::Copy { .. } | CapturedLabel::Set { .. }));
     let graphs = places(|label| matches!(label, CapturedLabel::Graph(_)));
     let timed = || {
@@ -66,7 +66,7 @@ pub(super) fn streams(
     found
 }
 
-/// What is to be added to a time of an event to have CUPTI's, by what is surely the same.
+/// Offset to add to an event's time to get CUPTI's, from certain matches.
 fn offset(timed: impl Iterator<Item = Time>, works: &[(Time, u32)]) -> i64 {
     let apart = timed.filter_map(|time| {
         let near = near(time, works).map(|&(work, _)| (likeness(time, work), work));
@@ -78,7 +78,7 @@ fn offset(timed: impl Iterator<Item = Time>, works: &[(Time, u32)]) -> i64 {
     apart.get(apart.len() / 2).copied().unwrap_or(0)
 }
 
-/// What may have run then.
+/// Work that may have run then.
 fn near(time: Time, works: &[(Time, u32)]) -> impl Iterator<Item = &(Time, u32)> {
     let first = works.partition_point(|&((begin, _), _)| begin < time.0 - APART);
     works[first..].iter().take_while(move |&&((begin, _), _)| begin < time.1)
@@ -88,7 +88,7 @@ fn most_like(time: Time, works: &[(Time, u32)]) -> Option<(u64, u32)> {
     near(time, works).map(|&(work, theirs)| (likeness(time, work), theirs)).max()
 }
 
-/// Which stream was at work in most of the time.
+/// The stream that was busy in most of the time.
 fn most_of(time: Time, works: &[(Time, u32)]) -> Option<(u64, u32)> {
     let mut busy: HashMap<u32, i64> = HashMap::new();
     for &(work, theirs) in near(time, works) {
@@ -98,7 +98,7 @@ fn most_of(time: Time, works: &[(Time, u32)]) -> Option<(u64, u32)> {
     Some((busy.saturating_mul(1_000).checked_div(time.1 - time.0)? as u64, theirs))
 }
 
-/// The time of both over the time of either, of 1,000.
+/// Intersection over union of both times, out of 1,000.
 fn likeness(one: Time, other: Time) -> u64 {
     let both = one.1.min(other.1) - one.0.max(other.0);
     let either = one.1.max(other.1) - one.0.min(other.0);

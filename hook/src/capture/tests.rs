@@ -22,7 +22,7 @@ fn waited(at: u64) -> Record {
     Record::Host { call, bytes: 0, at: at * MS, until: (at + 2) * MS }
 }
 
-/// Steps of 100 ms, the first from 0, with a wait in the middle of each; all are taken in with every look.
+/// Steps of 100 ms, the first from 0, with a wait in the middle of each; every turn takes everything in.
 fn run(capture: &mut Capture, observer: &'static Observer, steps: std::ops::Range<u64>) {
     for step in steps {
         capture.launched(observer, 3, &waited(step * 100 + 50));
@@ -60,7 +60,7 @@ fn exactly_the_steps_that_were_ordered_are_kept() {
     assert!(!capture.is_active());
 }
 
-/// Of a job that stands nobody comes to the last step.
+/// In a hung job no rank reaches the last step.
 #[test]
 fn who_is_told_to_hurry_gives_what_there_is() {
     let observer = Observer::get_or_start().expect("it starts");
@@ -193,7 +193,7 @@ fn steps_before_the_first_are_added_as_far_as_they_are_known() {
     assert_eq!((account.sampled, part.operations.len()), (Some(Step(12)), 5));
     assert_eq!(part.since.since(account.marks[0].at).as_millis(), 50, "the first is of step 9");
 
-    // What one capture has, another does not have once more.
+    // Operations of one capture do not appear again in another.
     run(&mut capture, observer, 13..15);
     capture.order(CaptureOrder { number: 8, before: 9, ..order(17, 1) }, None, 15);
     run(&mut capture, observer, 15..17);
@@ -223,7 +223,7 @@ fn of_the_past_only_whole_steps_are_given() {
     let observer = Observer::get_or_start().expect("it starts");
     let mut capture = Capture::default();
     run(&mut capture, observer, 0..5);
-    // So many that the steps before have no room.
+    // So many that the steps before do not fit.
     for _ in 0..4096 {
         capture.launched(observer, 3, &waited(510));
     }
@@ -239,7 +239,7 @@ fn window_in(milliseconds: u64, length: u64) -> CaptureWindow {
     CaptureWindow { at: Moment(Moment::now().0 + milliseconds * MS), length: Nanoseconds(length * MS) }
 }
 
-/// An operation launched then; nothing that is under way has anything to do with it.
+/// An operation launched then, unrelated to pending ones.
 fn launch(capture: &mut Capture, observer: &'static Observer, at: u64) {
     let call = HostCall::Blocked(BlockingCall::StreamSynchronize);
     capture.launched(observer, 3, &Record::Host { call, bytes: 0, at, until: at + MS });
@@ -269,7 +269,7 @@ fn of_a_time_exactly_what_was_launched_in_it_is_kept_and_no_step_is_needed() {
     for after in [-2, 1, 298, 303] {
         launch(&mut capture, observer, begin.saturating_add_signed(after * MS as i64));
     }
-    // A step that ends in it changes nothing.
+    // A step that ends during it changes nothing.
     capture.mark(7, begin + 20 * MS, StepSource::Marked);
     capture.settle(None, std::iter::empty());
     assert!(capture.next_part().is_none(), "it is not over");
@@ -300,7 +300,7 @@ fn a_time_that_is_cut_short_says_how_long_it_was() {
     assert_eq!((account.ended, account.operations, account.marks.len()), (CaptureEnd::TimeUp, 1, 2));
     let took = account.marks[1].at.since(account.marks[0].at);
     assert!(took.as_secs() < 30, "{took:?}");
-    // Nor is one that was stopped before it began any longer than that.
+    // Nor is one recorded longer that was stopped before it began.
     capture.order(CaptureOrder { limit: Nanoseconds(0), ..wanted }, Some(window_in(60_000, 1)), 0);
     assert_eq!(part_in_time(&mut capture).account.expect("it has one").marks.len(), 1);
 }

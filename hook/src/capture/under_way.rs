@@ -1,4 +1,4 @@
-//! A capture while it is under way: which steps have ended, and what was kept of them.
+//! A capture in progress: its completed steps, and their operations.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::{lane::monotonic, record::Single};
 /// Operations kept of one capture.
 pub(super) const OPERATIONS: usize = 64 << 10;
 
-/// Functions of Python among them: they must not keep out what the GPU does.
+/// Python functions among them: they must not displace GPU operations.
 const FUNCTIONS: u64 = (OPERATIONS / 2) as u64;
 
 /// Different operations among them.
@@ -31,10 +31,10 @@ pub(super) struct UnderWay {
     /// Monotonic nanoseconds, as all times here.
     pub(super) deadline: u64,
     pub(super) marks: Vec<(u64, u64)>,
-    /// When the time that is recorded in place of steps ends.
+    /// When the time recorded instead of steps ends.
     pub(super) until: Option<u64>,
     pub(super) source: Option<StepSource>,
-    /// The last step has ended, and all that was launched before was taken in.
+    /// The last step has ended, and everything launched before it was taken in.
     pub(super) closed: bool,
     pub(super) settled: bool,
     pub(super) operations: Vec<Kept>,
@@ -42,12 +42,12 @@ pub(super) struct UnderWay {
     pub(super) dropped: u64,
     pub(super) untimed: u64,
     pub(super) error: Option<u64>,
-    /// Up to this step there is only what was sampled.
+    /// Up to this step only sampled operations are present.
     pub(super) sampled: Option<u64>,
     pub(super) activity: Activity,
     /// Operations that it may keep.
     pub(super) limit: usize,
-    /// Functions of Python among the operations, and those there was no room for.
+    /// Python functions among the operations, and those that did not fit.
     pub(super) functions: u64,
     pub(super) lost_functions: u64,
     pub(super) functions_came: Tracing,
@@ -69,7 +69,7 @@ pub(super) enum Span {
     Host {
         took: u64,
     },
-    /// On the GPU, nobody knows when.
+    /// On the GPU, at an unknown time.
     Timed {
         took: u64,
     },
@@ -105,7 +105,7 @@ impl UnderWay {
         }
     }
 
-    /// It is of a time, not of steps: the time is one, the first.
+    /// It covers a time, not steps: the time is one step, the first.
     pub(super) fn last_for(&mut self, now: u64, window: CaptureWindow) {
         let begin = now.saturating_add(window.at.since(Moment::now()).as_nanos() as u64);
         self.marks = vec![(0, begin)];
@@ -119,12 +119,12 @@ impl UnderWay {
         }
     }
 
-    /// Whether it is what is ordered, however long that may take.
+    /// Whether it has this order, apart from the limit.
     pub(super) fn is_of(&self, order: CaptureOrder) -> bool {
         CaptureOrder { limit: self.order.limit, ..order } == self.order
     }
 
-    /// Who asked for it wants to wait no longer than that.
+    /// The requester wants to wait no longer than this.
     pub(super) fn hurry(&mut self, limit: Nanoseconds) {
         if limit < self.order.limit {
             self.order.limit = limit;
@@ -137,7 +137,7 @@ impl UnderWay {
         self.marks.first().map_or(0, |&(_, at)| at)
     }
 
-    /// When the last step ended; none has, before it is closed.
+    /// When the last step ended; before it is closed, none has.
     pub(super) fn end(&self) -> u64 {
         if let (Some(until), [_]) = (self.until, &self.marks[..]) {
             return until;
@@ -160,7 +160,7 @@ impl UnderWay {
         self.closed = completed >= self.order.last().0;
     }
 
-    /// Hands over what was launched before. What is kept is in the order it was taken in, not that of time.
+    /// Hands over earlier launches. Kept operations are in the order they were taken in, not in time order.
     pub(super) fn leave_before(&mut self, at: u64, past: &mut Past) {
         let labels: HashMap<u32, CapturedLabel> =
             self.labels.drain().map(|(label, place)| (place, label)).collect();
@@ -193,7 +193,7 @@ impl UnderWay {
         self.functions += u64::from(is_function);
     }
 
-    /// Its place; `None` if there are too many.
+    /// Its index; `None` if there are too many.
     pub(super) fn label(&mut self, label: CapturedLabel) -> Option<u32> {
         let next = self.labels.len();
         if let Some(&known) = self.labels.get(&label) {

@@ -1,11 +1,11 @@
-//! What the program calls a communicator.
+//! The program's name of a communicator.
 
 use std::{
     fmt,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// UTF-8 as a program gave it, cut off and perhaps broken, then zeroes.
+/// UTF-8 from the program, cut off and perhaps broken, then zeroes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Name([u8; Name::LONGEST]);
 
@@ -41,7 +41,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// Where a name is kept for another thread. One read while it changes is a mixture, which is only looked at.
+/// A name kept for another thread. One read during a change is a mixture, which is only displayed.
 #[derive(Debug, Default)]
 pub(crate) struct SharedName([AtomicU64; Name::LONGEST / 8]);
 

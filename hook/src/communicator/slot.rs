@@ -1,4 +1,4 @@
-//! What is kept of one communicator.
+//! The data of one communicator.
 
 use std::{
     ffi::c_int,
@@ -20,10 +20,10 @@ use crate::{
 /// A slot without a line in the ledger.
 pub(super) const NO_LINE: u32 = u32::MAX;
 
-/// A device NCCL did not tell.
+/// A device that NCCL did not report.
 const NO_DEVICE: u32 = u32::MAX;
 
-/// In place of a handle, while a slot is being filled in.
+/// Instead of a handle, while a slot is being filled.
 pub(super) const BUSY: usize = 1;
 
 #[derive(Debug, Default)]
@@ -37,15 +37,16 @@ pub(crate) struct Slot {
     pub(super) rank: AtomicU32,
     pub(super) size: AtomicU32,
     pub(crate) progress: Progress,
-    /// Splits and grown communicators made of it, as NCCL counts them, and shrunk ones, which it does not count.
+    /// Splits and grown communicators made from it, as NCCL counts them, and shrunk ones, which it does not
+    /// count.
     children: AtomicU32,
     shrunk: AtomicU32,
     /// Launches, of collectives and of sends or receives, that could have been timed.
     chances: [AtomicU64; 2],
-    /// How often the governor has its collectives timed.
+    /// The governor's sampling rate of its collectives.
     pub(crate) rate: AtomicU8,
     pub(super) line: AtomicU32,
-    /// Its device, one more than it is; 0 until NCCL was asked, and [`NO_DEVICE`] if it did not say.
+    /// Its device plus one; 0 until NCCL was asked, and [`NO_DEVICE`] if it did not answer.
     device: AtomicU32,
 }
 
@@ -102,7 +103,7 @@ impl Slot {
         self.progress.next(collective)
     }
 
-    /// Its device, if NCCL says so.
+    /// Its device, if NCCL reports it.
     pub(crate) fn set_device(&self, device: Option<c_int>) {
         let device = device.and_then(|device| u32::try_from(device).ok());
         self.device.store(device.map_or(NO_DEVICE, |device| device + 1), Relaxed);
@@ -113,13 +114,13 @@ impl Slot {
         device.checked_sub(1).map(|device| device as c_int)
     }
 
-    /// Nothing more is to be learnt of it from NCCL.
+    /// NCCL has no more to report about it.
     #[inline]
     pub(crate) fn is_settled(&self) -> bool {
         self.size() > 0 && self.device.load(Relaxed) != 0
     }
 
-    /// What is launched now, the next collective or the next send or receive, is to be timed, and stands for this rate.
+    /// The sampling rate, if the collective, or send or receive, launched now should be timed.
     pub(crate) fn choose(&self, collective: bool) -> Option<Rate> {
         let chances = &self.chances[usize::from(!collective)];
         chances.store(chances.load(Relaxed) + 1, Relaxed);
@@ -128,17 +129,17 @@ impl Slot {
         rate.times(self.next(collective)).then_some(rate)
     }
 
-    /// How often that was asked.
+    /// The number of such decisions.
     pub(crate) fn chances(&self, collective: bool) -> u64 {
         self.chances[usize::from(!collective)].load(Relaxed)
     }
 
-    /// The number the next child gets: the first is 1. Every member makes every child in the same order.
+    /// The number of the next child: the first is 1. Every member makes every child in the same order.
     pub(crate) fn next_child(&self, lineage: Lineage) -> u32 {
         self.lineage(lineage).load(Relaxed).wrapping_add(1)
     }
 
-    /// That child was made, or might have been.
+    /// That child was created, or might have been.
     pub(crate) fn add_child(&self, lineage: Lineage) {
         self.lineage(lineage).fetch_add(1, Relaxed);
     }
@@ -151,7 +152,7 @@ impl Slot {
     }
 }
 
-/// How a communicator comes from another.
+/// How a communicator derives from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lineage {
     /// By a split, or by growing: NCCL numbers these.

@@ -10,16 +10,16 @@ use xpu_wire::{
 
 use super::math_mode_of;
 
-/// `CUBLAS_OP_N`; everything else transposes, and the shape only says whether.
+/// `CUBLAS_OP_N`; everything else transposes, and the shape only records whether.
 const NOT_TRANSPOSED: c_int = 0;
 
-/// `CUBLAS_COMPUTE_32F`; its pedantic twin is never anything else.
+/// `CUBLAS_COMPUTE_32F`; its pedantic twin never becomes anything else.
 const COMPUTE_32F: c_int = 68;
 /// `CUBLAS_TF32_TENSOR_OP_MATH`, in the bits of a math mode that are not flags.
 const TF32: c_uint = 3;
 const MODES: c_uint = 0xf;
 
-/// What is multiplied, and what in.
+/// Element type, and compute type.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbers {
     datatype: DataType,
@@ -29,19 +29,19 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// As the entry's name says.
+    /// From the entry's name.
     pub(super) fn of(datatype: DataType, compute: ComputeType) -> Self {
         let may_be_tf32 = matches!(datatype, DataType::Float32 | DataType::Complex64);
         Self { datatype, compute, may_be_tf32 }
     }
 
-    /// As the arguments say.
+    /// From the arguments.
     pub(super) fn said(a_type: c_int, compute: c_int) -> Self {
         let numbers = Self::of(DataType::from_cuda(a_type), ComputeType::from_cublas(compute));
         Self { may_be_tf32: numbers.may_be_tf32 && compute == COMPUTE_32F, ..numbers }
     }
 
-    /// Elements as the argument says, multiplied in single precision.
+    /// Element type from the argument, multiplied in single precision.
     pub(super) fn single(a_type: c_int) -> Self {
         Self::of(DataType::from_cuda(a_type), ComputeType::Float32)
     }
@@ -59,7 +59,7 @@ fn size(given: impl TryInto<u64>) -> u64 {
     given.try_into().unwrap_or(0)
 }
 
-/// A GEMM, or equal ones at once. A negative size is refused by cuBLAS, and comes to nothing.
+/// A GEMM, or a batch of equal ones. cuBLAS refuses negative sizes, so they count as zero.
 #[inline]
 pub(super) fn gemm_shape<Size: TryInto<u64>>(
     numbers: Numbers,
@@ -80,7 +80,7 @@ pub(super) fn gemm_shape<Size: TryInto<u64>>(
     }
 }
 
-/// The groups of a grouped GEMM, put together: they are launched, and timed, as one.
+/// The groups of a grouped GEMM, combined: they are launched, and timed, as one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Groups {
     sides: [u64; 3],
@@ -112,8 +112,8 @@ impl Groups {
         Self { transposed: (a, b), ..Self::stacked(groups) }
     }
 
-    /// Groups of one shape are a batch. Those that differ along one side are stacked along it, as the rows of a mixture's
-    /// experts are. Of any others only the work is kept, along the first side.
+    /// Groups of one shape are a batch. Those that differ along one side are stacked along it, as the rows of
+    /// a mixture's experts are. For all others only the work is kept, along the first side.
     fn stacked(groups: impl Iterator<Item = ([u64; 3], u64)> + Clone) -> Self {
         let Some(([m, n, k], _)) = groups.clone().next() else { return Self::default() };
         let same = |side: usize, first: u64| groups.clone().all(|(sides, _)| sides[side] == first);

@@ -1,7 +1,7 @@
-//! The argument lists cuBLAS has for GEMMs, each in 32 and 64 bits. Pointers are handed on and not looked at, but for the
+//! cuBLAS's argument lists for GEMMs, each in 32 and 64 bits. Pointers are passed on unread, except the
 //! arrays of sizes of a grouped GEMM, which cuBLAS reads on the host too.
 
-/// `KIND NAME, NAME_64 (DATATYPE, COMPUTE);` for each entry; the brackets only where no argument says it.
+/// `KIND NAME, NAME_64 (DATATYPE, COMPUTE);` for each entry; brackets only if no argument has these types.
 macro_rules! gemms {
     ($($kind:ident $name:ident, $wide:ident $(($datatype:expr, $compute:expr))?;)*) => {$(
         gemms! { @$kind $name, c_int $(, Numbers::of($datatype, $compute))? }

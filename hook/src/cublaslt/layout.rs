@@ -1,5 +1,5 @@
-//! What a layout says of its matrix. Asking cuBLASLt costs 12 ns for each of four things; so a layout that reads as one asked about before,
-//! byte for byte, is taken for it.
+//! The properties of a layout's matrix. A query to cuBLASLt costs 12 ns for each of four properties; so a
+//! layout equal byte for byte to an earlier one takes its result.
 
 use std::{
     cell::Cell,
@@ -23,7 +23,7 @@ foreign! {
     ) -> c_int in CUBLASLT
 }
 
-/// Rows and columns are the matrix's own, whatever order its elements lie in.
+/// Rows and columns are the matrix's own, whatever the order of its elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) rows: u64,
@@ -32,22 +32,22 @@ pub(super) struct Layout {
     pub(super) datatype: c_int,
 }
 
-/// A layout as it lies in memory: `cublasLtMatrixLayoutOpaque_t` is a public struct of 8 words, 14 since 13.1. All that
-/// is asked for here is in the first 8.
+/// A layout in memory: `cublasLtMatrixLayoutOpaque_t` is a public struct of 8 words, 14 since 13.1. All
+/// properties used here are in the first 8.
 type Words = [u64; 8];
 
-/// Layouts remembered by a thread: more than a step of a transformer has.
+/// Layouts kept per thread: more than a step of a transformer has.
 const REMEMBERED: usize = 64;
 
-/// What a thread remembers. In its lane, not in thread-local storage: that comes out of the stack of every thread of the
-/// program, also of those that never call us.
+/// A thread's known layouts. In its lane, not in thread-local storage: that comes out of the stack of every
+/// thread of the program, including those that never call the hook.
 #[derive(Debug)]
 pub(crate) struct Layouts(Box<[Cell<(Words, Layout)>]>);
 
 impl Layouts {
     pub(crate) const MEMORY: usize = REMEMBERED * size_of::<Cell<(Words, Layout)>>();
 
-    /// `None` if there is no memory for it. All zeros is no layout that was ever made.
+    /// `None` if there is no memory for it. All zeros is not a layout that was ever made.
     pub(crate) fn new() -> Option<Self> {
         let nothing = Layout { rows: 0, columns: 0, batch: 0, datatype: 0 };
         memory::slice(REMEMBERED, || Some(Cell::new(([0; 8], nothing)))).map(Self)
@@ -91,7 +91,7 @@ fn place_of(words: &Words) -> usize {
     (mixed >> 58) as usize % REMEMBERED
 }
 
-/// An attribute; all asked for here are 4 or 8 bytes of integer.
+/// An attribute; all used here are 4 or 8 bytes of integer.
 fn attribute<T: Copy + Default>(layout: cublasLtMatrixLayout_t, attribute: c_int) -> Option<T> {
     let (mut value, mut written) = (T::default(), 0);
     let place = (&raw mut value).cast();

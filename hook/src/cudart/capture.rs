@@ -28,8 +28,8 @@ interpose_twins! {
         }
     };
 
-    /// Ends the capture also when it reports that the capture was broken, but not if it says that there was none, or that it
-    /// cannot be ended here.
+    /// Ends the capture also if CUDA reports that it was invalidated, but not if it reports that there was
+    /// none, or that it cannot be ended here.
     fn cudaStreamEndCapture, cudaStreamEndCapture_ptsz(
         stream: cudaStream_t, graph: *mut cudaGraph_t,
     ) -> c_int in CUDART, or MISSING, even off;

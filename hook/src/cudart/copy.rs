@@ -1,4 +1,4 @@
-//! Copies and fills: how many, and how many bytes each way. One that is not asynchronous holds its thread.
+//! Copies and fills: their number, and bytes in each direction. A synchronous one blocks its thread.
 
 use std::ffi::{c_int, c_void};
 
@@ -16,13 +16,13 @@ use crate::{
     runtime::{CUDART, MISSING},
 };
 
-/// An asynchronous copy or fill on its way; timed only while everything is recorded.
+/// An asynchronous copy or fill in progress; timed only during a capture.
 #[derive(Debug)]
 pub(crate) struct Move {
     stream: cudaStream_t,
     captured: Option<CaptureId>,
     timing: Timing,
-    /// As the record has it.
+    /// In the record's units.
     at: u64,
 }
 
@@ -84,7 +84,7 @@ fn count(lane: &Lane, direction: Option<Direction>, bytes: u64) {
     }
 }
 
-/// A copy or a fill without a stream, after the call. What it took its thread says, where it was held.
+/// A copy or a fill without a stream, after the call. Its duration is the thread's, if it was blocked.
 fn done(lane: &Lane, result: c_int, direction: Option<Direction>, bytes: usize) {
     if result != 0 {
         return;

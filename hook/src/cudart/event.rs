@@ -1,5 +1,5 @@
-//! Events: recorded on one stream, and waited for by another. Where GEMMs wait for communication, a sample of the waits is
-//! timed by how long their stream stood.
+//! Events: recorded on one stream, and awaited by another. Where GEMMs wait for communication, a sample of
+//! the waits is timed by how long their stream waited.
 
 use std::ffi::{c_int, c_uint};
 
@@ -14,13 +14,13 @@ use crate::{
     runtime::{CUDART, MISSING},
 };
 
-/// A stream on its way to an event.
+/// A stream about to wait for an event.
 #[derive(Debug)]
 pub(crate) enum Wait {
     Other,
     /// A stream without GEMMs waits for communication.
     Follows,
-    /// One of those that hold GEMMs up, to be timed.
+    /// One of those that hold GEMMs up, chosen for timing.
     Chosen(Timing),
 }
 
@@ -32,7 +32,7 @@ impl Wait {
         lane.counters.ordered.add(1);
         match observer.exposure.waits_for(event, stream) {
             WaitsFor::Other => Self::Other,
-            // Waiting may make the stream part of a capture, where no event of ours may be.
+            // Waiting may make the stream part of a capture, where the hook's events are forbidden.
             _ if observer.may_capture() => Self::Other,
             WaitsFor::Communication => Self::Follows,
             WaitsFor::CommunicationWithGemms => {

@@ -1,4 +1,5 @@
-//! Graphs: made executable, changed, launched, destroyed. Also while observing is off: the collectives in them have numbers.
+//! Graphs: instantiated, updated, launched, destroyed. Also while observing is off: the collectives in them
+//! have numbers.
 
 use std::ffi::{c_int, c_ulonglong, c_void};
 
@@ -26,7 +27,8 @@ pub(crate) unsafe fn instantiated(
 }
 
 interpose! {
-    /// Three arguments since CUDA 12, five before: what a caller does not pass, its library does not read.
+    /// Three arguments since CUDA 12, five before: a library does not read arguments that its callers do not
+    /// pass.
     fn cudaGraphInstantiate(
         place: *mut cudaGraphExec_t, graph: cudaGraph_t, flags_or_node: *mut c_void, log: *mut c_void, size: usize,
     ) -> c_int in CUDART, or MISSING, even off;

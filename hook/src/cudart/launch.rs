@@ -23,7 +23,7 @@ interpose_twins! {
     before |lane| Launch::begin(lane, Function::Runtime(function), || sizes(grid, block), || stream);
     after |lane, launch, result| Launch::end(launch, lane, result);
 
-    /// What the compiler of CUDA 13 makes of `<<<>>>`.
+    /// CUDA 13's compilation of `<<<>>>`.
     fn __cudaLaunchKernel, __cudaLaunchKernel_ptsz(
         kernel: *const c_void, grid: dim3, block: dim3, arguments: *mut *mut c_void, shared: usize,
         stream: cudaStream_t,

@@ -1,4 +1,4 @@
-//! Streams that end. Also while observing is off: where operations were put is kept then too.
+//! Destroyed streams. Also while observing is off: operations' streams are tracked then too.
 
 use std::ffi::c_int;
 

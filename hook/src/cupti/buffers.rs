@@ -1,10 +1,12 @@
-//! What CUPTI writes its records into, and what is kept of them.
+//! Buffers for CUPTI's records, and what is kept of them.
 //!
-//! CUPTI asks for buffers and gives them back on threads of its own and of the program; from CUDA 13 on each thread that launches has one. No
-//! lock is held here while CUPTI is called, since it may hold one of its own when it asks.
+//! CUPTI requests buffers and returns them on its own threads and the program's; from CUDA 13 on each
+//! launching thread has one. No lock is held here during a call of CUPTI, since it may hold one of its own
+//! when it requests.
 //!
-//! A buffer is never unmapped: one that was flushed by force may be written to yet, when the GPU ends what is in it, or the call returns
-//! that is in it. Its memory is given back when the next recording begins, or the hook's own thread finds it long unused.
+//! A buffer is never unmapped: one that was flushed by force may still be written to, when the GPU ends its
+//! work, or the call in it returns. Its memory is released when the next recording begins, or when the hook's
+//! thread finds it long unused.
 
 use std::{
     collections::BTreeMap,
@@ -26,28 +28,28 @@ use super::{
 };
 use crate::peek::peek;
 
-/// Bytes of a buffer, and how many CUPTI has at once.
+/// Bytes of a buffer, and the number CUPTI has at once.
 const BUFFER: usize = 256 << 10;
 const BUFFERS: usize = 32;
 
-/// Where CUPTI may not be refused one there are more.
+/// If CUPTI may not be refused one, there are more.
 const PLACES: usize = 8 * BUFFERS;
 
-/// What the GPU ran that is kept of one capture.
+/// GPU records kept of one capture.
 const RAN: usize = 64 << 10;
 
 /// Bytes of all names, and of one.
 const NAMES: usize = 1 << 20;
 const NAME: usize = 16 << 10;
 
-/// The smallest there are, and what is read of one at once.
+/// The smallest page size, and the size of one read.
 const PAGE: usize = 4096;
 const PIECE: usize = 256;
 
 /// Records taken over at once.
 const CHUNK: usize = 64;
 
-/// Those that were ever made, and what each is now.
+/// All buffers ever made, and the state of each.
 static ADDRESSES: [AtomicPtr<u8>; PLACES] = [const { AtomicPtr::new(ptr::null_mut()) }; PLACES];
 static STATES: [AtomicU8; PLACES] = [const { AtomicU8::new(FREE) }; PLACES];
 const FREE: u8 = 0;
@@ -57,11 +59,11 @@ const USED: u8 = 2;
 
 /// Buffers with memory.
 static HELD: AtomicUsize = AtomicUsize::new(0);
-/// Whether CUPTI bears it to get none: before CUDA 12.9 (version 27) it may crash.
+/// Whether CUPTI accepts a refusal: before CUDA 12.9 (version 27) it may crash.
 static MAY_REFUSE: AtomicBool = AtomicBool::new(false);
 static RECORDS: Mutex<Records> = Mutex::new(Records::new());
 
-/// A kernel that the GPU ran, by the place of its name. Times are CUPTI's.
+/// A kernel that the GPU ran, by the index of its name. Times are CUPTI's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ran {
     pub(crate) begin: u64,
@@ -76,12 +78,12 @@ pub(crate) struct Records {
     wanted: bool,
     pub(crate) ran: Vec<Ran>,
     names: BTreeMap<Box<[u8]>, u32>,
-    /// The places of names by where CUPTI has them: it keeps each once.
+    /// Indices of names by CUPTI's address: it keeps each once.
     known: BTreeMap<usize, u32>,
     name_bytes: usize,
-    /// The calls that launched what had not ended when it was handed out: what they would have been is not known.
+    /// The calls that launched unfinished records: their result is unknown.
     pub(crate) unfinished: Vec<u32>,
-    /// Of what the GPU ran: no room was left.
+    /// GPU records that did not fit.
     pub(crate) dropped: u64,
 }
 
@@ -98,7 +100,7 @@ impl Records {
         }
     }
 
-    /// By their places.
+    /// In index order.
     pub(crate) fn names(&self) -> Vec<String> {
         let mut names = vec![String::new(); self.names.len()];
         for (name, &place) in &self.names {
@@ -146,7 +148,7 @@ impl Records {
     }
 }
 
-/// Whether there was room.
+/// Whether it fitted.
 fn push<T>(all: &mut Vec<T>, one: T) -> bool {
     let has_room = all.len() < RAN && all.try_reserve(1).is_ok();
     if has_room {
@@ -155,8 +157,8 @@ fn push<T>(all: &mut Vec<T>, one: T) -> bool {
     has_room
 }
 
-/// A copy of the C string there, if there is one and it is no longer than a name may be. Whoever wrote the record is not trusted so far that
-/// the program would end over it.
+/// A copy of the C string there, if there is one within the limit of a name. Read defensively: a bad record
+/// must not end the program.
 fn text(at: usize) -> Option<Vec<u8>> {
     let (mut text, mut piece) = (Vec::new(), [0; PIECE]);
     while text.len() <= NAME {
@@ -178,7 +180,7 @@ fn text(at: usize) -> Option<Vec<u8>> {
     None
 }
 
-/// `None` where another thread had it when this process was forked.
+/// `None` if another thread had it when this process was forked.
 pub(super) fn begin(version: u32) -> Option<()> {
     let mut records = RECORDS.try_lock().ok()?;
     *records = Records { wanted: true, ..Records::new() };
@@ -187,7 +189,7 @@ pub(super) fn begin(version: u32) -> Option<()> {
     Some(())
 }
 
-/// Gives the memory of those back that CUPTI does not have. Only long after it gave them back.
+/// Releases the memory of buffers that CUPTI does not have. Only long after it returned them.
 pub(super) fn rest() {
     for (address, state) in ADDRESSES.iter().zip(&STATES) {
         if state.compare_exchange(USED, GIVEN, AcqRel, Relaxed).is_ok() {
@@ -199,7 +201,7 @@ pub(super) fn rest() {
     }
 }
 
-/// Those that came; what comes from now on is nobody's.
+/// The received records; later ones are dropped.
 pub(super) fn end() -> Records {
     std::mem::replace(&mut *records(), Records::new())
 }
@@ -213,10 +215,9 @@ pub(crate) fn memory() -> usize {
     HELD.load(Relaxed) * BUFFER + RECORDS.try_lock().map_or(0, |records| records.memory())
 }
 
-/// CUPTI wants a buffer.
+/// CUPTI requests a buffer.
 ///
-/// # Safety
-/// As CUPTI documents for this callback.
+/// # Safety As CUPTI documents for this callback.
 pub(super) unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most: *mut usize) {
     let given = give();
     // SAFETY: CUPTI passes three writable places.
@@ -258,12 +259,11 @@ fn make() -> *mut u8 {
     if at == libc::MAP_FAILED { ptr::null_mut() } else { at.cast() }
 }
 
-/// CUPTI gives a buffer back.
+/// CUPTI returns a buffer.
 ///
-/// # Safety
-/// As CUPTI documents for this callback.
+/// # Safety As CUPTI documents for this callback.
 pub(super) unsafe extern "C" fn completed(_: *mut c_void, _: u32, buffer: *mut u8, _: usize, valid: usize) {
-    // Of another who had CUPTI before, or given back before: it is not ours to read.
+    // From another user of CUPTI, or returned before: it is not ours to read.
     let place = ADDRESSES.iter().position(|at| !buffer.is_null() && at.load(Acquire) == buffer);
     let Some(place) = place.filter(|&place| STATES[place].load(Acquire) == GIVEN) else { return };
     if catch_unwind(|| take(buffer, valid.min(BUFFER))).is_err() {
@@ -283,7 +283,7 @@ fn take(buffer: *mut u8, valid: usize) {
             if rc != Some(SUCCESS) || at.is_null() {
                 break;
             }
-            // A record that is not within the buffer is none.
+            // A record that is not within the buffer is invalid.
             let left = at.addr().checked_sub(buffer.addr()).map_or(0, |before| valid.saturating_sub(before));
             // SAFETY: so many bytes of the buffer are left, which is the hook's own and never unmapped.
             chunk[count] = unsafe { record::read(at, left) };
@@ -311,7 +311,7 @@ mod tests {
         for wild in [0, 1, 0xffff_ffff_ffff_fff0, 0x5555_0000_0000_0000] {
             assert_eq!(text(wild), None, "{wild:#x}");
         }
-        // Up to the end of what is mapped.
+        // Up to the end of the mapping.
         let at = make();
         // SAFETY: a mapping of that length.
         unsafe { libc::munmap(at.add(2 * PAGE).cast(), BUFFER - 2 * PAGE) };

@@ -1,12 +1,12 @@
 //! CUPTI's clock and the hook's: two moments known by both, one when recording began and one when it ended.
 //!
-//! By default CUPTI has `CLOCK_REALTIME`, but who used it before may have given it another, in units of its own: torch.profiler gives it
-//! the processor's. So the pace is measured too.
+//! By default CUPTI uses `CLOCK_REALTIME`, but an earlier user may have set another, in other units:
+//! torch.profiler sets the processor's. So the rate is measured too.
 
 use super::{SUCCESS, cuptiGetTimestamp};
 use crate::lane::monotonic;
 
-/// Tries, of which the one with the smallest error is taken.
+/// Attempts, of which the one with the smallest error is used.
 const TRIES: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ fn read_once() -> Option<Reading> {
     (rc == Some(SUCCESS)).then_some(Reading { theirs, ours: before + error, error })
 }
 
-/// From their times to ours.
+/// Converts CUPTI's times to the hook's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     first: Reading,
@@ -39,10 +39,10 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// `None` if their clock stood still, or went back.
+    /// `None` if CUPTI's clock did not advance.
     pub(super) fn new(first: Reading, last: Option<Reading>) -> Option<Self> {
         let Some(last) = last else {
-            // Nothing says otherwise: nanoseconds.
+            // The default: nanoseconds.
             let second = 1_000_000_000;
             let last = Reading { theirs: first.theirs + second, ours: first.ours + second, ..first };
             return Some(Self { first, last });

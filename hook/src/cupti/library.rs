@@ -1,4 +1,4 @@
-//! Finds libcupti: what is loaded, else what lies beside the CUDA runtime that is, else what the system has.
+//! Finds libcupti: a loaded one, else one beside the loaded CUDA runtime, else the system's.
 
 use std::{
     ffi::{CStr, CString, c_void},
@@ -34,7 +34,7 @@ fn is_loaded() -> bool {
     SONAMES.iter().any(|name| dlopen(name, libc::RTLD_NOLOAD))
 }
 
-/// The one that the runtime's major number asks for comes first.
+/// The one for the runtime's major number comes first.
 fn by_name() -> bool {
     let runtime = runtime_path();
     let number = runtime.as_deref().and_then(major).unwrap_or_default();
@@ -53,7 +53,8 @@ fn dlopen(name: &CStr, flags: i32) -> bool {
     !unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL | flags) }.is_null()
 }
 
-/// In a wheel of PyTorch it lies beside the runtime (CUDA 13) or in a package next to it; in a toolkit, under `extras`.
+/// In a PyTorch wheel it is beside the runtime (CUDA 13) or in a package next to it; in a toolkit, under
+/// `extras`.
 fn beside_runtime() -> Vec<PathBuf> {
     let Some(runtime) = runtime_path() else { return Vec::new() };
     let (Some(folder), Some(number)) = (runtime.parent(), major(&runtime)) else { return Vec::new() };

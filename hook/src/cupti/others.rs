@@ -1,4 +1,5 @@
-//! What others do with CUPTI. PyTorch calls it by the dynamic linker, so its calls come by here; each is passed on, and remembered.
+//! Other users of CUPTI. PyTorch calls it through the dynamic linker, so its calls are interposed; each is
+//! passed on, and noted.
 
 use std::{
     cell::Cell,
@@ -8,16 +9,16 @@ use std::{
 
 use super::{CUPTI, Completed, NOT_INITIALIZED, Requested, SUCCESS, session};
 
-/// A bit for each kind of records that others have switched on.
+/// A bit for each kind of records that others have enabled.
 static KINDS: AtomicU64 = AtomicU64::new(0);
 static SUBSCRIBED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// This thread is in a call of our own, which CUPTI may make out of others.
+    /// This thread is in a call of the hook, from which CUPTI may make others.
     static OURS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does it as nobody else's.
+/// Runs it as a call of the hook.
 pub(super) fn ours<T>(doing: impl FnOnce() -> T) -> T {
     let before = OURS.replace(true);
     let done = doing();
@@ -50,7 +51,7 @@ fn switched(kind: c_int, on: bool) {
     }
 }
 
-/// No lane and no observer: whoever prepares to record has not launched anything yet.
+/// No lane and no observer: the caller, which prepares to record, has not launched anything yet.
 macro_rules! forward {
     ($(
         fn $name:ident($($argument:ident: $type:ty),* $(,)?);
@@ -95,7 +96,7 @@ macro_rules! forward {
     )*};
 }
 
-/// Whatever goes wrong there, the call is made.
+/// Whatever fails here, the call is made.
 #[inline(never)]
 fn quietly(what: impl FnOnce()) {
     if let Err(payload) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(what)) {

@@ -1,17 +1,17 @@
 //! One record of CUPTI.
 //!
-//! Newer CUPTIs only add at the end of a record: kinds, times, streams, correlations and names lie at the same places from CUDA 11.8
-//! to 13.5, as `offsetof` on the `cupti_activity.h` of 11.8.87, 12.1.105, 12.4.127, 12.8.90, 13.0.85 and 13.5.25 has shown
-//! (`CUpti_ActivityKernel8` to `13`).
+//! Newer CUPTI versions only append to a record: kinds, times, streams, correlations and names have the same
+//! offsets from CUDA 11.8 to 13.5, as `offsetof` on the `cupti_activity.h` of 11.8.87, 12.1.105, 12.4.127,
+//! 12.8.90, 13.0.85 and 13.5.25 shows (`CUpti_ActivityKernel8` to `13`).
 
 use std::ffi::c_char;
 
-/// What `cuptiGetVersion` says in CUDA 11.8, and what it says in no CUDA whose records are known.
+/// `cuptiGetVersion` of CUDA 11.8, and the first without known records.
 pub(super) const OLDEST: u32 = 18;
 pub(super) const TOO_NEW: u32 = 140_000;
 
 pub(super) const KERNEL: u32 = 10;
-/// As [`KERNEL`], where kernels never overlap.
+/// As [`KERNEL`], if kernels never overlap.
 const SERIAL_KERNEL: u32 = 3;
 
 /// A kernel that the GPU ran. Times are CUPTI's.
@@ -20,12 +20,12 @@ pub(super) struct Record {
     pub(super) begin: u64,
     pub(super) end: u64,
     pub(super) stream: u32,
-    /// CUPTI's number of the call that launched it, which counts up and begins anew after the last.
+    /// CUPTI's number of the call that launched it, which counts up and wraps around.
     pub(super) correlation: u32,
     pub(super) name: *const c_char,
 }
 
-/// What is read of a record: its name is last.
+/// Bytes read of a record: its name is last.
 const READ: usize = 112;
 
 /// # Safety

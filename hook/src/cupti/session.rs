@@ -1,4 +1,4 @@
-//! Recording, from its begin to its end. All of it on the hook's own thread, but for [`yield_to`].
+//! Recording, from its begin to its end. All of it on the hook's thread, except [`yield_to`].
 
 use std::{
     ffi::{c_int, c_void},
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::lane::monotonic;
 
-/// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`: what is not complete too.
+/// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`: includes incomplete records.
 const FORCED: u32 = 1;
 
 const FORBIDDEN: &str = "the job was started with XPU_TOP_CUPTI=0, which forbids CUPTI: start it without";
@@ -32,10 +32,10 @@ const OTHERS: &str =
     "torch.profiler, or another user of CUPTI, records in this process: capture again when it has ended";
 const OVERTAKEN: &str = "torch.profiler, or another user of CUPTI, began to record in the middle of it: capture again when it has ended";
 
-/// How long others wait for us to begin, nanoseconds: that takes 30 ms, once.
+/// How long others wait for the hook's start, nanoseconds: that takes 30 ms, once.
 const PATIENCE: u64 = 200_000_000;
 
-/// What is switched on.
+/// What is enabled.
 #[derive(Debug)]
 struct Switched {
     on: bool,
@@ -43,16 +43,16 @@ struct Switched {
 }
 
 static SWITCHED: Mutex<Switched> = Mutex::new(Switched { on: false, overtaken: false });
-/// The same as `on`, for who only looks.
+/// The same as `on`, for readers.
 static ON: AtomicBool = AtomicBool::new(false);
 
-/// When the last recording ended; 0 if its memory was given back.
+/// When the last recording ended; 0 if its memory was released.
 static ENDED: AtomicU64 = AtomicU64::new(0);
 
-/// How long afterwards nothing is written to it any more.
+/// How long CUPTI may still write to it afterwards.
 const QUIET: u64 = 5_000_000_000;
 
-/// Gives memory back that is not used any more.
+/// Releases memory that is no longer used.
 pub(crate) fn rest() {
     let ended = ENDED.load(Relaxed);
     if ended != 0 && !ON.load(Relaxed) && monotonic().saturating_sub(ended) > QUIET {
@@ -61,7 +61,7 @@ pub(crate) fn rest() {
     }
 }
 
-/// In a forked child: CUPTI is of no use there.
+/// In a forked child: CUPTI does not work there.
 pub(crate) fn forget() {
     ON.store(false, Relaxed);
 }
@@ -73,7 +73,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Says what to do if it cannot be had.
+    /// The error says what to do.
     pub(crate) fn begin() -> Result<Self, String> {
         if std::env::var_os(variable::CUPTI).is_some_and(|value| value == "0") {
             return Err(FORBIDDEN.to_owned());
@@ -86,8 +86,8 @@ impl Session {
             }
             is_free()?;
             buffers::begin(version).ok_or_else(|| why(NOT_INITIALIZED))?;
-            // Anew every time: whoever recorded since has put its own in their place.
-            // SAFETY: both live as long as the process, and do as CUPTI documents.
+            // Registered every time: another recorder since then has replaced them. SAFETY: both live as long
+            // as the process, and do as CUPTI documents.
             let rc = unsafe { cuptiActivityRegisterCallbacks(buffers::requested, buffers::completed) };
             if rc != Some(SUCCESS) {
                 return Err(why(rc.unwrap_or(NOT_INITIALIZED)));
@@ -106,7 +106,7 @@ impl Session {
         })
     }
 
-    /// From now on nothing is recorded; what was launched before is still to come.
+    /// From now on nothing is recorded; records of earlier launches are still to come.
     pub(crate) fn switch_off(&mut self) {
         others::ours(|| {
             let mut switched = SWITCHED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,17 +117,18 @@ impl Session {
         });
     }
 
-    /// Has what is complete given back.
+    /// Makes CUPTI return complete buffers.
     pub(crate) fn flush() {
         flush(0);
     }
 
-    /// How much came so far.
+    /// The number of records so far.
     pub(crate) fn came() -> usize {
         buffers::records().ran.len()
     }
 
-    /// All that came. `orderly` is not while the process ends: CUPTI may be gone already, and is asked nothing any more.
+    /// All received records. `orderly` is false while the process ends: CUPTI may be gone already, and is not
+    /// called any more.
     pub(crate) fn end(mut self, orderly: bool) -> Result<(Records, Scale), String> {
         let mut dropped = 0;
         if orderly {
@@ -148,8 +149,8 @@ impl Session {
     }
 }
 
-/// Another begins to record: what is ours is switched off and taken back before, so that nothing of it comes to them and nothing of theirs
-/// to us. On their thread.
+/// Another recorder begins: the hook's own records are switched off and taken back first, so that neither
+/// gets the other's. On the other's thread.
 pub(super) fn yield_to() {
     if !ON.load(Relaxed) {
         return;
@@ -165,7 +166,8 @@ pub(super) fn yield_to() {
     });
 }
 
-/// Another may only go on when we have seen whether CUPTI is free: not for long, and in a forked child it might never be over.
+/// The other may go on only after the hook has seen whether CUPTI is free: not for long, and in a forked
+/// child it might never end.
 pub(super) fn wait_for_begin() {
     let until = monotonic() + PATIENCE;
     while SWITCHED.try_lock().is_err() && monotonic() < until {
@@ -173,7 +175,8 @@ pub(super) fn wait_for_begin() {
     }
 }
 
-/// Tools that CUPTI stands aside for hold its one subscription. So does PyTorch for good once it has recorded, which hinders nobody.
+/// Tools that exclude CUPTI hold its one subscription. So does PyTorch for good once it has recorded, which
+/// blocks nothing.
 fn is_free() -> Result<(), String> {
     if others::are_subscribed() {
         return Ok(());
@@ -193,13 +196,14 @@ fn is_free() -> Result<(), String> {
 
 extern "C" fn nothing(_: *mut c_void, _: c_int, _: u32, _: *const c_void) {}
 
-/// Kernels and nothing else. Where copies are switched on and off as well while a thread launches, CUPTI's own thread ends the process, with the
-/// hook and without it: `tests/gpu/cupti.sh` shows it within a hundred times. And not the calls of CUDA: threads are in them while this is switched.
+/// Kernels and nothing else. If copies are enabled and disabled as well while a thread launches, CUPTI's
+/// thread ends the process, with the hook and without it: `tests/gpu/cupti.sh` shows it within a hundred
+/// times. And not the calls of CUDA: threads are in them during the switch.
 fn enable() -> Result<(), c_int> {
     switch_kernels(true)
 }
 
-/// But for what others have switched on meanwhile.
+/// Except what others have enabled meanwhile.
 fn disable(switched: &mut Switched) {
     if !others::have(KERNEL) {
         let _ = switch_kernels(false);

@@ -1,4 +1,4 @@
-//! Captures, as those of the runtime: which it takes part in, a stream says to either.
+//! Captures, like the runtime's: a stream reports its capture to both.
 
 use std::ffi::{c_int, c_void};
 
@@ -32,7 +32,7 @@ interpose_twins! {
         }
     };
 
-    /// The number of the capture is the runtime's to say: where a process has none, only that it ended is known.
+    /// The runtime numbers captures: without a runtime in the process, only the end is known.
     fn cuStreamEndCapture, cuStreamEndCapture_ptsz(
         stream: CUstream, graph: *mut CUgraph,
     ) -> c_int in CUDA, or NOT_INITIALIZED, even off;

@@ -1,4 +1,4 @@
-//! Copies that do not hold their thread, as those of the runtime.
+//! Asynchronous copies, like the runtime's.
 
 use std::ffi::{c_int, c_void};
 
@@ -8,7 +8,7 @@ use xpu_wire::frame::Direction;
 use super::{CUDA, NOT_INITIALIZED};
 use crate::{cudart::copy::Move, interpose::interpose_twins};
 
-/// `cudaMemcpyDefault`: the driver knows from the addresses.
+/// `cudaMemcpyDefault`: the driver derives it from the addresses.
 const BY_ADDRESSES: c_int = 4;
 
 interpose_twins! {

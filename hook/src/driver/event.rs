@@ -1,4 +1,4 @@
-//! Events, as those of the runtime.
+//! Events, like the runtime's.
 
 use std::ffi::{c_int, c_uint};
 

@@ -1,4 +1,4 @@
-//! Graphs: made executable, changed, destroyed, as those of the runtime. What is put in node by node is not known.
+//! Graphs: instantiated, updated, destroyed, like the runtime's. Graphs built node by node stay unknown.
 
 use std::ffi::{c_int, c_ulonglong, c_void};
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 interpose! {
-    /// Up to CUDA 11; later the header calls another one so.
+    /// Up to CUDA 11; later the header gives another one this name.
     fn cuGraphInstantiate(
         place: *mut CUgraphExec, graph: CUgraph, node: *mut c_void, log: *mut c_void, size: usize,
     ) -> c_int in CUDA, or NOT_INITIALIZED, even off;

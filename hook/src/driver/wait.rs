@@ -1,4 +1,4 @@
-//! Calls that wait for the GPU, as those of the runtime.
+//! Calls that wait for the GPU, like the runtime's.
 
 use std::ffi::c_int;
 

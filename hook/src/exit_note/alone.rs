@@ -1,5 +1,5 @@
-//! Whether the program's threads are all gone while its process is not: `pthread_exit` in `main` leaves it to the last thread to end it,
-//! which must not be the hook's.
+//! Whether the program's threads are all gone while its process is not: after `pthread_exit` in `main` the
+//! last thread ends the process, which must not be the hook's.
 
 use std::{
     ffi::{c_int, c_long, c_void},
@@ -10,7 +10,7 @@ use std::{
 /// The main thread was seen.
 static WAS_THERE: AtomicBool = AtomicBool::new(false);
 
-/// The code that the process ends with, if the calling thread, which is not the main thread, is the last that runs.
+/// The process's exit code, if the calling thread, which is not the main thread, is the last that runs.
 pub(crate) fn last_thread_ends_with() -> Option<c_int> {
     if is_main_thread_there() {
         return None;
@@ -23,8 +23,9 @@ pub(crate) fn last_thread_ends_with() -> Option<c_int> {
     }
 }
 
-/// Asked without a file: the lowest free number of a descriptor is the program's. A thread has a list of locks that outlive it, which the
-/// kernel forgets as the thread ends (`get_robust_list(2)`). `false` also where that is not known.
+/// Without opening a file: the lowest free descriptor is the program's. A thread has a list of locks that
+/// outlive it, which the kernel forgets as the thread ends (`get_robust_list(2)`). `false` also if it is
+/// unknown.
 pub(crate) fn is_main_thread_there() -> bool {
     let mut list = ptr::null_mut::<c_void>();
     let mut length = 0_usize;
@@ -38,8 +39,9 @@ pub(crate) fn is_main_thread_there() -> bool {
     is_there
 }
 
-/// `proc_pid_stat(5)`: the main thread's state stands after the name, which may hold any character; a main thread that has ended is a
-/// zombie, and counts, until all have. The last field is how it ended, as `wait(2)` tells it.
+/// `proc_pid_stat(5)`: the main thread's state follows the name, which may contain any character; an ended
+/// main thread is a zombie, and counts, until all have ended. The last field is the exit status in the format
+/// of `wait(2)`.
 fn code_of_one_left(stat: &str) -> Option<c_int> {
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
     let state = fields.next()?;

@@ -1,4 +1,4 @@
-"""Tells of exceptions that nobody catches, before Python's own functions print them.
+"""Notes uncaught exceptions, before Python's own functions print them.
 
 The hook runs this once on the main thread, between two of its instructions, in a namespace of its own that holds
 `note(text)`, and calls `tell_of_main` and `tell_of_thread` before Python's own `excepthook` of each. No name of the program's is
@@ -9,18 +9,19 @@ changed: what it sets or finds in their places is its own.
 
 import sys
 
-# Frames told of, the innermost.
+# Frames noted, the innermost.
 FRAMES = 64
 # Letters of a message.
 MESSAGE = 2000
 PLAIN = {str, bytes, int, float, complex, bool, type(None)}
 
-# The exception of the main thread that was told of last, as a number: it need not be kept, for Python keeps it (`sys.last_value`).
+# The main thread's last noted exception, as a number: no reference is needed, for Python keeps it
+# (`sys.last_value`).
 told = 0
 
 
 def attach():
-    # A function of the program's in its place need not call Python's own. What it was given can still be had at the end.
+    # A replacement by the program need not call Python's own. Its exception is still available at the end.
     atexit = sys.modules.get("atexit")
     if atexit is not None and sys.excepthook is not sys.__excepthook__:
         atexit.register(at_exit)
@@ -42,7 +43,7 @@ def tell_of_main(kind, value, trace):
 
 
 def tell_of_thread(args):
-    # That is how a thread ends itself, and nobody is told of it.
+    # A thread ends itself that way, and Python reports nothing.
     if args.exc_type is not SystemExit:
         tell(args.exc_type, args.exc_value, args.exc_traceback, getattr(args.thread, "name", "?"))
 
@@ -59,12 +60,12 @@ def tell(kind, value, trace, thread=""):
         parts = [f"{module}{kind.__qualname__}", thread, message(value), "\n".join(frames[-FRAMES:])]
         note("\0".join(parts).encode("utf-8", "replace"))
     except BaseException:
-        # The program has one to tell of already.
+        # The program handles another one already.
         pass
 
 
 def message(value):
-    """What Python would print, where no code of the program's makes it: that is to run once, when Python prints it."""
+    """Python's message, unless code of the program makes it: that code should run once, when Python prints it."""
     try:
         arguments = BaseException.args.__get__(value)
         plain = [argument for argument in arguments if type(argument) in PLAIN]

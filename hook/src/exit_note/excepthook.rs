@@ -1,4 +1,4 @@
-//! Exceptions of Python that nobody catches: noted before Python's own functions print them, which stay where and what they are.
+//! Uncaught Python exceptions: noted before Python's own functions print them, which stay in place unchanged.
 
 mod slot;
 
@@ -53,26 +53,26 @@ unsafe extern "C" fn before_threads(
     unsafe { THREADS.call(function, arguments, count, names) }
 }
 
-/// How far it is: not asked for, asked for and not come to, done for this process and its forked children.
+/// Progress: not requested, requested and not reached, done for this process and its forked children.
 static STATE: AtomicU8 = AtomicU8::new(NOT_ASKED);
 const NOT_ASKED: u8 = 0;
 const LATE: u8 = 1;
 const ASKED: u8 = 2;
 const DONE: u8 = 3;
 
-/// Looks for a Python that is not there: one that is loaded within the first seconds is found.
+/// Attempts without a Python: one that is loaded within the first seconds is found.
 static LOOKS: AtomicU32 = AtomicU32::new(0);
 const ENOUGH: u32 = 200;
 
-/// Has Python's main thread attach it. Asked by the thread of the first intercepted call, so that it comes before the next
-/// instruction of the program where that is the main thread.
+/// Makes Python's main thread attach it. Requested by the thread of the first intercepted call, so that it
+/// runs before the program's next instruction if that is the main thread.
 pub(super) fn attach_soon() {
     if STATE.compare_exchange(NOT_ASKED, LATE, AcqRel, Acquire).is_ok() {
         attach_if_late();
     }
 }
 
-/// Where there was no room to ask.
+/// If the request did not fit.
 pub(super) fn attach_if_late() {
     if STATE.load(Relaxed) != LATE {
         return;
@@ -92,7 +92,7 @@ pub(super) fn attach_if_late() {
     }
 }
 
-/// In a forked child: what was attached is there too; what was only asked for is asked for again.
+/// In a forked child: an attached hook is there too; a mere request is repeated.
 pub(super) fn forget() {
     let _ = STATE.fetch_update(Relaxed, Relaxed, |state| (state != DONE).then_some(NOT_ASKED));
 }
@@ -107,7 +107,7 @@ extern "C" fn attach(_: *mut c_void) -> c_int {
     let attached = unsafe { python.untraced(|| catch_unwind(|| run(python))) };
     match attached {
         Ok(true) => 0,
-        // A handler of a signal raised it meanwhile: the program gets it.
+        // A signal handler raised it meanwhile: the program gets it.
         Ok(false) => -1,
         Err(_) => {
             crate::switch::panicked();
@@ -116,10 +116,9 @@ extern "C" fn attach(_: *mut c_void) -> c_int {
     }
 }
 
-/// `false` if an exception is the program's.
+/// `false` if an exception belongs to the program.
 ///
-/// # Safety
-/// The calling thread holds the interpreter's lock.
+/// # Safety The calling thread holds the interpreter's lock.
 unsafe fn run(python: &Python) -> bool {
     // SAFETY: the caller's promise; every object is looked at before it is used. The namespace lives as long as the functions in it.
     unsafe {
@@ -128,7 +127,7 @@ unsafe fn run(python: &Python) -> bool {
         }
         let Some(names) = python.run(SOURCE, &[(c"note", python.function(&NOTE))]) else { return false };
         if names.is_null() {
-            // At one of the next looks.
+            // At one of the next turns.
             STATE.store(LATE, Release);
             return true;
         }

@@ -1,4 +1,5 @@
-//! Exits: of `exit()` and `main` glibc tells its handlers the code; `_exit()` runs none, and is stood in front of.
+//! Exits: for `exit()` and `main`, glibc passes the code to its handlers; `_exit()` runs none, and is
+//! interposed.
 
 use std::ffi::{c_int, c_void};
 
@@ -17,10 +18,9 @@ pub unsafe extern "C" fn _exit(code: c_int) -> ! {
     end(code)
 }
 
-/// The same: C and POSIX have a name for it each.
+/// The same under its other name: C and POSIX have one each.
 ///
-/// # Safety
-/// As the C library documents it: none.
+/// # Safety As the C library documents it: none.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn _Exit(code: c_int) -> ! {
     end(code)

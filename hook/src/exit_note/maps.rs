@@ -1,4 +1,4 @@
-//! `/proc/self/maps`, read in a signal handler: no memory is asked for, and nothing but system calls is used.
+//! `/proc/self/maps`, read in a signal handler: allocates nothing, and uses only system calls.
 
 use std::cell::UnsafeCell;
 
@@ -7,7 +7,7 @@ use xpu_wire::ledger::Bytes;
 /// A line with the longest path that is kept.
 const LINE: usize = 1024;
 
-/// Used by who holds the claim on the note of a fault alone.
+/// Used only by the holder of the claim on the fault note.
 struct Buffer(UnsafeCell<[u8; LINE]>);
 
 // SAFETY: one thread at a time has the claim.
@@ -15,10 +15,9 @@ unsafe impl Sync for Buffer {}
 
 static BUFFER: Buffer = Buffer(UnsafeCell::new([0; LINE]));
 
-/// Notes the lines of files with code in them. Gives the end of the readable memory that `address` lies in.
+/// Notes the lines of files with code. Returns the end of the readable mapping that contains `address`.
 ///
-/// # Safety
-/// The caller holds the claim on the note of a fault.
+/// # Safety The caller holds the claim on the note of a fault.
 pub(super) unsafe fn note<const WORDS: usize>(modules: &Bytes<WORDS>, address: u64) -> Option<u64> {
     modules.clear();
     // A system call, as the two below (`system.rs`): in the C library's functions a thread that was cancelled ends.

@@ -1,8 +1,10 @@
-//! Whether this memory is that of the process the page was made for, without a system call: a list of allowed ones may lack any.
+//! Whether this memory belongs to the process the page was made for, without a system call: a filter may
+//! forbid any.
 //!
-//! A child of `fork` is told of by `pthread_atfork`. One of a bare `clone` is not: the pointer to the page lies in memory that the
-//! kernel gives to no child (`MADV_WIPEONFORK`). A child that shares its parent's memory (`vfork`) cannot be told apart so: what it
-//! says of its exit is taken back by the hook's thread, which goes on ([`super::look`]).
+//! `pthread_atfork` reports a child of `fork`, but not one of a bare `clone`: the pointer to the page is in
+//! memory that the kernel clears in every child (`MADV_WIPEONFORK`). A child that shares its parent's memory
+//! (`vfork`) cannot be distinguished this way: the hook's thread, which goes on, takes its exit note back
+//! ([`super::look`]).
 
 use std::{
     ptr,
@@ -14,10 +16,10 @@ use std::{
 
 use xpu_wire::ledger::Ledger;
 
-/// The page, in memory that is empty in a child. Null before the first intercepted call.
+/// The page, in memory that is cleared in a child. Null before the first intercepted call.
 static WIPED: AtomicPtr<AtomicPtr<Ledger>> = AtomicPtr::new(ptr::null_mut());
 
-/// Where the kernel wipes nothing.
+/// For kernels without that feature.
 static PLAIN: AtomicPtr<Ledger> = AtomicPtr::new(ptr::null_mut());
 
 const LENGTH: usize = 4096;

@@ -1,5 +1,5 @@
-//! A function of the C library behind one that stands in front of it. Looked up when the hook is loaded: who calls it may be in a
-//! signal handler, in a child of `vfork`, or hold the loader's lock.
+//! The C library's function behind an interposed one. Looked up when the hook is loaded: the caller may be in
+//! a signal handler, in a child of `vfork`, or hold the loader's lock.
 
 use std::{
     ffi::{CStr, c_void},
@@ -20,9 +20,9 @@ impl Real {
         Self { name, at: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// `own` is never taken: a function that stands in front must not find itself.
+    /// `own` is never taken: an interposed function must not find itself.
     pub(super) fn find(&self, own: *const c_void) {
-        // Where the program or a preload has a `dlsym` of its own, RTLD_NEXT would be what comes next behind that.
+        // If the program or a preload has its own `dlsym`, RTLD_NEXT would be relative to that.
         let next = symbol::next_definition(&symbol::Name::new(self.name));
         let at = if next == 0 {
             // SAFETY: the name is NUL-terminated and 'static; dlsym has no other precondition.
@@ -35,7 +35,7 @@ impl Real {
         }
     }
 
-    /// `None` before the hook's own constructor has run, and where there is none.
+    /// `None` before the hook's constructor has run, and if there is none.
     #[inline]
     pub(super) fn get(&self) -> Option<*mut c_void> {
         Some(self.at.load(Relaxed)).filter(|at| !at.is_null())

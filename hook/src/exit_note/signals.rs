@@ -1,14 +1,15 @@
-//! Fatal signals: noted, then what would have happened happens.
+//! Fatal signals: noted, then the original action follows.
 //!
 //! ```text
-//! kernel ──▶ entry ──▶ the program's own handler, with the kernel's frame and arguments   (what it was is noted: registers)
-//!                 └──▶ the default action                                                 (and the stack, and the modules)
-//! program ──▶ sigaction, signal, ... (front) ──▶ what it asked for (asked); the kernel keeps the hook's handler
+//! kernel ──▶ entry ──▶ the program's own handler, with the kernel's frame and arguments   (the registers are
+//! noted)
+//!                 └──▶ the default action                                                 (and the stack, and the modules) program ──▶ sigaction, signal, ... (front) ──▶ the requested action (asked); the kernel keeps the hook's handler
 //! ```
 //!
-//! Signals that programs handle by habit (TERM, INT, HUP, USR1, USR2) are left alone. One that the program ignores is ignored in the
-//! kernel too. What runs in a handler is async-signal-safe (`signal-safety(7)`); what runs before a handler of the program's makes no
-//! system call, takes no lock, and needs some hundred bytes of stack.
+//! Signals that programs commonly handle (TERM, INT, HUP, USR1, USR2) are left alone. One that the program
+//! ignores is ignored in the kernel too. What runs in a handler is async-signal-safe (`signal-safety(7)`);
+//! code before the program's handler makes no system call, takes no lock, and needs some hundred bytes of
+//! stack.
 
 mod aside;
 mod asked;
@@ -37,7 +38,7 @@ const FATAL: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGI
 /// Whether the kernel has the hook's handlers: once in a process and its forked children.
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
-/// Its place in tables of fatal signals.
+/// Its index in tables of fatal signals.
 fn place(number: c_int) -> Option<usize> {
     FATAL.iter().position(|&fatal| fatal == number)
 }
@@ -57,7 +58,7 @@ pub(super) fn install() {
     INSTALLED.swap(true, AcqRel);
 }
 
-/// In a forked child, which has the handlers of its parent and what was asked for in memory of its own.
+/// In a forked child, which has its parent's handlers, and a copy of the requested actions.
 pub(super) fn forget() {
     if INSTALLED.load(Acquire) {
         asked::own();
@@ -65,7 +66,7 @@ pub(super) fn forget() {
     }
 }
 
-/// Where the program exits from within a handler of its own, the signal ends it: the rest is noted.
+/// If the program exits from within its own handler, the signal ends it: the rest is noted.
 pub(super) fn exits(words: &ExitNote) {
     if INSTALLED.load(Acquire) && note::is_inside_a_blocking_handler(words) {
         let words = ptr::from_ref(words).addr();

@@ -1,5 +1,5 @@
-//! Stands before one of Python's built-in functions without anybody seeing it: the object, its method and its hash stay what they are, and
-//! only the pointer that a call goes through (`vectorcall` in `PyCFunctionObject`) leads here first.
+//! Precedes one of Python's built-in functions invisibly: the object, its method and its hash stay the same,
+//! and only the pointer that a call goes through (`vectorcall` in `PyCFunctionObject`) leads here first.
 
 use std::{
     ffi::{CStr, c_void},
@@ -27,7 +27,7 @@ const CALL: usize = 6;
 #[derive(Debug)]
 pub(super) struct Slot {
     real: AtomicPtr<c_void>,
-    /// A function of Python that is given the same arguments.
+    /// A Python function that gets the same arguments.
     tell: AtomicPtr<c_void>,
 }
 
@@ -36,11 +36,11 @@ impl Slot {
         Self { real: AtomicPtr::new(ptr::null_mut()), tell: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Has `own`, which calls [`Self::call`], stand before `function` if that is the built-in one of this name, and is made as expected.
+    /// Has `own`, which calls [`Self::call`], precede `function` if that is the built-in one of this name,
+    /// with the expected layout.
     /// `tell` is kept.
     ///
-    /// # Safety
-    /// Both are objects; the calling thread holds the interpreter's lock.
+    /// # Safety Both are objects; the calling thread holds the interpreter's lock.
     pub(super) unsafe fn stand_before(
         &self,
         python: &Python,
@@ -82,10 +82,9 @@ impl Slot {
         }
     }
 
-    /// Tells, then does what would have been done.
+    /// Notes the exception, then calls the original.
     ///
-    /// # Safety
-    /// Called by Python, as the function that stands before.
+    /// # Safety Called by Python, as the preceding function.
     pub(super) unsafe fn call(
         &self,
         function: Object,
