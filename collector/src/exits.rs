@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! departure ─▶ native frames, by a separate process ─▶ report ─▶ viewers
-//!                                                       └──▶ each plugin, in a separate process
+//!                                                        └──▶ each plugin, in a separate process
 //! ```
 
 mod child_task;

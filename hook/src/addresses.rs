@@ -2,9 +2,8 @@
 //! and the runtime (`cuGetProcAddress`, `cudaGetDriverEntryPoint`).
 //!
 //! ```text
-//! dlsym(handle, name) ── name not in the table, RTLD_NEXT, RTLD_DEFAULT ──▶ the real one, by a jump: as if
-//! the hook were not there
-//!         └ else calls the real one ── the answer is a CUDA library's, the caller is not ──▶ the interposed function for that answer
+//! dlsym(handle, name) ── name not in the table, RTLD_NEXT, RTLD_DEFAULT ──▶ the real one, by a jump
+//!         └ else calls the real one ── the answer is a CUDA library's, the caller is not ──▶ the interposed one
 //! ```
 //!
 //! The real `dlsym` depends on its return address: a wrapper that calls it for all names changes its answers.
@@ -106,7 +105,8 @@ fn look_at_environment() {
 
 /// Calls the real one, from here.
 ///
-/// # Safety As the C library documents it.
+/// # Safety
+/// As the C library documents it.
 pub(crate) unsafe fn ask(handle: *mut c_void, name: &CStr) -> *mut c_void {
     // SAFETY: a function of this signature (POSIX).
     let real = unsafe { std::mem::transmute::<usize, Dlsym>(real()) };
@@ -118,7 +118,8 @@ pub(crate) unsafe fn ask(handle: *mut c_void, name: &CStr) -> *mut c_void {
 
 /// Looks up a function's address by its name.
 ///
-/// # Safety As the C library documents it.
+/// # Safety
+/// As the C library documents it.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -152,7 +153,8 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
 
 /// Looks up a function's address by its name.
 ///
-/// # Safety As the C library documents it.
+/// # Safety
+/// As the C library documents it.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 #[cfg_attr(not(test), unsafe(no_mangle))]

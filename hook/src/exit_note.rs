@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! exit(3), main's return ── on_exit ──▶ code      raise ValueError ── excepthook ──▶ kind, message, frames
-//! _exit(3) ── interposed ─────────────▶ code      SIGSEGV ── handler ──▶ registers, stack, modules a call
-//! that fails ── interpose! ────▶ function, code
+//! _exit(3) ── interposed ─────────────▶ code      SIGSEGV ── handler ──▶ registers, stack, modules
+//! a call that fails ── interpose! ────▶ function, code
 //! ```
 //!
 //! The program does not notice: it finds its own handlers, they run as usual, and the process ends as it

@@ -1,10 +1,10 @@
-//! Which streams multiply, which communicate, and which events stand for communication: so that a stream of GEMMs is seen
-//! to be held up by it.
+//! The streams of GEMMs, the streams of communication, and the events behind communication: to see when
+//! communication holds up a stream of GEMMs.
 //!
-//! Overlapped communication runs on streams of its own, and GEMMs go on beside it until their stream waits for an event
-//! that was recorded there (`cudaStreamWaitEvent`): DDP's `work.wait()`. What stands between may be one more stream that has
-//! itself waited for such an event, older FSDP's for all-gathers. Communication on the stream of the GEMMs holds them up
-//! all the while it runs.
+//! Overlapped communication runs on separate streams, and GEMMs go on beside it until their stream waits for
+//! an event that was recorded there (`cudaStreamWaitEvent`): DDP's `work.wait()`. A further stream may lie in
+//! between that has itself waited for such an event, as older FSDP's for all-gathers. Communication on the
+//! stream of the GEMMs holds them up all the while it runs.
 
 mod notes;
 
@@ -15,11 +15,13 @@ use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
 use crate::switch;
 use notes::Notes;
 
-/// Streams, and events of communication, that are known at once; a program has dozens of the first and hundreds of the second.
+/// Streams, and events of communication, known at once; a program has dozens of the first and hundreds of the
+/// second.
 const STREAMS: usize = 256;
 const EVENTS: usize = 4096;
 
-/// What a note on a stream says. The bits above are the [`Exposure::age`] in which it waited for communication, 0 for never.
+/// A stream's note. The bits above are the [`Exposure::age`] in which it waited for communication, 0 for
+/// never.
 const MULTIPLIES: u16 = 1;
 const COMMUNICATES: u16 = 2;
 const AGE: u16 = 2;
@@ -27,21 +29,21 @@ const AGE: u16 = 2;
 #[derive(Debug)]
 pub(crate) struct Exposure {
     streams: Notes,
-    /// Events last recorded where communication is, each with the age in which they were.
+    /// Events last recorded behind communication, each with its age.
     events: Notes,
     multiplies: AtomicBool,
     communicates: AtomicBool,
-    /// Streams that turned out to multiply.
+    /// Streams found to run GEMMs.
     found: AtomicU16,
 }
 
-/// What a stream that waits for an event waits for.
+/// What a stream waits for through an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitsFor {
-    /// Nothing that has to do with communication.
+    /// Nothing related to communication.
     Other,
     Communication,
-    /// The same, on a stream that multiplies: its GEMMs are held up.
+    /// The same, on a stream of GEMMs: they are held up.
     CommunicationWithGemms,
 }
 
@@ -59,7 +61,7 @@ impl Exposure {
         })
     }
 
-    /// Whether both GEMMs and communication were seen, each on some stream: else nothing tells.
+    /// Whether both GEMMs and communication were seen, each on some stream: otherwise exposure is unknown.
     pub(crate) fn is_known(&self) -> bool {
         self.multiplies.load(Relaxed) && self.communicates.load(Relaxed)
     }
@@ -68,13 +70,13 @@ impl Exposure {
     pub(crate) fn multiplies_on(&self, stream: cudaStream_t) {
         let known = self.streams.of(stream.addr());
         if known & MULTIPLIES == 0 && self.streams.note(stream.addr(), known | MULTIPLIES) {
-            // What was recorded there may have been taken for communication.
+            // Events recorded there may have counted as communication.
             self.found.fetch_add(1, Relaxed);
             self.multiplies.store(true, Relaxed);
         }
     }
 
-    /// An NCCL operation was launched there. Whether it holds up GEMMs.
+    /// An NCCL operation was launched there. Returns whether it holds up GEMMs.
     pub(crate) fn communicates_on(&self, stream: cudaStream_t) -> bool {
         let known = self.streams.of(stream.addr());
         if known & COMMUNICATES == 0 && self.streams.note(stream.addr(), known | COMMUNICATES) {
@@ -83,7 +85,7 @@ impl Exposure {
         known & MULTIPLIES != 0
     }
 
-    /// An event was recorded there, and says nothing any more of where it was recorded before.
+    /// An event was recorded there; its earlier position no longer counts.
     #[inline]
     pub(crate) fn recorded(&self, event: cudaEvent_t, stream: cudaStream_t) {
         if !self.communicates.load(Relaxed) {
@@ -103,7 +105,7 @@ impl Exposure {
         }
     }
 
-    /// Its handle may be given to another one.
+    /// Its handle may be reused.
     pub(crate) fn stream_ends(&self, stream: cudaStream_t) {
         self.streams.forget(stream.addr());
     }
@@ -119,7 +121,7 @@ impl Exposure {
         }
     }
 
-    /// A stream without GEMMs waits for communication: what comes after that on it does too.
+    /// A stream without GEMMs waits for communication: so does everything after that on it.
     pub(crate) fn follows(&self, stream: cudaStream_t) {
         let known = self.streams.of(stream.addr());
         let follows = known & (MULTIPLIES | COMMUNICATES) | self.age() << AGE;
@@ -132,8 +134,8 @@ impl Exposure {
         known & MULTIPLIES == 0 && (known & COMMUNICATES != 0 || known >> AGE == self.age())
     }
 
-    /// What was noted of waits and events counts in one age only: it ends where observing was off for a while, since nobody saw then
-    /// what was recorded, and where a stream turns out to multiply. Never 0.
+    /// Notes of waits and events count in one age only: it ends where observing was off for a while, because
+    /// records meanwhile were not seen, and where a stream is found to run GEMMs. Never 0.
     fn age(&self) -> u16 {
         let ages = u16::MAX >> AGE;
         self.found.load(Relaxed).wrapping_add(switch::times_on()) % ages + 1
@@ -227,7 +229,7 @@ mod tests {
     #[test]
     fn what_was_taken_for_communication_before_it_was_known_to_multiply_is_not_any_more() {
         let seen = Seen::new();
-        // Parameters are sent around on the stream that multiplies later, and a stream of copies waits for it.
+        // Parameters are broadcast on the stream of later GEMMs, and a stream of copies waits for it.
         seen.communicates(DEFAULT);
         seen.records(7, DEFAULT);
         assert_eq!(seen.waits(COPY, 7), WaitsFor::Communication);

@@ -1,4 +1,4 @@
-//! Records to totals: what the hook's own thread does with what launching threads pushed.
+//! Records to totals: how the hook's thread processes the records of launching threads.
 
 mod exposed;
 mod graphs;
@@ -35,7 +35,7 @@ use crate::{
     timer::{Elapsed, TimerId},
 };
 
-/// Totals of one kind in one message: while a message is made each takes up to 20 KiB.
+/// Totals of one kind in one message: while a message is assembled each takes up to 20 KiB.
 const TOTALS_AT_ONCE: usize = 128;
 
 /// Samples kept between two summaries, from which the most important are sent.
@@ -49,19 +49,19 @@ pub(crate) struct Fold {
     kernels: KernelTally,
     exposed: Exposed,
     waiting: VecDeque<Waiting>,
-    /// Events that show what the GPU has come to, or what is done, are under way.
+    /// Pending events that show the GPU's progress.
     marks_wait: bool,
     samples: Vec<Sample>,
-    /// What empty pairs of events read since they were taken last.
+    /// Results of empty pairs of events since they were last taken.
     gaps: Vec<Nanoseconds>,
     steps: Steps,
     pub(crate) capture: Capture,
-    /// The device that is current on this thread.
+    /// This thread's current device.
     device: Option<c_int>,
-    /// What CUDA calls that of the first timing; empty if it will not say, `None` until it was asked.
+    /// CUDA's name of the first timing's device; empty if CUDA refuses, `None` before the query.
     device_name: Option<String>,
     device_uuid: Option<DeviceUuid>,
-    /// Timings CUDA would not give.
+    /// Timings that CUDA refused.
     failed: u64,
     /// Timings read so far.
     read: u64,
@@ -75,11 +75,11 @@ struct CollectiveKey {
     bytes: u64,
 }
 
-/// A timed collective, for joining with other ranks.
+/// A timed collective, to match with other ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) communicator: CommunicatorId,
-    /// In the communicator: a process may be several of its ranks.
+    /// In the communicator: a process may hold several of its ranks.
     pub(crate) rank: u32,
     pub(crate) sequence: Sequence,
     pub(crate) operation: Operation,
@@ -87,10 +87,10 @@ pub(crate) struct Sample {
     pub(crate) duration: Nanoseconds,
 }
 
-/// A record whose events have not been reached by the GPU yet.
+/// A record whose events the GPU has not reached yet.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    /// Its lane, by its number too.
+    /// Its lane, also by number.
     thread: usize,
     lane: &'static Lane,
     timer: TimerId,
@@ -104,7 +104,7 @@ impl Waiting {
     }
 }
 
-/// Takes out what is done. In each queue nothing is asked for behind the first that is not.
+/// Removes finished ones. In each queue nothing behind the first unfinished one is queried.
 fn visit<T, Q: PartialEq>(
     waiting: &mut VecDeque<T>,
     queue: impl Fn(&T) -> Q,
@@ -123,7 +123,7 @@ fn visit<T, Q: PartialEq>(
 }
 
 impl Fold {
-    /// Takes everything the lanes hold, and reads the timers that are done.
+    /// Takes everything from the lanes, and reads finished timers.
     pub(crate) fn gather(&mut self, observer: &'static Observer) {
         let begun = monotonic();
         // Before their records: each of these waits was chosen or not.
@@ -170,27 +170,27 @@ impl Fold {
         self.name_device();
     }
 
-    /// A call of the runtime on a thread without a device would make a context on device 0: half a gigabyte of
-    /// somebody else's memory. The pair's own device has one already.
+    /// A runtime call on a thread without a device would create a context on device 0: half a gigabyte of the
+    /// user's memory. The pair's device has one already.
     fn make_current(&mut self, device: Option<c_int>) {
         let Some(device) = device.filter(|_| device != self.device) else { return };
         // SAFETY: the device has a context of this process, made by the program.
         unsafe { runtime::cudaSetDevice(device) };
         if self.device.is_none() {
-            // Only now: this call too makes a context.
+            // Only now: this call creates a context too.
             runtime::exchange_capture_mode(RELAXED);
         }
         self.device = Some(device);
     }
 
-    /// Asked once, when an event that was looked at shows that the device has a context.
+    /// Queried once, when an event shows that the device has a context.
     fn name_device(&mut self) {
         let (None, Some(device)) = (&self.device_name, self.device) else { return };
         self.device_name = Some(driver::device_name(device).unwrap_or_default());
         self.device_uuid = driver::device_uuid(device);
     }
 
-    /// Empty while it is not known.
+    /// Empty while unknown.
     pub(crate) fn device_name(&self) -> &str {
         self.device_name.as_deref().unwrap_or_default()
     }
@@ -266,7 +266,7 @@ impl Fold {
                 self.exposed.communicated(observer, duration, exposed);
                 let several = match operation {
                     Operation::Fused | Operation::SendRecv => true,
-                    // Of sends and receives, or by itself.
+                    // From sends and receives, or by itself.
                     Operation::AlltoAll => collectives == 0,
                     _ => false,
                 };
@@ -290,7 +290,7 @@ impl Fold {
         }
     }
 
-    /// A step that nobody marks ended: its number, and when.
+    /// An unmarked step ended: its number, and when.
     fn detected(&mut self, ended: Option<(u64, u64)>) {
         if let Some((completed, at)) = ended {
             self.capture.mark(completed, at, self.steps.source_of_detected());
@@ -326,7 +326,7 @@ impl Fold {
         }
     }
 
-    /// Whoever listens is new: all totals are to be said again.
+    /// The collector is new: all totals must be sent again.
     pub(crate) fn say_everything(&mut self) {
         self.gemms.mark_all();
         self.collectives.mark_all();
@@ -334,7 +334,7 @@ impl Fold {
         self.kernels.mark_all();
     }
 
-    /// Whether totals changed that were not taken yet.
+    /// Whether changed totals remain to be taken.
     pub(crate) fn has_more(&self) -> bool {
         self.gemms.has_more()
             || self.collectives.has_more()
@@ -342,7 +342,8 @@ impl Fold {
             || self.kernels.has_more()
     }
 
-    /// Totals that changed since they were taken last, the longest waiting first, as many as go into one message.
+    /// Totals that changed since they were last taken, the longest waiting first, as many as fit into one
+    /// message.
     pub(crate) fn take_gemms(&mut self) -> Vec<GemmTotals> {
         self.gemms.take(TOTALS_AT_ONCE, |&shape, total, durations| GemmTotals {
             shape,
@@ -397,7 +398,7 @@ impl Fold {
         self.failed
     }
 
-    /// Whether CUDA has shown to work: a timer was read.
+    /// Whether CUDA has been seen to work: a timer was read.
     pub(crate) fn has_read(&self) -> bool {
         self.read > 0
     }

@@ -1,13 +1,13 @@
-//! Functions of Python, and its garbage collector, recorded while a capture wants them.
+//! Python functions, and its garbage collector, recorded while a capture wants them.
 //!
 //! ```text
-//! hook's own thread            main thread of Python                      any thread of Python
+//! hook's thread                main thread of Python                      any thread of Python
 //! begin ── Py_AddPendingCall ─▶ serve: watch.py attaches ── ON ─────────▶ enter, leave ─▶ lane's ring
 //! end ──── Py_AddPendingCall ─▶ serve: watch.py detaches
 //! ```
 //!
-//! The hook's own thread never asks for the interpreter's lock, so an interpreter that hangs holds up nothing. What the two
-//! sides want of each other are a few atomics.
+//! The hook's thread never takes the interpreter's lock, so a hanging interpreter blocks nothing. The two
+//! sides communicate through a few atomics.
 
 pub(crate) mod api;
 mod codes;
@@ -37,7 +37,7 @@ use xpu_wire::{
     functions::Asked,
 };
 
-/// Watched without being asked for.
+/// Always watched.
 const BUILT_IN: [&str; 1] = ["torch.utils.data.dataloader@_BaseDataLoaderIter@__next__"];
 
 /// Python's garbage collector has so many generations; they come after the functions.
@@ -47,25 +47,25 @@ const GENERATION: u16 = u16::MAX - GENERATIONS;
 static ASKED: OnceLock<Asked> = OnceLock::new();
 static ALWAYS: AtomicBool = AtomicBool::new(false);
 
-/// Which beginning is wanted, and which is recorded now; 0 for none.
+/// The requested recording, and the present one; 0 for none.
 static WANTED: AtomicU32 = AtomicU32::new(0);
 static ON: AtomicU32 = AtomicU32::new(0);
 
-/// What the main thread said last, until the hook's own thread takes it.
+/// The main thread's last report, until the hook's thread takes it.
 static SAID: AtomicPtr<Said> = AtomicPtr::new(ptr::null_mut());
 
-/// The main thread has been asked and has not come to it yet.
+/// The main thread was asked, and has not reached it yet.
 static QUEUED: AtomicBool = AtomicBool::new(false);
 
-/// The main thread is to look for what was imported meanwhile.
+/// The main thread should look for later imports.
 static AGAIN: AtomicBool = AtomicBool::new(false);
 
-/// Recorded all the time they are looked for again after this long, then after twice as long each time: modules are imported when the
-/// program comes to them.
+/// While they are recorded all the time, they are searched for again after this long, then after twice as
+/// long each time: modules are imported when the program reaches them.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// Reads what the environment asks for, and says what of it cannot be read.
+/// Reads the environment, and returns errors for what is invalid.
 pub(crate) fn set_from(value: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let Some(asked) = Asked::of(value) else { return Vec::new() };
     let wrong = asked.wrong.clone();
@@ -81,7 +81,7 @@ pub(crate) fn are_always_recorded() -> bool {
     ALWAYS.load(Relaxed)
 }
 
-/// All that are watched, each by its place: a module, and what is in it.
+/// All watched functions by index: a module, and the names in it.
 fn forms() -> impl Iterator<Item = &'static str> {
     let asked = ASKED.get().map_or(&[][..], |asked| &asked.functions);
     BUILT_IN.into_iter().chain(asked.iter().map(String::as_str))
@@ -95,7 +95,7 @@ fn kind(number: u16) -> FunctionKind {
     }
 }
 
-/// What a record of this number is called.
+/// The label of a record with this number.
 pub(crate) fn label(number: u16) -> CapturedLabel {
     let kind = kind(number);
     let name = match kind {
@@ -107,7 +107,7 @@ pub(crate) fn label(number: u16) -> CapturedLabel {
     CapturedLabel::Function { kind, name }
 }
 
-/// In a forked child: what its parent had attached stays there, and records nothing.
+/// In a forked child: its parent's attached functions stay there, and record nothing.
 pub(crate) fn forget() {
     WANTED.store(0, Relaxed);
     ON.store(0, Relaxed);
@@ -118,23 +118,23 @@ pub(crate) fn forget() {
     tally::forget();
 }
 
-/// What the hook's own thread knows of it.
+/// The state of the hook's thread.
 #[derive(Debug, Default)]
 pub(crate) struct Functions {
-    /// Beginnings so far.
+    /// Recordings begun so far.
     begun: u32,
     on: bool,
-    /// When what is recorded all the time was looked for last, and how long until it is again.
+    /// When functions recorded all the time were last searched for, and the time until the next search.
     looked: Option<(Instant, Duration)>,
-    /// Of the last beginning.
+    /// The report of the last recording.
     said: Option<Box<Said>>,
     impossible: Option<&'static str>,
     dropped_before: u64,
 }
 
 impl Functions {
-    /// At every look of the hook's own thread: somebody may want them all the time, and Python may not have been asked for want of
-    /// room.
+    /// At every turn of the hook's thread: functions may be wanted all the time, and a request to Python may
+    /// not have fitted.
     pub(crate) fn look(&mut self) {
         self.listen();
         if ALWAYS.load(Relaxed) && !self.on {
@@ -151,7 +151,7 @@ impl Functions {
         }
     }
 
-    /// Has functions recorded from now on, or a moment later.
+    /// Begins recording functions, now or shortly after.
     pub(crate) fn begin(&mut self) {
         if !self.on {
             self.begun += 1;
@@ -161,7 +161,7 @@ impl Functions {
         }
     }
 
-    /// Has everything as it was.
+    /// Restores everything.
     pub(crate) fn end(&mut self) {
         if self.on && !ALWAYS.load(Relaxed) {
             self.on = false;
@@ -171,7 +171,7 @@ impl Functions {
         }
     }
 
-    /// What came of it in a capture whose first step began at `begin`, of which `records` are kept and `dropped` were not.
+    /// The outcome in a capture whose first step began at `begin`, with `records` kept and `dropped` lost.
     pub(crate) fn outcome(&mut self, begin: u64, records: u64, dropped: u64) -> Tracing {
         self.listen();
         let refused = |why: String| Tracing::Refused { why };
@@ -194,7 +194,7 @@ impl Functions {
         }
     }
 
-    /// What was asked for and is not there, as of the last beginning.
+    /// Requested functions that are missing, by the last recording.
     pub(crate) fn complaint(&self) -> Option<String> {
         let missing = &self.said.as_ref().filter(|said| !said.missing.is_empty())?.missing;
         let variable = ASKED.get().map_or(variable::FUNCTIONS, |asked| asked.variable);
@@ -214,7 +214,7 @@ impl Functions {
     }
 }
 
-/// Asks Python's main thread to look at what is wanted. Says why that cannot be.
+/// Makes Python's main thread check the request. Returns the reason if that is impossible.
 fn ask() -> Option<&'static str> {
     let Some(python) = Python::find() else { return Some("there is no CPython in this process") };
     if let Err(why) = python.is_supported() {
@@ -226,7 +226,7 @@ fn ask() -> Option<&'static str> {
     None
 }
 
-/// Whether anything is recorded now, and which beginning it is.
+/// Whether anything is recorded now, and by which recording.
 #[inline]
 fn on() -> Option<u32> {
     Some(ON.load(Acquire)).filter(|&begun| begun != 0)

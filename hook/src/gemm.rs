@@ -23,7 +23,7 @@ pub(crate) struct Gemm {
     at: u64,
 }
 
-/// Before the call. `stream` is asked for only if it is needed.
+/// Before the call. `stream` is called only if it is needed.
 #[inline]
 pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl Fn() -> Option<cudaStream_t>) -> Gemm {
     launches::before(lane, || Launch::gemm(&shape), &stream);
@@ -51,7 +51,7 @@ pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl Fn() -> Option<c
     gemm
 }
 
-/// After it. A GEMM the library refused was not launched and is not counted.
+/// After it. A GEMM that the library refused was not launched and is not counted.
 #[inline]
 pub(crate) fn end(lane: &Lane, gemm: Gemm, result: c_int) {
     lane.launch_ends();

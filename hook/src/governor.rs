@@ -1,5 +1,5 @@
-//! Holds the hook to its budget: finds out what timing an operation costs here, counts what was spent, and sets how often each
-//! class is timed. Run by the hook's own thread.
+//! Holds the hook to its budget: measures what timing an operation costs here, counts what was spent, and
+//! sets the sampling rate of each class. Run by the hook's thread.
 
 mod plan;
 
@@ -18,25 +18,26 @@ use crate::{
     rate::{self, Class},
 };
 
-/// Nanoseconds that a pair of events takes of its launching thread, and that one event takes of the GPU, until that was
-/// measured. Twice and once what an H200 and its host take, or nearly.
+/// Initial estimate in nanoseconds: a pair of events for its launching thread, and one event for the GPU,
+/// until measured. Twice and once what an H200 and its host take, or nearly.
 const COST: u64 = 3_000;
 const GAP: u64 = 1_500;
 
 /// Measured gaps, of which the median is taken.
 const GAPS: usize = 31;
 
-/// What a launch costs its thread that is recorded but not timed (a GEMM 25 ns, a collective 35 ns, in a group 55 ns), and one
-/// that is only counted (a kernel, 9 ns, where names are asked for 12 ns): a little more than `make bench` finds.
+/// Cost to its thread of a launch that is recorded but not timed (a GEMM 25 ns, a collective 35 ns, in a
+/// group 55 ns), and of one that is only counted (a kernel, 9 ns, with requested names 12 ns): a little more
+/// than `make bench` measures.
 const RECORDED: u64 = 40;
 const COUNTED: u64 = 13;
 
-/// What was found and spent, for whoever asks.
+/// Measured and spent amounts, for readers.
 #[derive(Debug, Default)]
 pub(crate) struct Overhead {
     /// Nanoseconds since the process began.
     pub(crate) spent: AtomicU64,
-    /// Nanoseconds that a pair of events takes of its launching thread, and that one takes of the GPU; 0 while unknown.
+    /// Nanoseconds that a pair of events costs its launching thread, and one event the GPU; 0 while unknown.
     pub(crate) event_cost: AtomicU64,
     pub(crate) event_gap: AtomicU64,
 }
@@ -46,13 +47,13 @@ pub(crate) struct Governor {
     plan: Plan,
     gaps: VecDeque<u64>,
     bill: Bill,
-    /// When the next events are wanted that show what is done.
+    /// When the next completion events are due.
     marks_due: u64,
     /// Collectives launched by then.
     launched: (u64, u64),
 }
 
-/// What was done as of the last look, and what it cost.
+/// Operations by the last look, and their cost.
 #[derive(Debug, Default)]
 struct Bill {
     pairs: u64,
@@ -75,7 +76,7 @@ impl Governor {
         }
     }
 
-    /// Takes in what empty pairs of events read.
+    /// Takes the results of empty pairs of events.
     pub(crate) fn learn(&mut self, gaps: impl IntoIterator<Item = Nanoseconds>) {
         for gap in gaps {
             self.gaps.truncate(GAPS - 1);
@@ -83,11 +84,12 @@ impl Governor {
         }
     }
 
-    /// Looks at what was spent, and sets the rates if it is time to. `now` is in monotonic nanoseconds.
+    /// Checks spending, and sets the rates when due. `now` is in monotonic nanoseconds.
     pub(crate) fn visit(&mut self, observer: &Observer, now: u64) {
         let cost = observer.lanes().map(Lane::typical_cost).max().filter(|&cost| cost > 0);
         let gap = median(&self.gaps);
-        // The launching thread and the GPU may each wait for the other: both are taken to hold up the program.
+        // The launching thread and the GPU may each wait for the other: both are counted as delay of the
+        // program.
         let price = cost.unwrap_or(COST) + 2 * gap.unwrap_or(GAP);
         self.bill.charge(observer, price);
         let overhead = &observer.overhead;
@@ -112,7 +114,7 @@ impl Governor {
         }
     }
 
-    /// Once a second gives how many collectives are launched in one.
+    /// Once a second passes on the number of collectives launched in one.
     fn count_launches(&mut self, observer: &Observer, now: u64, to: impl FnOnce(f64)) {
         let (since, before) = self.launched;
         let passed = now.saturating_sub(since) as f64 * 1e-9;
@@ -157,14 +159,14 @@ impl Bill {
             + sum(|lane| &lane.counters.ordered);
         let marks = sum(|lane| &lane.counters.marks);
         self.timing += (pairs - self.pairs) * price;
-        // One event, of the two that the price is of.
+        // One event, where the price covers two.
         self.counting += (marks - self.marks) * price / 2;
         self.counting += (recorded - self.recorded) * RECORDED + (counted - self.counted) * COUNTED;
         (self.pairs, self.recorded, self.counted, self.marks) = (pairs, recorded, counted, marks);
     }
 }
 
-/// How many operations of each subject could have been timed so far.
+/// Operations of each subject that could have been timed so far.
 fn chances(observer: &Observer) -> Vec<plan::Chances> {
     let slots = || observer.communicators.open_slots();
     let sum = |counter: fn(&Lane) -> &Count| observer.lanes().map(|lane| counter(lane).get()).sum();

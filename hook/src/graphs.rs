@@ -1,7 +1,8 @@
-//! CUDA graphs: what was captured is remembered, handed on from capture to graph to executable, and counted at every launch.
+//! CUDA graphs: captured contents are kept, passed from capture to graph to executable, and counted at every
+//! launch.
 //!
-//! Captures and graphs are few and made slowly; they lie behind a lock that nobody waits for longer than a moment. Executables
-//! are launched in the hot path and are found without one: see [`executable`].
+//! Captures and graphs are few and slow to create; they are behind a lock that is never waited for longer
+//! than a moment. Executables are launched in the hot path and are found without one: see [`executable`].
 
 mod contents;
 mod executable;
@@ -27,7 +28,7 @@ pub(crate) use launch::Launch;
 const CAPTURES: usize = 64;
 const GRAPHS: usize = 4096;
 
-/// How often somebody tries to get at them while another thread is there.
+/// Attempts to take the lock while another thread has it.
 const TRIES: usize = 1000;
 
 /// The lower half of CUDA's number of a capture, which it never gives twice.
@@ -37,7 +38,7 @@ pub(crate) type CaptureId = NonZeroU32;
 pub(crate) struct Graphs {
     known: Mutex<Known>,
     executables: Executables,
-    /// What could not be remembered: no room, or another thread was in the way.
+    /// What could not be kept: no space, or another thread held the lock.
     lost: AtomicU64,
     /// Executables of graphs that were not captured.
     unseen: AtomicU64,
@@ -89,7 +90,7 @@ impl Graphs {
         None
     }
 
-    /// Something went into a capture.
+    /// Something was captured.
     pub(crate) fn captured(&self, capture: CaptureId, add: impl FnOnce(&mut Contents)) {
         self.with(|known| {
             add(&mut known.capture(capture)?.contents);
@@ -97,14 +98,14 @@ impl Graphs {
         });
     }
 
-    /// The same, of a capture that is known and has not ended; `false` for any other.
+    /// The same, for a known unfinished capture; `false` for any other.
     pub(crate) fn captured_in(&self, capture: CaptureId, add: impl FnOnce(&mut Contents)) -> bool {
         let Some(mut known) = self.lock() else { return false };
         let capture = known.captures.iter_mut().find(|known| known.id == capture);
         capture.map(|capture| add(&mut capture.contents)).is_some()
     }
 
-    /// A capture was begun that adds to a graph there is.
+    /// A capture began that adds to an existing graph.
     pub(crate) fn capture_into(&self, capture: CaptureId, graph: cudaGraph_t) {
         self.with(|known| {
             known.capture(capture)?.into = graph.addr();
@@ -112,7 +113,7 @@ impl Graphs {
         });
     }
 
-    /// A capture has become this graph; an empty one too is known.
+    /// A capture has become this graph; an empty one is kept too.
     pub(crate) fn finish(&self, capture: CaptureId, graph: cudaGraph_t) {
         self.with(|known| {
             let ended = known.take(capture);
@@ -124,7 +125,7 @@ impl Graphs {
         });
     }
 
-    /// A capture came to nothing.
+    /// A capture was discarded.
     pub(crate) fn discard(&self, capture: CaptureId) {
         self.with(|known| {
             known.take(capture);
@@ -152,7 +153,7 @@ impl Graphs {
         });
     }
 
-    /// Before a graph is destroyed: afterwards another may bear its handle.
+    /// Before a graph is destroyed: afterwards its handle may be reused.
     pub(crate) fn forget(&self, graph: cudaGraph_t) {
         self.with(|known| {
             known.graphs.remove(&graph.addr());
@@ -160,13 +161,13 @@ impl Graphs {
         });
     }
 
-    /// Whether the hook's own thread should hurry: places are few.
+    /// Returns whether the hook's thread should hurry: places are few.
     pub(crate) fn instantiated(&self, executable: cudaGraphExec_t, graph: cudaGraph_t) -> bool {
         self.executables.end(executable.addr());
         self.make(executable, graph, self.executables.next_number())
     }
 
-    /// An executable does what this graph says from now on. The answer is as above.
+    /// An executable has this graph's contents from now on. Returns the same as above.
     pub(crate) fn updated(&self, executable: cudaGraphExec_t, graph: cudaGraph_t) -> bool {
         let number = self.executables.end(executable.addr());
         self.make(executable, graph, number.unwrap_or_else(|| self.executables.next_number()))
@@ -189,19 +190,19 @@ impl Graphs {
         added.unwrap_or(true)
     }
 
-    /// Launches that were not taken yet, each with the graph's number and what it holds. For the hook's own thread.
+    /// Launches since the last call, each with the graph's number and contents. For the hook's thread.
     pub(crate) fn take_launches(&self, each: impl FnMut(u32, Option<&Contents>, u64)) {
         self.executables.take_launches(each);
     }
 
-    /// What could not be remembered, and executables of graphs whose making was not seen.
+    /// What could not be kept, and executables of graphs whose creation was not seen.
     pub(crate) fn missed(&self) -> (u64, u64) {
         (self.lost.load(Relaxed) + contents::unlisted(), self.unseen.load(Relaxed))
     }
 }
 
 impl Known {
-    /// The capture of this number, made if it is new. One that was never ended makes room.
+    /// The capture of this number, created if it is new. An unfinished old one is dropped for it.
     fn capture(&mut self, id: CaptureId) -> Option<&mut Capture> {
         if let Some(place) = self.captures.iter().position(|capture| capture.id == id) {
             return self.captures.get_mut(place);

@@ -1,4 +1,5 @@
-//! What a thread queues between `ncclGroupStart` and the outermost `ncclGroupEnd`, where all of it launches.
+//! Operations that a thread queues between `ncclGroupStart` and the outermost `ncclGroupEnd`, which launches
+//! all of them.
 
 mod interval;
 mod message;
@@ -18,8 +19,9 @@ use tally::Tally;
 
 pub(crate) use message::{Message, NO_PEER};
 
-/// Operations of one group that are kept one by one: an all-to-all over a thousand ranks is two thousand. More are only
-/// counted, by communicator. All are recorded at once when the group ends, and must fit into a ring that is not empty.
+/// Operations of one group that are kept one by one: an all-to-all over a thousand ranks is two thousand.
+/// Further ones are only counted, by communicator. All are recorded at once when the group ends, and must fit
+/// into a ring that is not empty.
 const fn longest(slots: usize) -> usize {
     slots / 2
 }
@@ -30,13 +32,13 @@ const MOST_JOINING: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     depth: u32,
-    /// The first call in it, by its place in the ledger's record.
+    /// Its first call, by its ticket in the ledger's record.
     first: u64,
     messages: Vec<Message>,
-    /// By communicator; what came after the messages.
+    /// By communicator; operations after the messages.
     tallies: Vec<Tally>,
     intervals: Vec<Interval>,
-    /// Communicators that are made when the group ends.
+    /// Communicators that are created when the group ends.
     pub(crate) joining: Vec<Joining>,
 }
 
@@ -58,12 +60,12 @@ impl Group {
         self.depth += 1;
     }
 
-    /// `false` if there is no memory to know of it.
+    /// `false` if there is no memory for it.
     pub(crate) fn queue(&mut self, message: Message, slots: usize) -> bool {
         if self.messages.is_empty() && self.tallies.is_empty() {
             self.first = message.ticket;
         }
-        // Once some are only tallied all are: a communicator's operations keep their order.
+        // Once some are only counted all are: a communicator's operations keep their order.
         let fits = self.tallies.is_empty() && self.messages.len() < longest(slots);
         if fits && self.messages.try_reserve(1).is_ok() {
             self.messages.push(message);
@@ -84,14 +86,15 @@ impl Group {
         self.first
     }
 
-    /// Remembers a communicator that is made when the group ends. One too many is forgotten: its calls count as unknown.
+    /// Keeps a communicator that is created when the group ends. One too many is dropped: its calls count as
+    /// unknown.
     pub(crate) fn join(&mut self, joining: Joining) {
         if self.joining.len() < MOST_JOINING && self.joining.try_reserve(1).is_ok() {
             self.joining.push(joining);
         }
     }
 
-    /// Before the outermost end: starts timing the communicators whose turn it is.
+    /// Before the outermost end: starts timing the selected communicators.
     pub(crate) fn launch(&mut self, lane: &Lane) {
         self.intervals.clear();
         let single = |message: &Message| {
@@ -115,7 +118,7 @@ impl Group {
         }
     }
 
-    /// After the end of a group that launches nothing, whichever depth it had.
+    /// After the end of a group that launches nothing, at any depth.
     pub(crate) fn discard(&mut self, lane: &Lane, result: c_int) {
         if self.is_outermost() {
             self.messages.drain(..).for_each(|message| message.refused(lane));
@@ -124,7 +127,7 @@ impl Group {
         self.close(lane, result);
     }
 
-    /// After the end of a group, whichever depth it had.
+    /// After the end of a group, at any depth.
     pub(crate) fn close(&mut self, lane: &Lane, result: c_int) {
         self.depth = self.depth.saturating_sub(1);
         if self.depth > 0 {
@@ -132,7 +135,7 @@ impl Group {
         }
         let launched = result == 0 || result == IN_PROGRESS;
         for interval in &mut self.intervals {
-            // A launch that goes on in another thread is not between our two events.
+            // A launch that continues in another thread is not between the hook's two events.
             if result == 0 {
                 interval.stop(lane);
             } else {
@@ -146,7 +149,7 @@ impl Group {
         for tally in self.tallies.drain(..) {
             if launched { tally.launched(lane, result) } else { tally.refused(lane) }
         }
-        // Only now: nothing may be shown to be done that is not shown to be enqueued.
+        // Only now: an operation must not appear completed before it appears enqueued.
         for interval in self.intervals.drain(..) {
             if result == 0 {
                 interval.record(lane);

@@ -1,4 +1,4 @@
-//! The token that lets a call be observed: not while off, not while observing already.
+//! The token that lets a call be observed: not while off, and not within an observed call.
 
 use std::{
     any::Any,
@@ -9,14 +9,14 @@ use std::{
 
 use crate::{lane::Lane, peek, switch, symbol::Kind};
 
-/// What is in a mark, beside where it is.
+/// The value of a mark, apart from its position.
 const MARKED: usize = 0x7870_755f_746f_7001_u64 as usize;
 
-/// In the place of a mark: the hook's own thread, which is inside for as long as it says.
+/// Instead of a mark: the hook's thread, which is inside until it leaves.
 const OWN: usize = usize::MAX;
 
-/// So many calls by libraries are taken for parts of one call before it is looked whether that one goes on; then twice as many each time.
-/// Hardly any call makes so many.
+/// Calls by libraries that count as parts of one call before it is checked whether that one still runs; then
+/// twice as many each time. Hardly any call makes this many.
 const UNLOOKED: u32 = 4;
 
 /// The calls that this thread is inside of. Libraries call themselves through public symbols (`ncclBcast` reaches `ncclBroadcast`): the
@@ -24,11 +24,11 @@ const UNLOOKED: u32 = 4;
 ///
 /// A call that was left by an exception or by `longjmp` is never left here. It is known by its [`Mark`].
 struct Inside {
-    /// Where the last call has its mark; 0 outside of calls.
+    /// The last call's mark; 0 outside of calls.
     last: Cell<usize>,
-    /// Where the call has it that all others are within.
+    /// The outermost call's mark.
     outermost: Cell<usize>,
-    /// Calls by libraries that were taken for parts of the last.
+    /// Library calls that counted as parts of the last.
     parts: Cell<u32>,
 }
 
@@ -39,11 +39,11 @@ thread_local! {
 }
 
 impl Inside {
-    /// What a call is within whose mark will be at `here`; `None` if it is a part of that. Anything is said of a call by a library only:
-    /// what the program calls in a handler or a callback is within one that goes on.
+    /// The call around a call with its mark at `here`; `None` if that is a part of it. Only library calls can
+    /// be parts: a program's call in a handler or a callback is within one that still runs.
     #[inline(never)]
     fn around(&self, kind: Kind, here: usize) -> Option<usize> {
-        // Two frames that are there cannot be in one place.
+        // Two live frames cannot be in one place.
         if self.last.get() == here {
             self.forget_last();
         }
@@ -52,7 +52,8 @@ impl Inside {
         }
         let parts = self.parts.get().wrapping_add(1);
         self.parts.set(parts);
-        // What a call makes is below it on its stack: nothing above it is a part of it, unless it is on another stack.
+        // Calls made by a call are below it on its stack: nothing above it is a part of it, unless it is on
+        // another stack.
         let is_doubtful = here > self.last.get() || parts >= UNLOOKED;
         if is_doubtful && parts.is_power_of_two() {
             let _errno = ErrnoKept::keep();
@@ -63,16 +64,16 @@ impl Inside {
         (self.last.get() == 0).then_some(0)
     }
 
-    /// The last call was left. What it was within may go on.
+    /// The last call was left. The one around it may still run.
     fn forget_last(&self) {
         let outermost = self.outermost.get();
         self.last.set(if self.last.get() == outermost { 0 } else { outermost });
     }
 }
 
-/// Words in the frame of a call, which nobody changes for as long as that frame is there. Once it is not, what is called next writes over them,
-/// sooner or later. So a changed mark is proof that its call was left, on whichever stack it was; an unchanged one is proof of nothing. One
-/// word might lie for long in a part of another frame that is never written.
+/// Words in a call's frame, unchanged as long as that frame exists. Afterwards later calls overwrite them,
+/// sooner or later. So a changed mark proves that its call was left, on whichever stack it was; an unchanged
+/// one proves nothing. One word might remain for long in a part of another frame that is never written.
 #[derive(Debug)]
 pub(crate) struct Mark(Cell<MaybeUninit<Words>>);
 
@@ -89,7 +90,8 @@ impl Mark {
         self.0.as_ptr().expose_provenance()
     }
 
-    /// Marks the frame, and says where. The words stay, since whom this thread calls may read them there.
+    /// Marks the frame, and returns the address. The words stay, because calls of this thread may read them
+    /// there.
     #[inline]
     pub(crate) fn set(&self) -> usize {
         let at = self.place();
@@ -97,7 +99,8 @@ impl Mark {
         at
     }
 
-    /// Whether the frame that had its mark there is known to be gone. Its memory may be gone with it: the kernel reads it.
+    /// Whether the frame with its mark there is known to be gone. Its memory may be gone with it: the kernel
+    /// reads it.
     #[cold]
     pub(crate) fn is_gone(at: usize) -> bool {
         if at == OWN {
@@ -107,11 +110,11 @@ impl Mark {
         if peek::peek(at, &mut bytes) == bytes.len() {
             return bytes.chunks_exact(size_of::<usize>()).any(|word| word != (at ^ MARKED).to_ne_bytes());
         }
-        // Nothing is there, or the kernel would not even read what is.
+        // The address is unmapped, or the kernel would not even read a mapped one.
         peek::word((&raw const at).expose_provenance()).is_some()
     }
 
-    /// As if another frame had come over a word of it.
+    /// As if another frame had overwritten one word.
     #[cfg(test)]
     pub(crate) fn overwrite(&self) {
         let mut words = [self.place() ^ MARKED; 16];
@@ -120,22 +123,22 @@ impl Mark {
     }
 }
 
-/// Proof that this thread may observe. It has no destructor: the call that is observed may be left without a return.
+/// Proof that this thread may observe. It has no destructor: the observed call may be left without a return.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entered {
     lane: &'static Lane,
-    /// The mark of the call that this one is within.
+    /// The mark of the enclosing call.
     around: usize,
 }
 
 impl Entered {
-    /// `mark` is of the frame that the call is made from, and lives until the call has been left.
+    /// `mark` belongs to the frame of the caller, and lives until the call has been left.
     #[inline]
     pub(crate) fn enter(kind: Kind, mark: &Mark) -> Option<Self> {
         if switch::is_on() { Self::enter_even_off(kind, mark) } else { None }
     }
 
-    /// For calls that must keep a count while nobody observes; see [`crate::nccl`].
+    /// For calls that keep counts even while observing is off; see [`crate::nccl`].
     #[inline]
     pub(crate) fn enter_even_off(kind: Kind, mark: &Mark) -> Option<Self> {
         if switch::is_broken() || kind == Kind::Elsewhere {
@@ -159,8 +162,8 @@ impl Entered {
         Some(Self { lane: lane?, around })
     }
 
-    /// Runs one half of an observation. Whatever it does, the program sees nothing of it but the time it took. Not inlined: it
-    /// catches, and the frame of the real call must not.
+    /// Runs one half of an observation. Whatever it does, only its duration is visible to the program. Not
+    /// inlined: it catches panics, and the frame of the real call must not.
     #[inline(never)]
     pub(crate) fn observe<T>(self, half: impl FnOnce(&'static Lane) -> T) -> Option<T> {
         let errno = ErrnoKept::keep();
@@ -169,7 +172,7 @@ impl Entered {
         outcome.map_err(forgotten).ok()
     }
 
-    /// Runs the last half, and is given up.
+    /// Runs the last half, and consumes this.
     #[inline]
     pub(crate) fn leave<T>(self, half: impl FnOnce(&'static Lane) -> T) -> Option<T> {
         let outcome = self.observe(half);
@@ -184,7 +187,7 @@ fn forgotten(payload: Box<dyn Any + Send>) {
     switch::panicked();
 }
 
-/// A lane for a thread that has none. Making one may make the observer too: a panic in it ends here.
+/// A lane for a thread without one. Creating one may create the observer too: a panic in it ends here.
 #[cold]
 fn first_call() -> Option<&'static Lane> {
     let errno = ErrnoKept::keep();
@@ -196,7 +199,8 @@ fn first_call() -> Option<&'static Lane> {
     })
 }
 
-/// `enter!(kind, mark)` or `enter!(kind, mark, off)`: the first is for calls that are let through untouched while observing is off.
+/// `enter!(kind, mark)` or `enter!(kind, mark, off)`: the first is for calls that pass through untouched
+/// while observing is off.
 macro_rules! enter {
     ($kind:expr, $mark:expr) => {
         $crate::guard::Entered::enter($kind, $mark)
@@ -215,7 +219,7 @@ pub(crate) fn unobserved<T>(body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Puts `errno` back as it was.
+/// Restores `errno`.
 pub(crate) struct ErrnoKept(i32);
 
 impl ErrnoKept {
@@ -258,7 +262,7 @@ mod tests {
         switch::mend();
     }
 
-    /// As `around` is asked at each call of this kind, by one whose mark is at `here`.
+    /// `around` for a call of this kind with its mark at `here`.
     fn call(kind: Kind, here: usize) -> Option<usize> {
         INSIDE.with(|inside| if inside.last.get() == 0 { Some(0) } else { inside.around(kind, here) })
     }
@@ -298,7 +302,7 @@ mod tests {
         be_inside(at, at);
         let tries = (1..100).find(|_| call(Kind::Inner, at - 64).is_some());
         assert_eq!(tries, Some(UNLOOKED), "soon from below it");
-        // A look that found it there comes again when there are twice as many parts.
+        // A successful check comes again when there are twice as many parts.
         mark.set();
         be_inside(at, at);
         assert!((0..=UNLOOKED).all(|_| call(Kind::Inner, at - 64).is_none()));

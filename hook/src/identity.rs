@@ -1,7 +1,7 @@
-//! Who this process is in its job, and where it finds its collector: what its launcher put into the environment.
+//! This process's place in its job, and its collector's address: from the launcher's environment.
 //!
-//! All of it is read at once, by the thread of the first call. The program may change its environment at any time, and in C
-//! nobody can read it then: not from another thread.
+//! All of it is read at once, by the thread of the first call. The program may change its environment at any
+//! time, and in C no other thread can read it safely then.
 
 use std::{env, path::PathBuf};
 
@@ -15,7 +15,8 @@ use xpu_wire::{
 /// Longest command line that is carried.
 const LONGEST_PROGRAM: usize = 200;
 
-/// torchrun, Slurm, Open MPI, MVAPICH, MPICH and PMI, in this order: under srun and torchrun together, torchrun's are right.
+/// torchrun, Slurm, Open MPI, MVAPICH, MPICH and PMI, in this order: under srun and torchrun together,
+/// torchrun's are right.
 const RANK: &[&str] =
     &["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
 const WORLD_SIZE: &[&str] =
@@ -28,14 +29,14 @@ const LOCAL_RANK: &[&str] = &[
     "MPI_LOCALRANKID",
 ];
 
-/// What is known of this process for as long as it lives.
+/// The process's identity, fixed as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Identity {
     pub(crate) info: RankInfo,
     pub(crate) host: HostName,
-    /// Where the collector's socket is, or will be.
+    /// The path of the collector's socket, which may not exist yet.
     pub(crate) socket: Option<PathBuf>,
-    /// What its communicators said of its place when they were last looked at, where no launcher has told.
+    /// The place by the communicators at the last look, if no launcher set it.
     by_communicators: Option<(Rank, u32)>,
     is_launched: bool,
 }
@@ -59,8 +60,9 @@ impl Identity {
         }
     }
 
-    /// Where no launcher says which rank this is, as under JAX, its widest communicator does. `true` when that has changed. Believed is what was
-    /// found twice: a process of several GPUs makes its communicators one after another.
+    /// If no launcher sets the rank, as under JAX, the widest communicator does. `true` when that has
+    /// changed. A value counts once it was found twice: a process of several GPUs creates its communicators
+    /// one after another.
     pub(crate) fn learn(&mut self, memberships: impl Iterator<Item = Membership> + Clone) -> bool {
         if self.is_launched {
             return false;
@@ -75,14 +77,14 @@ impl Identity {
         false
     }
 
-    /// Communicators know another place for it, which is not believed yet.
+    /// The communicators show another place, which is not confirmed yet.
     pub(crate) fn is_unsure(&self) -> bool {
         !self.is_launched && self.by_communicators.is_some_and(|(_, size)| size > self.info.world_size)
     }
 }
 
-/// The lowest rank that this process has in its widest communicator, and the size of that. `None` where all its ranks are here: then the
-/// process is by itself.
+/// This process's lowest rank in its widest communicator, and the size of that. `None` if all its ranks are
+/// here: then the process is alone.
 fn widest(memberships: impl Iterator<Item = Membership> + Clone) -> Option<(Rank, u32)> {
     let widest = memberships.clone().max_by_key(|one| (one.size, one.communicator))?;
     let here = memberships.filter(|one| one.communicator == widest.communicator);
@@ -129,7 +131,7 @@ fn program() -> String {
     text.trim_end().chars().filter(|c| !c.is_control()).take(LONGEST_PROGRAM).collect()
 }
 
-/// When the kernel says this process began, to the second.
+/// The kernel's start time of this process, to the second.
 fn started() -> Moment {
     let made = std::fs::metadata("/proc/self").and_then(|found| found.modified());
     let since = made.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());

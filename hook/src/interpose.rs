@@ -1,12 +1,13 @@
-//! `interpose!`: the one shape of every function that stands in front of another.
+//! `interpose!`: the common form of every interposed function.
 //!
-//! Observing is split in two so that the real call is outside of both halves: a panic of the observer never crosses it,
-//! and what the real call does with `errno` is what the program sees. Exceptions, cancellation and `longjmp` may cross the real call:
-//! its frame has no destructor and needs no personality routine.
+//! Observing is split in two so that the real call is outside of both halves: a panic of the observer never
+//! crosses it, and what the real call does with `errno` is what the program sees. Exceptions, cancellation
+//! and `longjmp` may cross the real call: its frame has no destructor and needs no personality routine.
 
 pub(crate) mod stub;
 
-/// In which states of the switch a function is passed by: all that are off, or only those in which nothing may be kept.
+/// In which states of the switch a function passes through: all that are off, or only those in which nothing
+/// may be kept.
 macro_rules! passed_by {
     () => {
         $crate::switch::ANY
@@ -20,8 +21,8 @@ pub(crate) use passed_by;
 /// ```text
 /// interpose! {
 ///     fn NAME(arguments) -> c_int in LIBRARY, or CODE_IF_MISSING[, even off];
-///     before |lane| what is noted before the call, giving a ticket;
-///     after |lane, ticket, result| what is noted after it.
+///     before |lane| code before the call, returning a ticket;
+///     after |lane, ticket, result| code after it.
 /// }
 /// ```
 macro_rules! interpose {
@@ -51,7 +52,7 @@ macro_rules! interpose {
                 $crate::symbol::Symbol::new($crate::symbol::name!($name), &$library, $missing)
                     .handed_out_as(by_address);
 
-            /// What who asks for the function's address is given.
+            /// The address for lookups of this function.
             #[unsafe(naked)]
             unsafe extern "C-unwind" fn by_address() {
                 $crate::interpose::stub::stub_by_address!(observe, SYMBOL, $crate::interpose::passed_by!($($off)?))
@@ -91,7 +92,7 @@ macro_rules! interpose {
 }
 pub(crate) use interpose;
 
-/// The same for a function with a twin: libraries compiled for per-thread default streams call it by another name.
+/// The same for a function with a twin: libraries compiled for per-thread default streams use another name.
 ///
 /// ```text
 /// fn NAME, NAME_OF_THE_TWIN(arguments) -> ...

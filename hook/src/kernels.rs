@@ -1,4 +1,4 @@
-//! Kernel launches: counted, and those the user asked for by name also by pattern, and timed.
+//! Kernel launches: counted, and those with requested names also by pattern, and timed.
 
 mod names;
 mod pattern;
@@ -24,14 +24,14 @@ pub(crate) use pattern::PATTERNS;
 /// Blocks of a grid, and threads of a block.
 pub(crate) type Sizes = ([u32; 3], [u32; 3]);
 
-/// What is launched, as the call has it.
+/// The launched function, as in the call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Function {
-    /// To the runtime: an address in the program, or a `cudaKernel_t`.
+    /// Through the runtime: an address in the program, or a `cudaKernel_t`.
     Runtime(*const c_void),
     /// A `cudaKernel_t`, which is the driver's `CUkernel`.
     Kernel(*const c_void),
-    /// To the driver: a `CUfunction` or a `CUkernel`.
+    /// Through the driver: a `CUfunction` or a `CUkernel`.
     Driver(CUfunction),
 }
 
@@ -42,12 +42,13 @@ pub(crate) struct Launch {
     stream: cudaStream_t,
     captured: Option<CaptureId>,
     timing: Timing,
-    /// As the record has it.
+    /// In the record's units.
     at: u64,
 }
 
 impl Launch {
-    /// Before the call. `None` for one that will only be counted; `sizes` and `stream` are asked for only if they are needed.
+    /// Before the call. `None` if it will only be counted; `sizes` and `stream` are called only if they are
+    /// needed.
     #[inline]
     pub(crate) fn begin(
         lane: &Lane,
@@ -83,7 +84,7 @@ impl Launch {
         Some(launch)
     }
 
-    /// After it. What was refused was not launched and is not counted.
+    /// After it. A refused launch is not counted.
     #[inline]
     pub(crate) fn end(launch: Option<Self>, lane: &Lane, result: c_int) {
         lane.launch_ends();
@@ -102,7 +103,7 @@ impl Launch {
         let pattern = match self.known {
             Known::Plain => None,
             Known::Matches(pattern) => Some(pattern),
-            // Only now: a function that could be launched is loaded, and has a name.
+            // Only now: a launched function is loaded, and has a name.
             Known::NotYet => names::ask(self.function),
         };
         let place = pattern.map(usize::from).filter(|&pattern| pattern < PATTERNS);

@@ -1,7 +1,7 @@
-//! What one launching thread writes to: its ring, its timers, its counters, its line in the ledger.
+//! A launching thread's ring, timers, counters, and line in the ledger.
 //!
-//! Lanes belong to the observer and are lent to threads. A thread keeps a plain pointer to its lane and no destructor;
-//! the hook's own thread takes back the lanes of threads that are gone.
+//! Lanes belong to the observer and are lent to threads. A thread keeps a plain pointer to its lane and no
+//! destructor; the hook's thread takes back the lanes of threads that are gone.
 
 mod launch_clock;
 mod step_clock;
@@ -37,18 +37,19 @@ use crate::{
     timer::{TimerId, Timers},
 };
 
-/// Of so many timed operations one has its own cost measured; a clock read on each would cost as much as it measures.
+/// One in this many timed operations has its own cost measured; a clock read on each would cost as much as it
+/// measures.
 const MEASURED_ONE_IN: u64 = 16;
 
-/// After one in so many, an empty pair of events shows what events cost the GPU. No multiple of the above: not those whose
-/// cost is measured.
+/// After one in this many, an empty pair of events measures the GPU's cost of events. No multiple of the
+/// above: not those whose cost is measured.
 const GAP_ONE_IN: u64 = 31;
 
-/// Two events that take longer, in nanoseconds, wait for room in the GPU's queue, as the launch after them would have: that
-/// is not the hook's time.
+/// Two events that take longer, in nanoseconds, wait for space in the GPU's queue, as the launch after them
+/// would have: that is not the hook's time.
 const NO_WAIT: u64 = 10_000;
 
-/// Costs remembered, of which the typical one is taken.
+/// Costs kept, of which the median is used.
 const COSTS: usize = 32;
 
 pub(crate) struct Lane {
@@ -58,14 +59,14 @@ pub(crate) struct Lane {
     pub(crate) counters: Counters,
     pub(crate) shapes: Shapes,
     group: Single<Group>,
-    /// Whether that group is open, for who need not touch it.
+    /// Whether that group is open, readable without touching it.
     is_grouping: AtomicBool,
     /// Touched by the thread the lane is lent to, and by nobody else.
     layouts: Layouts,
     step_clock: StepClock,
     launch_clock: LaunchClock,
     ledger_line: AtomicU32,
-    /// What timing one operation cost, in nanoseconds, the latest [`COSTS`] times it was measured; 0 for not yet.
+    /// Cost of timing one operation, in nanoseconds, the latest [`COSTS`] measurements; 0 for not yet.
     costs: [AtomicU32; COSTS],
     observer: &'static Observer,
 }
@@ -79,7 +80,7 @@ unsafe impl Send for Lane {}
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) kernels: Count,
-    /// Those of them whose names were asked for.
+    /// Those with requested names.
     pub(crate) named_kernels: Count,
     /// The same by pattern.
     pub(crate) named: [Count; PATTERNS],
@@ -88,7 +89,7 @@ pub(crate) struct Counters {
     pub(crate) collectives: Count,
     pub(crate) point_to_point: Count,
     pub(crate) captured: Count,
-    /// Events recorded, and waited for by streams; those waits in which GEMMs wait for communication.
+    /// Events recorded, and awaited by streams; those waits in which GEMMs wait for communication.
     pub(crate) ordered: Count,
     pub(crate) waits: Count,
     /// Should have been timed and was not.
@@ -96,9 +97,9 @@ pub(crate) struct Counters {
     pub(crate) timed: Count,
     /// Empty pairs of events.
     pub(crate) gaps: Count,
-    /// Single events that show what the GPU has come to, or what is done.
+    /// Single events that show the GPU's progress.
     pub(crate) marks: Count,
-    /// Launched inside graphs: beside those above.
+    /// Launched inside graphs: in addition to those above.
     pub(crate) replayed: Replayed,
     /// By direction: see [`crate::activity::DIRECTIONS`].
     pub(crate) copies: [Moved; 6],
@@ -146,7 +147,7 @@ pub(crate) enum Timing {
     Not,
     Started {
         timer: TimerId,
-        /// What the start cost in nanoseconds, where that is measured.
+        /// Cost of the start in nanoseconds, if measured.
         cost: Option<u64>,
     },
 }
@@ -159,7 +160,7 @@ thread_local! {
     static MINE: Cell<(u32, *const Lane)> = const { Cell::new((0, ptr::null())) };
 }
 
-/// A thread that got no lane asks again at one call in so many.
+/// A thread without a lane asks again at one call in this many.
 const ASKS_ONE_IN: u32 = 1024;
 
 thread_local! {
@@ -173,7 +174,7 @@ thread_local! {
 }
 
 impl Lane {
-    /// Bytes a lane with such a ring may come to hold.
+    /// Largest memory of a lane with such a ring.
     pub(crate) const fn memory(slots: usize) -> usize {
         size_of::<Self>()
             + slots * size_of::<Record>()
@@ -205,7 +206,7 @@ impl Lane {
         })
     }
 
-    /// The lane of this thread, once it has one.
+    /// The lane of this thread, if it has one.
     #[inline]
     pub(crate) fn mine() -> Option<&'static Self> {
         let (generation, lane) = MINE.get();
@@ -262,7 +263,7 @@ impl Lane {
         taken
     }
 
-    /// Takes the lane back if its thread is gone and nothing of it is under way.
+    /// Takes the lane back if its thread is gone and nothing of it is pending.
     pub(crate) fn reclaim(&self) {
         let thread = self.tenant.thread();
         if thread == 0 || is_running(thread) {
@@ -284,7 +285,7 @@ impl Lane {
         self.is_grouping.load(Relaxed)
     }
 
-    /// That group. `None` for a signal's handler that comes while it is worked on.
+    /// That group. `None` for a signal handler that interrupts work on it.
     pub(crate) fn group<T>(&self, with: impl FnOnce(&mut Group) -> T) -> Option<T> {
         self.group.with(Group::default, |group| {
             let result = with(group);
@@ -303,7 +304,7 @@ impl Lane {
         self.observer
     }
 
-    /// Says in the ledger that this thread is inside `call`, until [`Self::left`].
+    /// Notes in the ledger that this thread is inside `call`, until [`Self::left`].
     pub(crate) fn entered(&self, call: Call, now: Moment) {
         if let Some(line) = self.line() {
             line.enter(call, now);
@@ -320,7 +321,7 @@ impl Lane {
         self.observer.ledger().threads.get(self.ledger_line.load(Relaxed) as usize)
     }
 
-    /// Starts timing an operation on `stream`. Call it only for an operation the sampler chose.
+    /// Starts timing an operation on `stream`. Call it only for a sampled operation.
     pub(crate) fn start_timing(&self, stream: cudaStream_t) -> Timing {
         let from = (self.counters.timed.get() % MEASURED_ONE_IN == 1).then(monotonic);
         let timer = runtime::may_record(stream).then(|| self.timers.start(stream)).flatten();
@@ -328,7 +329,7 @@ impl Lane {
             .map_or(Timing::Not, |timer| Timing::Started { timer, cost: from.map(|from| monotonic() - from) })
     }
 
-    /// Ends it. Gives what the record should carry.
+    /// Ends it. Returns the data for the record.
     pub(crate) fn stop_timing(&self, timing: Timing, stream: cudaStream_t) -> Option<TimerId> {
         let Timing::Started { timer, cost } = timing else { return None };
         let from = cost.map(|_| monotonic());
@@ -346,7 +347,7 @@ impl Lane {
         stopped.then_some(timer)
     }
 
-    /// Records a pair with nothing in between, where the GPU is as busy as it was for the operation before.
+    /// Records an empty pair, while the GPU is as busy as it was for the operation before.
     fn measure_gap(&self, stream: cudaStream_t) {
         let Some(timer) = self.timers.start(stream) else { return };
         if self.timers.stop(timer, stream) {
@@ -355,7 +356,7 @@ impl Lane {
         }
     }
 
-    /// What timing an operation costs this thread, in nanoseconds: the median of what was measured.
+    /// Cost to this thread of timing an operation, in nanoseconds: the median of the measurements.
     pub(crate) fn typical_cost(&self) -> u64 {
         let mut known: Vec<_> =
             self.costs.iter().map(|cost| cost.load(Relaxed)).filter(|&cost| cost > 0).collect();
@@ -370,7 +371,7 @@ impl Lane {
         }
     }
 
-    /// Pushes a record; a timer in a record that finds no room is given back.
+    /// Pushes a record; a timer in a record that does not fit is given back.
     pub(crate) fn push(&self, record: Record) {
         match self.ring.push(record) {
             Pushed::In => {}
@@ -385,7 +386,7 @@ impl Lane {
 }
 
 impl Lane {
-    /// Pushes one of records that may be many, while there is room for as many others. `false` if there is not.
+    /// Pushes one of possibly many records, while as many others fit. `false` if they do not.
     pub(crate) fn push_if_roomy(&self, record: Record) -> bool {
         let roomy = self.ring.held() <= self.ring.slots() / 2;
         if roomy {

@@ -1,6 +1,8 @@
-//! Launches reported to the search for steps; and, once their period is known, the launch that each step begins with.
+//! Launches reported to the search for steps; and, once their period is known, the launch that begins each
+//! step.
 //!
-//! Nothing is reported where the program or an optimizer says where steps end: a launch then costs a load and a branch more.
+//! Nothing is reported if the program or an optimizer marks steps: then a launch costs one more load and
+//! branch.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -13,20 +15,21 @@ use crate::{
     shapes,
 };
 
-/// What kind of work a launch is.
+/// A launch's kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Gemm,
     Collective,
     Kernel,
     Graph,
-    /// From host to device. A thread that loads ahead may make it at any time, so it is a sign, and no part of the sums.
+    /// From host to device. A prefetching thread may launch it at any time, so it is a sign, and not part of
+    /// the sums.
     Copy,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Launch {
-    /// A hash of what is launched, with its sizes.
+    /// A hash of the launch, with its sizes.
     pub(crate) name: u32,
     /// The same without its sizes.
     pub(crate) form: u32,
@@ -69,7 +72,7 @@ impl Launch {
     }
 }
 
-/// An odd number with bits all over.
+/// An odd number with well-mixed bits.
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Bits of [`WANTED`]: every launch, and the one that steps begin with.
@@ -77,13 +80,13 @@ const ALL: u8 = 1;
 const MARKER: u8 = 2;
 
 static WANTED: AtomicU8 = AtomicU8::new(0);
-/// A launch was not reported because there was no room.
+/// A launch did not fit and was not reported.
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// The launch that a step begins with.
+/// The launch that begins a step.
 static FIRST: First = First::nothing();
 
-/// A [`Marker`], and how far the current step is.
+/// A [`Marker`], and the progress of the current step.
 #[derive(Debug)]
 struct First {
     name: AtomicU32,
@@ -110,7 +113,7 @@ impl First {
         }
     }
 
-    /// The number of steps begun, if one begins with this launch.
+    /// The number of steps begun, if this launch begins one.
     fn takes(&self, launch: &Launch) -> Option<u64> {
         let name = if self.is_form.load(Relaxed) { launch.form } else { launch.name };
         let other = self.other.load(Relaxed);
@@ -132,19 +135,19 @@ impl First {
     }
 }
 
-/// What a step begins with.
+/// The launch that begins a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Marker {
     pub(crate) name: u32,
     /// It is the name of a form.
     pub(crate) is_form: bool,
-    /// Launches of it in a step.
+    /// Number of its launches in a step.
     pub(crate) count: u32,
     /// Another launch that must come in between: an evaluation has the one, and not the other.
     pub(crate) other: Option<u32>,
 }
 
-/// Has every launch reported, or not any more.
+/// Reports every launch, or stops doing so.
 pub(crate) fn report_all(all: bool) {
     if all {
         WANTED.fetch_or(ALL, Relaxed)
@@ -172,7 +175,7 @@ pub(crate) fn were_lost() -> bool {
     LOST.swap(false, Relaxed)
 }
 
-/// Before a launch on `stream`, which is asked for only if it is needed.
+/// Before a launch on `stream`, which is called only if it is needed.
 #[inline]
 pub(crate) fn before(
     lane: &Lane,
@@ -181,7 +184,7 @@ pub(crate) fn before(
 ) {
     let wanted = WANTED.load(Relaxed);
     if wanted != 0 {
-        // What goes into a graph is not launched now.
+        // Captured work is not launched now.
         let observer = lane.observer();
         if !observer.may_capture() || stream().is_some_and(|stream| observer.capture_of(stream).is_none()) {
             report(lane, wanted, launch());
@@ -189,7 +192,7 @@ pub(crate) fn before(
     }
 }
 
-/// A launch that is known not to go into a graph.
+/// A launch that is certainly not captured.
 #[inline]
 pub(crate) fn launched(lane: &Lane, launch: impl FnOnce() -> Launch) {
     let wanted = WANTED.load(Relaxed);

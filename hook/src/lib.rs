@@ -1,4 +1,4 @@
-//! Watches one training process from inside, preloaded in front of CUDA, cuBLAS and NCCL.
+//! Monitors one training process from inside, preloaded before CUDA, cuBLAS and NCCL.
 //!
 //! ```text
 //! cublasGemmEx ─┐  interpose!   lane (one per thread)      thread "xpu-top"              collector
@@ -6,10 +6,10 @@
 //! step()        ┘                       └────▶ ledger page (shared memory) ─────────────▶ read even when hung
 //! ```
 //!
-//! It lives in somebody's job, and promises: it never blocks, prints, exits, unwinds, or changes a result or `errno`.
-//! Without symbols, collector or memory, training goes on and the hook counts why it is blind. Nothing exists before the
-//! first intercepted call. A forked child forgets what it inherited and starts clean at its own first call. A panic in
-//! the observer is caught, counted, and turns observing off.
+//! It runs inside a user's job, and promises: it never blocks, prints, exits, unwinds, or changes a result or
+//! `errno`. Without symbols, collector or memory, training goes on and the hook counts why it is blind.
+//! Nothing exists before the first intercepted call. A forked child forgets what it inherited and starts
+//! clean at its own first call. A panic in the observer is caught, counted, and turns observing off.
 
 #![allow(non_snake_case, reason = "the interposed functions carry the names of the libraries")]
 

@@ -1,7 +1,7 @@
-//! The way to the collector: ZMTP over its Unix socket, never waited for.
+//! The connection to the collector: ZMTP over its Unix socket, without ever waiting.
 //!
-//! What is to be said is queued, and dropped when the queue is full. Whoever serves the socket is a stranger until the kernel says that it is this
-//! user or root, and what it sends is bounded in size and rate.
+//! Messages are queued, and dropped when the queue is full. The server is untrusted until the kernel reports
+//! that it is this user or root, and its messages are bounded in size and rate.
 
 mod socket;
 
@@ -14,31 +14,31 @@ use std::{
 use socket::{Received, Socket};
 use xpu_wire::zmtp::Dealer;
 
-/// Messages queued before more are dropped: a minute of summaries. What is captured waits elsewhere.
+/// Messages queued before more are dropped: a minute of summaries. Captured data waits elsewhere.
 const QUEUE: usize = 64;
 
 /// Bytes of them.
 const QUEUE_BYTES: usize = 2 << 20;
 
-/// Longest message that is taken: an order is some hundred bytes.
+/// Longest accepted message: an order is some hundred bytes.
 const LARGEST: usize = 64 << 10;
 
-/// Messages that are taken a second, and how many at once after a silence. A screen asks for a few.
+/// Messages accepted per second, and at once after a silence. A screen sends a few.
 const RATE: u32 = 16;
 const BURST: u32 = 64;
 
-/// Between two attempts to connect: it doubles.
+/// Pause between two attempts to connect: it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// A connection that held for so long was a good one.
+/// A connection that lasted this long was a good one.
 const GOOD: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Line {
     path: PathBuf,
     connection: Option<Connection>,
-    /// The first is being sent while the connection has something unsent.
+    /// The first is being sent while the connection has unsent bytes.
     queue: VecDeque<Vec<u8>>,
     queued: usize,
     next_attempt: Instant,
@@ -68,7 +68,7 @@ impl Line {
         }
     }
 
-    /// Queues a message. `false` if there is no room.
+    /// Queues a message. `false` if it does not fit.
     pub(crate) fn say(&mut self, message: Vec<u8>) -> bool {
         let fits = self.queue.is_empty() || self.queued + message.len() <= QUEUE_BYTES;
         let has_room = fits && self.queue.len() < QUEUE && self.queue.try_reserve(1).is_ok();
@@ -79,7 +79,7 @@ impl Line {
         has_room
     }
 
-    /// Sends what can be sent now, and takes in what has come.
+    /// Sends and receives as much as possible without waiting.
     pub(crate) fn visit(&mut self, now: Instant) {
         if self.connection.is_none() && now >= self.next_attempt {
             self.connection = Socket::connect(&self.path).map(|socket| {
@@ -101,7 +101,7 @@ impl Line {
         }
     }
 
-    /// The next message that has come, as far as they may come.
+    /// The next received message, within the rate limit.
     pub(crate) fn hear(&mut self, now: Instant) -> Option<Vec<u8>> {
         let connection = self.connection.as_mut()?;
         if !self.allowance.is_left(now) {
@@ -112,7 +112,7 @@ impl Line {
         Some(message)
     }
 
-    /// Nothing is left to be sent, or nobody is there to take it.
+    /// Nothing is left to send, or there is no connection.
     pub(crate) fn is_done(&self) -> bool {
         self.connection
             .as_ref()
@@ -126,7 +126,7 @@ impl Line {
 }
 
 impl Connection {
-    /// `false` if the connection is over. What was not sent whole stays in the queue.
+    /// `false` if the connection is over. An incompletely sent message stays in the queue.
     fn exchange(
         &mut self,
         queue: &mut VecDeque<Vec<u8>>,
@@ -170,7 +170,7 @@ impl Connection {
     }
 }
 
-/// How many messages may still come.
+/// Number of messages that are still accepted.
 #[derive(Debug)]
 struct Allowance {
     left: u32,

@@ -1,11 +1,12 @@
-//! Memory for the hook: mapped by itself, and apart from the program's.
+//! Memory for the hook: separately mapped, apart from the program's.
 //!
-//! The program's `malloc` is its own: it may be jemalloc, may count, may fail on purpose, may not bear a second thread; and glibc's
-//! would reserve 64 MiB of address space for the hook's thread. So what the hook asks for comes from a few mappings of its own, as much as is
-//! used and at most [`MOST`]. Only the hook's code asks here: no function of the C library is replaced.
+//! The program's `malloc` may be jemalloc, may count, may fail on purpose, may not support a second thread;
+//! and glibc's would reserve 64 MiB of address space for the hook's thread. So the hook allocates from a few
+//! separate mappings, as much as is used and at most [`MOST`]. Only the hook's code allocates here: no
+//! function of the C library is replaced.
 //!
-//! Rust ends the process where it gets no memory; the program may well go on without. What is large is asked for with [`boxed`] and
-//! [`slice`], which may fail. What is small comes from a reserve when there is no other, and observing ends for good.
+//! Rust aborts the process when an allocation fails; the program may well continue. Large allocations use
+//! [`boxed`] and [`slice`], which may fail. Small ones fall back to a reserve, and observing ends for good.
 
 use std::{
     alloc::{GlobalAlloc, Layout},
@@ -21,16 +22,17 @@ use dlmalloc::Dlmalloc;
 
 use crate::switch;
 
-/// What the hook may map: its budget, and room for what lies unused between.
+/// Limit of the hook's mappings: its budget, and space for fragmentation.
 const MOST: usize = 48 << 20;
 
-/// Bytes kept for when there are none. Not resident until then.
+/// Bytes reserved for failing allocations. Not resident until then.
 const RESERVE: usize = 256 << 10;
 
-/// What is larger than this has to do without the reserve: whoever asks for it can bear not to get it.
+/// Larger allocations do not use the reserve: their callers handle failure.
 const LARGEST: usize = 16 << 10;
 
-/// Looks at the lock before its holder is taken for gone: it was cancelled, or is what this signal handler interrupted.
+/// Checks of the lock before its holder counts as gone: it was cancelled, or is interrupted by this signal
+/// handler.
 const LOOKS: u32 = 1 << 20;
 
 #[cfg_attr(not(test), global_allocator)]
@@ -112,7 +114,7 @@ unsafe impl dlmalloc::Allocator for Mappings {
 }
 
 impl Memory {
-    /// `None` if who holds the lock does not give it back.
+    /// `None` if the holder of the lock does not release it.
     fn with<T>(&self, what: impl FnOnce(&mut Dlmalloc<Mappings>) -> T) -> Option<T> {
         let mut looks = 0;
         while self.lock.swap(true, Acquire) {
@@ -202,7 +204,7 @@ unsafe impl GlobalAlloc for Memory {
     }
 }
 
-/// In a forked child: what the parent's threads were doing to the heap is not finished here. It is left as it is, and a new one begun.
+/// In a forked child: the parent's threads leave the heap unfinished. It is abandoned, and a new one begun.
 pub(crate) fn forget() {
     // SAFETY: the child has one thread, which is not in the heap: it has just forked.
     unsafe { MEMORY.heap.get().write(Dlmalloc::new_with_allocator(Mappings)) };
@@ -210,18 +212,18 @@ pub(crate) fn forget() {
     MEMORY.lock.store(false, Release);
 }
 
-/// Whether the reserve had to be touched.
+/// Whether the reserve was used.
 pub(crate) fn ran_out() -> bool {
     MEMORY.touched.load(Relaxed)
 }
 
-/// `value` in memory of its own, if there is some.
+/// `value` on the heap, if there is memory.
 pub(crate) fn boxed<T>(value: T) -> Option<Box<[T]>> {
     let mut one = Some(value);
     slice(1, || one.take())
 }
 
-/// So many values side by side, each asked of `make`, if there is memory for them.
+/// `count` values side by side, each from `make`, if there is memory for them.
 pub(crate) fn slice<T>(count: usize, make: impl FnMut() -> Option<T>) -> Option<Box<[T]>> {
     let mut values = Vec::new();
     values.try_reserve_exact(count).ok()?;
@@ -229,7 +231,7 @@ pub(crate) fn slice<T>(count: usize, make: impl FnMut() -> Option<T>) -> Option<
     (values.len() == count).then(|| values.into_boxed_slice())
 }
 
-/// Address space for `bytes` more could be had now.
+/// Whether address space for `bytes` more is available.
 pub(crate) fn is_left(bytes: usize) -> bool {
     // SAFETY: a mapping of no access at an address the kernel chooses touches nothing.
     let at = unsafe {

@@ -1,7 +1,8 @@
-//! NCCL: collectives, sends and receives, groups, and the life of communicators.
+//! NCCL: collectives, sends and receives, groups, and the lifetime of communicators.
 //!
-//! Ranks are switched off and on one after another, and must number a communicator's collectives alike all the same. So while
-//! observing is off, these calls still keep their numbers and the ledger; they are not timed, recorded or counted.
+//! Ranks are switched off and on one after another, and must number a communicator's collectives alike all
+//! the same. So while observing is off, these calls still update their numbers and the ledger; they are not
+//! timed, recorded or counted.
 
 mod commhash;
 mod config;

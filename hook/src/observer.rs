@@ -1,4 +1,4 @@
-//! The one observer of a process: made at the first intercepted call, forgotten in a forked child.
+//! The one observer of a process: created at the first intercepted call, dropped in a forked child.
 
 mod birth;
 mod end;
@@ -43,31 +43,32 @@ pub(crate) use end::register_exit;
 /// Threads that can launch at once.
 const LANES: usize = 256;
 
-/// So many have rings in which a busy thread finds room for 20 ms and more; the others' are shorter.
+/// This many have rings that buffer a busy thread for 20 ms and more; the others' are shorter.
 const LONG_RINGS: usize = 16;
 const SHORT_RING: usize = 256;
 
-/// Of the 32 MiB that a rank's hook may hold.
+/// Within the 32 MiB limit of a rank's hook.
 const _: () = assert!(
     LONG_RINGS * Lane::memory(crate::ring::SLOTS) + (LANES - LONG_RINGS) * Lane::memory(SHORT_RING)
         <= 24 << 20,
     "lanes take too much memory"
 );
 
-/// Lanes that the hook's own thread keeps ready: a thread's first call takes one, and makes none.
+/// Lanes that the hook's thread keeps ready: a thread's first call takes one, and creates none.
 const SPARE: usize = 2;
 
-/// How long a thread waits for the hook's own to make it a lane.
+/// How long a thread waits for the hook's thread to create a lane.
 const LANE_PATIENCE: Duration = Duration::from_millis(20);
 
 /// The observer of this process; null before the first call, while it is being made, and in a fresh child.
 static OBSERVER: AtomicPtr<Observer> = AtomicPtr::new(ptr::null_mut());
-/// Counts up in every forked child, so that what a thread remembers of its parent's observer is not taken for the child's.
+/// Counts up in every forked child, so that a thread's pointer to its parent's observer is not used in the
+/// child.
 static GENERATION: AtomicU32 = AtomicU32::new(1);
-/// Calls that came while the observer was being made and could not wait for it.
+/// Calls that came while the observer was being created and could not wait for it.
 static TOO_EARLY: AtomicU64 = AtomicU64::new(0);
 
-/// Counts of calls without a lane are spread over so many words: threads that have none do not wait for each other.
+/// Counters of calls without a lane, spread over several words: threads without lanes do not contend.
 const STRIPES: usize = 16;
 
 /// A counter in a cache line of its own.
@@ -80,7 +81,7 @@ pub(crate) struct Observer {
     lanes: [AtomicPtr<Lane>; LANES],
     /// Rung when lanes were made.
     more_lanes: Bell,
-    /// Threads that wait for one; and whether one has waited in vain since some were made last.
+    /// Threads that wait for one; and whether one has timed out since the last ones were created.
     waiting: AtomicU32,
     waited_in_vain: AtomicBool,
     pub(crate) communicators: Communicators,
@@ -94,14 +95,14 @@ pub(crate) struct Observer {
     no_lane: [Stripe; STRIPES],
     /// Steps completed, as `step()` counts them.
     pub(crate) steps: AtomicU64,
-    /// What the program says it did in them.
+    /// The program's report of its work.
     pub(crate) work: Working,
     pub(crate) optimizers: Optimizers,
     /// The program marks its steps itself.
     is_marked: AtomicBool,
     /// Captures in progress in the process, as far as they were begun through the runtime.
     captures: AtomicU32,
-    /// Variables that held something that could not be read.
+    /// Errors in variables.
     pub(crate) complaints: Vec<String>,
     pub(crate) overhead: Overhead,
     stop: AtomicBool,
@@ -134,12 +135,13 @@ impl Observer {
         self.page.descriptor().and_then(|fd| u32::try_from(fd).ok())
     }
 
-    /// Lends a lane to a thread, the lowest that is free. `None` if all are taken, or there is no memory for one more.
+    /// Lends a lane to a thread, the lowest free one. `None` if all are taken, or there is no memory for one
+    /// more.
     pub(crate) fn lend(&'static self, thread: u32) -> Option<&'static Lane> {
         if let Some(lane) = self.lanes().find(|lane| lane.lend(thread)) {
             return Some(lane);
         }
-        // Then the hook's own thread is held up somewhere.
+        // Then the hook's thread is blocked somewhere.
         if self.waited_in_vain.load(Relaxed) || self.lanes().count() == LANES {
             return None;
         }
@@ -162,7 +164,7 @@ impl Observer {
         lent
     }
 
-    /// Makes lanes until there are some to spare. Called by the hook's own thread.
+    /// Creates lanes until there are spare ones. Called by the hook's thread.
     pub(crate) fn make_lanes(&'static self) {
         let wanted = SPARE + self.waiting.load(Acquire) as usize;
         let mut free = self.lanes().filter(|lane| lane.is_free()).count();
@@ -188,7 +190,7 @@ impl Observer {
         self.no_lane[thread % STRIPES].0.fetch_add(1, Relaxed);
     }
 
-    /// Calls that passed by: no lane was free, or the observer was still being made.
+    /// Unobserved calls: no lane was free, or the observer was still being created.
     pub(crate) fn unobserved(&self) -> u64 {
         let without = self.no_lane.iter().map(|stripe| stripe.0.load(Relaxed)).sum::<u64>();
         without + TOO_EARLY.load(Relaxed)
@@ -210,7 +212,8 @@ impl Observer {
         self.step_ended(lane, StepSource::Marked, completed);
     }
 
-    /// An optimizer's step was called; see [`Optimizers`]. A step that went into a graph is made when the graph is launched.
+    /// An optimizer's step was called; see [`Optimizers`]. A captured step is made when the graph is
+    /// launched.
     ///
     /// Kineto, PyTorch's own profiler, has `counted` so many calls: 0 where it counts none.
     pub(crate) fn optimizer_called(&self, lane: &Lane, optimizer: &Optimizer, counted: u32) {
@@ -228,11 +231,12 @@ impl Observer {
         }
     }
 
-    /// An optimizer has made this number of steps. How many are completed with them, if they ended steps of the program.
+    /// An optimizer has made this number of steps. Returns how many steps are completed, if they ended steps
+    /// of the program.
     pub(crate) fn optimizer_stepped(&self, lane: &Lane, optimizer: &Optimizer, steps: u32) -> Option<u64> {
         let in_main = lane.is_of_main_thread();
         let completed = (0..steps).filter_map(|_| self.optimizers.stepped(optimizer, in_main)).last();
-        // While observing is off, and where the program marks its steps, they are only counted.
+        // While observing is off, and if the program marks its steps, they are only counted.
         if let Some(completed) = completed.filter(|_| switch::is_on() && !self.is_marked.load(Relaxed)) {
             self.step_ended(lane, StepSource::Optimizer, completed);
         }
@@ -245,7 +249,7 @@ impl Observer {
         lane.push(Record::Step { source, completed, at: monotonic() });
     }
 
-    /// Gives the number of steps completed.
+    /// Returns the number of steps completed.
     pub(crate) fn count_step(&self, completed: Option<u64>) -> u64 {
         match completed {
             Some(completed) => {
@@ -256,8 +260,8 @@ impl Observer {
         }
     }
 
-    /// Whether some stream is being captured, as far as that was begun through the runtime. Asking each stream would
-    /// cost more than the rest of a launch.
+    /// Whether any stream is being captured, as far as captures were begun through the runtime. Querying each
+    /// stream would cost more than the rest of a launch.
     #[inline]
     pub(crate) fn may_capture(&self) -> bool {
         self.captures.load(Relaxed) != 0
@@ -274,11 +278,11 @@ impl Observer {
     }
 
     pub(crate) fn capture_ended(&self) {
-        // One that was begun before the hook was on ends too: never below zero.
+        // A capture begun before the hook was on ends too: never below zero.
         let _ = self.captures.fetch_update(Relaxed, Relaxed, |captures| captures.checked_sub(1));
     }
 
-    /// Has the hook's own thread look now. Wakes it if it sleeps, and waits for nothing.
+    /// Makes the hook's thread look now. Wakes it if it sleeps, without waiting.
     #[cold]
     pub(crate) fn hurry(&self) {
         self.bell.ring();

@@ -1,8 +1,8 @@
-//! Steps of PyTorch's optimizers: which of them end a step of the program.
+//! Steps of PyTorch's optimizers, and which of them end a step of the program.
 //!
-//! A program may have several optimizers in its loop, and may call one for several groups of parameters: one optimizer is
-//! followed, with the group that it began with, so that each round of the loop counts once. The loop is the main thread's, if that
-//! steps any.
+//! A program may have several optimizers in its loop, and may call one for several parameter groups: one
+//! optimizer is followed, with its first group, so that each round of the loop counts once. The loop is the
+//! main thread's, if that steps any.
 
 mod attach;
 
@@ -14,19 +14,19 @@ use std::sync::{
 use crate::lane::monotonic;
 pub(crate) use attach::{attach_if_late, forget};
 
-/// Another is followed when it has stepped so often while the one that was followed did not, for so many times as long as that
-/// one takes from step to step.
+/// Another is followed after this many steps without one of the followed optimizer, over this multiple of the
+/// latter's interval.
 const FEW: u32 = 3;
 const LONGER: u64 = 4;
 /// However long that is.
 const MANY: u32 = 32;
-/// One with the same parameters has taken its place when it has stepped twice.
+/// One with the same parameters replaces it after two steps.
 const SAME_PARAMETERS: u32 = 2;
 
 /// Longest name kept, in bytes.
 const LONGEST_NAME: usize = 40;
 
-/// An optimizer that stepped: its address, that of the first parameter it stepped for, and what it is called.
+/// An optimizer that stepped: its address, that of its first parameter, and its name.
 #[derive(Clone, Debug)]
 pub(crate) struct Optimizer {
     address: usize,
@@ -44,23 +44,23 @@ impl Optimizer {
     }
 }
 
-/// One of which only this is kept.
+/// One with only this kept.
 #[derive(Debug, Default)]
 struct Known {
     optimizer: AtomicUsize,
     parameter: AtomicUsize,
 }
 
-/// What is known of the process's optimizers. Written under Python's lock, by one thread at a time.
+/// The process's optimizers. Written under Python's lock, by one thread at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Optimizers {
     followed: Known,
     /// The main thread steps it.
     in_main: AtomicBool,
-    /// When it stepped last, and how long before it had.
+    /// When it last stepped, and the interval before.
     stepped_at: AtomicU64,
     apart: AtomicU64,
-    /// Another, and how often it stepped since then.
+    /// Another, and its number of steps since then.
     rival: Known,
     rival_steps: AtomicU32,
     completed: AtomicU64,
@@ -85,14 +85,15 @@ impl Known {
 }
 
 impl Optimizers {
-    /// An optimizer has stepped. Gives the number of steps that the program has completed, if this ended one.
+    /// An optimizer has stepped. Returns the number of steps that the program has completed, if this ended
+    /// one.
     pub(crate) fn stepped(&self, optimizer: &Optimizer, in_main: bool) -> Option<u64> {
         self.stepped_at(optimizer, in_main, monotonic())
     }
 
     fn stepped_at(&self, optimizer: &Optimizer, in_main: bool, now: u64) -> Option<u64> {
         if in_main && !self.in_main.swap(true, Relaxed) {
-            // What other threads stepped before was another loop's.
+            // Earlier steps of other threads belonged to another loop.
             self.stepped_at.store(0, Relaxed);
             self.completed.store(0, Relaxed);
         } else if !in_main && self.in_main.load(Relaxed) {
@@ -118,7 +119,7 @@ impl Optimizers {
         Some(self.completed.fetch_add(steps.into(), Relaxed) + u64::from(steps))
     }
 
-    /// Whether this one goes on where the one that was followed ended, which stepped so long ago. Of others only one is counted,
+    /// Whether this one replaces the followed one, which last stepped `since` ago. Only one other is counted,
     /// the first that stepped since.
     fn takes_over(&self, optimizer: &Optimizer, since: u64) -> bool {
         let known = self.rival_steps.load(Relaxed);
@@ -147,7 +148,7 @@ impl Optimizers {
         self.completed.load(Relaxed)
     }
 
-    /// What the one that is followed is called.
+    /// The followed optimizer's name.
     pub(crate) fn name(&self) -> String {
         self.name.lock().map(|name| name.clone()).unwrap_or_default()
     }
@@ -220,7 +221,7 @@ mod tests {
 
     #[test]
     fn one_that_takes_its_place_goes_on_counting() {
-        // Made anew with the same parameters, and for another phase with others.
+        // Created again with the same parameters, and for another phase with others.
         for next in [(2, 10), (2, 20)] {
             let told = counted([[(1, 10)].repeat(100), [next].repeat(100)].concat());
             assert_eq!(told.last().copied().flatten(), Some(200), "{next:?}");

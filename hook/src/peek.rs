@@ -1,7 +1,7 @@
 //! Reads memory that may be unmapped: through the kernel, which returns an error where a read would crash.
 
-/// Copies what lies at this address of the process, as much as is readable without a gap. All of it or nothing where it is within
-/// one page. Nothing either where the call is refused, as by a sandbox. Leaves `errno` as the call does.
+/// Copies the memory at this address of the process, as much as is readable without a gap. All or nothing
+/// within one page. Nothing if the call is refused, as by a sandbox. Leaves `errno` as the call does.
 pub(crate) fn peek(at: usize, into: &mut [u8]) -> usize {
     let here = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let there = libc::iovec { iov_base: std::ptr::without_provenance_mut(at), iov_len: into.len() };

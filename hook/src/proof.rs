@@ -1,4 +1,4 @@
-//! What a call that waited for the GPU proves: collectives enqueued before it are done.
+//! A call that waited for the GPU proves that collectives enqueued before it are done.
 
 use cudarc::runtime::sys::cudaStream_t;
 use xpu_wire::id::CommunicatorId;
@@ -9,10 +9,11 @@ use crate::{
     runtime::{self, DEFAULT_STREAMS},
 };
 
-/// Communicators one call can prove something about; a rank of a job that is parallel in five dimensions has about ten.
+/// Communicators that one call can prove something about; a rank of a job that is parallel in five dimensions
+/// has about ten.
 const MOST: usize = 16;
 
-/// Collectives enqueued before the call, by slot and by what the slot stood for then.
+/// Collectives enqueued before the call, by slot and the slot's communicator then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Proof {
     claims: [(u16, u64, u64); MOST],
@@ -30,7 +31,7 @@ impl Proof {
     }
 
     pub(crate) fn of_device(communicators: &Communicators) -> Self {
-        // An error of the program's own that waits to be read must not be mixed with ours.
+        // An unread error of the program must not be mixed with the hook's.
         if communicators.open_slots().next().is_none() || !runtime::error_free() {
             return Self::NONE;
         }
@@ -53,7 +54,7 @@ impl Proof {
     pub(crate) fn holds(&self, observer: &Observer) {
         for &(index, id, enqueued) in &self.claims[..self.count] {
             let slot = observer.communicators.slot(index);
-            // It may have been closed meanwhile, and its line be another's.
+            // It may have been closed meanwhile, and its line belong to another.
             if let (Some(line), Some(last)) = (slot.line(observer.ledger()), enqueued.checked_sub(1)) {
                 line.complete(CommunicatorId(id), last);
             }

@@ -1,4 +1,5 @@
-//! The hook's own thread: collects the records of launching threads, and publishes to the collector once a second.
+//! The hook's thread: collects the records of launching threads, and publishes to the collector once a
+//! second.
 
 mod blind;
 mod health;
@@ -38,28 +39,29 @@ use crate::{
 
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 
-/// The first summary comes sooner: somebody may be waiting to see whether the job is there.
+/// The first summary comes sooner: a user may be waiting for the job to appear.
 const FIRST_AFTER: Duration = Duration::from_millis(200);
 
-/// Between two visits to the rings while operations are under way, and while none is.
+/// Interval of looks at the rings while operations are pending, and while none is.
 const BUSY: Duration = Duration::from_millis(10);
 const IDLE: Duration = Duration::from_millis(50);
 
-/// Address space that the libraries may take when this thread calls them; the C library ends the process where there is none for their
-/// thread-local storage. At first it reserves 64 MiB for the thread, and twice that for a moment.
+/// Address space that the libraries may take when this thread calls them; the C library ends the process if
+/// there is none for their thread-local storage. At first it reserves 64 MiB for the thread, and twice that
+/// for a moment.
 const NEEDED: usize = 1 << 20;
 const NEEDED_AT_FIRST: usize = 130 << 20;
 
-/// How often it is looked whether the program's threads have all ended.
+/// Interval of checks whether the program's threads have all ended.
 const ALONE_EVERY: Duration = Duration::from_millis(200);
 
-/// A process that ends so soon is not kept waiting: its exit does not wake this thread.
+/// The exit of a process younger than this does not wait: it does not wake this thread.
 const YOUNG: Duration = Duration::from_secs(2);
 
 /// Parts of a capture sent at one visit.
 const PARTS_AT_ONCE: usize = 4;
 
-/// How long the last message may take to leave, and how often it is tried.
+/// How long the last message may take to leave, and the interval of attempts.
 const LINGER: Duration = Duration::from_millis(80);
 const TRY_EVERY: Duration = Duration::from_millis(1);
 
@@ -68,7 +70,7 @@ pub(crate) fn run(observer: &'static Observer, identity: Identity) {
     unwinder::find_loaded();
     let published = guard::unobserved(|| {
         let publish = || Publisher::new(observer, identity).publish_until_stopped();
-        // What it may leave half done is read by nobody after it.
+        // Its state, possibly half done, is not read afterwards.
         std::panic::catch_unwind(AssertUnwindSafe(publish))
     });
     if let Err(payload) = published {
@@ -78,7 +80,7 @@ pub(crate) fn run(observer: &'static Observer, identity: Identity) {
     observer.set_stopped();
 }
 
-/// Whether to ask again whether the program's threads are gone.
+/// Whether the next check for the program's threads is due.
 fn now_and_then(asked: &mut Instant) -> bool {
     let is_time = asked.elapsed() >= ALONE_EVERY;
     if is_time {
@@ -95,13 +97,13 @@ struct Publisher {
     line: Option<Line>,
     number: u64,
     lost: u64,
-    /// Who I am was said, or is not worth saying yet.
+    /// The identity was sent, or is not worth sending yet.
     introduced: bool,
     everything: bool,
     published: Instant,
-    /// The libraries were called from here, and have what they take for a thread.
+    /// The libraries were called from here, and have set up their thread state.
     has_visited: bool,
-    /// There is address space for what they may take.
+    /// There is address space for that.
     has_room: bool,
 }
 
@@ -137,13 +139,13 @@ impl Publisher {
             optimizer::attach_if_late();
             call_site::prepare();
             if memory::ran_out() {
-                // All that is left to say is that this process lives: to say more needs memory.
+                // Only the process's sign of life is left to send: more needs memory.
                 self.observer.bell().wait(rings, IDLE);
                 continue;
             }
             self.observer.make_lanes();
             symbol::look_for_unloaded();
-            // While the program unloads a library, nothing is asked of any.
+            // While the program unloads a library, none is called.
             let is_due = Instant::now() >= due;
             self.has_room = memory::is_left(if self.has_visited { NEEDED } else { NEEDED_AT_FIRST });
             if let Some(visit) = Visit::begin().filter(|_| self.has_room) {
@@ -170,7 +172,7 @@ impl Publisher {
                 && let Some(code) = exit_note::alone::last_thread_ends_with()
             {
                 self.say_goodbye();
-                // Handlers of exit may run on this thread now: they find no signal blocked.
+                // Exit handlers may run on this thread now: they find no signal blocked.
                 crate::thread::unblock_signals();
                 if code != 0 {
                     // The main thread ended by the system call: the kernel takes the code of the thread that ends last.
@@ -191,11 +193,11 @@ impl Publisher {
         if !memory::ran_out() {
             self.say_goodbye();
         }
-        // What it holds goes with the process: to give it back takes time that the process waits for.
+        // Its memory goes with the process: freeing it takes time that the process waits for.
         std::mem::forget(self);
     }
 
-    /// What launching threads left, and what the GPU has done since.
+    /// New records of launching threads, and the GPU's progress since.
     fn look_around(&mut self) {
         self.fold.gather(self.observer);
         self.governor.learn(self.fold.take_gaps());
@@ -230,11 +232,11 @@ impl Publisher {
         }
     }
 
-    /// What the collector asks for.
+    /// Executes the collector's commands.
     fn obey(&mut self) {
         loop {
             let Some(bytes) = self.line.as_mut().and_then(|line| line.hear(Instant::now())) else { return };
-            // A frame of another version is nothing this hook could obey.
+            // A frame of another version cannot be executed.
             match codec::decode(&bytes).map(|frame| frame.body) {
                 Ok(Body::Command(Command::Introduce)) => {
                     self.introduced = false;
@@ -257,7 +259,7 @@ impl Publisher {
         self.say(Body::CaptureAnswer(CaptureAnswer { number: order.number, job, rank, completed, outcome }));
     }
 
-    /// Some of what was recorded, if there is any: the queue is not filled with it alone.
+    /// Some of the captured data, if there is any: the queue is not filled with it alone.
     fn send_captured(&mut self) {
         for _ in 0..PARTS_AT_ONCE {
             let Some(part) = self.fold.capture.next_part() else { return };
@@ -277,7 +279,7 @@ impl Publisher {
             self.introduced = false;
             self.everything = true;
         }
-        // A moment later it is known who this is, unless there is none.
+        // The identity will be known a moment later, unless there is none.
         if !self.introduced && self.identity.is_unsure() && !self.observer.is_stopping() {
             return;
         }
@@ -290,7 +292,7 @@ impl Publisher {
         loop {
             let summary = self.summary(launches);
             if !self.say(Body::Summary(summary)) {
-                // The next one that gets through must hold what this one held.
+                // The next message that gets through must include this one's content.
                 self.everything = true;
                 return;
             }
@@ -300,8 +302,8 @@ impl Publisher {
         }
     }
 
-    /// torchrun's agents and compilers' helpers load CUDA and never launch anything. A rank launches or marks steps, or
-    /// at least tries to meet others: many jobs hang there.
+    /// torchrun's agents and compilers' helpers load CUDA and never launch anything. A rank launches or marks
+    /// steps, or at least tries to create communicators: many jobs hang there.
     fn is_rank(&self, launches: Launches) -> bool {
         let reading = self.observer.ledger().read();
         let meets = !reading.communicators.is_empty()
@@ -312,7 +314,7 @@ impl Publisher {
             || self.observer.optimizers.completed() > 0
     }
 
-    /// `false` if the message found no room and was dropped.
+    /// `false` if the message did not fit and was dropped.
     fn say(&mut self, body: Body) -> bool {
         let Some(line) = &mut self.line else { return false };
         self.number += 1;
@@ -329,7 +331,7 @@ impl Publisher {
     }
 }
 
-/// The communicators that are open, as far as rank and size are known.
+/// The open communicators with known rank and size.
 fn memberships(observer: &Observer) -> impl Iterator<Item = Membership> + Clone {
     let open = observer.communicators.open().filter(|slot| slot.size() > 0);
     open.map(|slot| Membership { communicator: slot.id(), rank: slot.rank(), size: slot.size() })

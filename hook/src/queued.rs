@@ -1,7 +1,7 @@
-//! Which launched collectives the GPU has come to: an event without timing in front of a launch.
+//! The launched collectives that the GPU has reached: an event without timing before a launch.
 //!
-//! The oldest that their streams have not come to keep their events, however many are launched after them. So where a job hangs it is
-//! known whose GPU has come to the collective, and whose runs something else.
+//! The oldest that their streams have not reached keep their events, however many are launched after them. So
+//! if a job hangs it is known which GPUs have reached the collective, and which run something else.
 
 use std::{
     cell::UnsafeCell,
@@ -22,30 +22,30 @@ use crate::{
     runtime,
 };
 
-/// Launches that a host may queue ahead of its GPU and that each have an event.
+/// Launches that a host may queue ahead of its GPU with an event each.
 const EVENTS: usize = 64;
 
-/// Part of the budget that goes into them.
+/// Part of the budget spent on them.
 const SHARE: f64 = 0.3;
 
 #[derive(Debug)]
 pub(crate) struct Queue {
     fronts: [Front; EVENTS],
-    /// Which collectives get one, by their numbers: the same on all ranks.
+    /// The selected collectives, by their numbers: the same on all ranks.
     rate: AtomicU8,
 }
 
-/// An event that nobody has.
+/// A free event.
 const FREE: u8 = 0;
 /// A launching thread is recording it.
 const TAKEN: u8 = 1;
-/// Recorded, and not seen to be passed: the hook's own thread's.
+/// Recorded, and not known to be reached: owned by the hook's thread.
 const UNDER_WAY: u8 = 2;
 
-/// The front of a launch.
+/// The event before a launch.
 #[derive(Debug)]
 struct Front {
-    /// [`FREE`], or whose it is.
+    /// [`FREE`], or its owner.
     state: AtomicU8,
     place: UnsafeCell<Place>,
 }
@@ -53,7 +53,7 @@ struct Front {
 #[derive(Debug)]
 struct Place {
     event: Event,
-    /// The place of the call in the ledger's record; of a group, that of its first call.
+    /// The call's ticket in the ledger's record; for a group, that of its first call.
     ticket: u64,
 }
 
@@ -69,7 +69,7 @@ impl Queue {
         Self { fronts: std::array::from_fn(front), rate: AtomicU8::new(Rate::EVERY.0) }
     }
 
-    /// Sets how many get an event, of launches that come at `per_second`, where one costs that many nanoseconds.
+    /// Sets how many get an event, at `per_second` launches, where one costs that many nanoseconds.
     pub(crate) fn govern(&self, budget: Option<f64>, per_second: f64, price: f64) {
         self.rate.store(rate(budget, per_second, price).0, Relaxed);
     }
@@ -98,8 +98,8 @@ impl Queue {
         front.state.store(if recorded { UNDER_WAY } else { FREE }, Release);
     }
 
-    /// Tells the ledger which ones the GPU has come to. `make_current` is told the device of each event before it is asked.
-    /// Called by the hook's own thread. Gives whether some are still under way.
+    /// Updates the ledger's begun collectives. `make_current` gets the device of each event before the query.
+    /// Called by the hook's thread. Returns whether some are still pending.
     pub(crate) fn gather(&self, observer: &Observer, mut make_current: impl FnMut(Option<c_int>)) -> bool {
         let mut waits = false;
         for front in self.fronts.iter().filter(|front| front.state.load(Acquire) == UNDER_WAY) {

@@ -1,18 +1,18 @@
-//! How often each class of operations is timed: set by the governor, or by hand.
+//! The sampling rate of each class of operations: set by the governor, or by hand.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering::Relaxed};
 
 use xpu_wire::sampling::Rate;
 
-/// Operations that are sampled alike.
+/// Operations with a common sampling rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     Gemm,
-    /// Each communicator has a rate of its own; this is what a fresh one starts with, and that of the busiest.
+    /// Each communicator has its own rate; this is the initial one, and that of the busiest.
     Collective,
     PointToPoint,
     Graph,
-    /// Kernels whose names were asked for.
+    /// Kernels with requested names.
     Kernel,
     /// Waits of a stream of GEMMs for communication.
     Wait,
@@ -23,28 +23,28 @@ impl Class {
         [Self::Gemm, Self::Collective, Self::PointToPoint, Self::Graph, Self::Kernel, Self::Wait];
 }
 
-/// Before anything is known: a pair of events on every GEMM costs up to 7 % of a step, on one in sixteen nothing that
+/// The initial rate: a pair of events on every GEMM costs up to 7 % of a step, on one in sixteen nothing that
 /// could be measured.
 pub(crate) const FIRST: Rate = Rate(4);
 
-/// In the place of a rate set by hand where there is none.
+/// Instead of a rate set by hand if there is none.
 const GOVERNED: u8 = u8::MAX;
 
 static RATES: [AtomicU8; Class::ALL.len()] = [const { AtomicU8::new(FIRST.0) }; Class::ALL.len()];
 static BY_HAND: [AtomicU8; Class::ALL.len()] = [const { AtomicU8::new(GOVERNED) }; Class::ALL.len()];
 
-/// What stands in [`BY_HAND`] again when not everything is timed any more.
+/// Saved [`BY_HAND`] rates, restored when a capture ends.
 static PUT_BY: [AtomicU8; Class::ALL.len()] = [const { AtomicU8::new(GOVERNED) }; Class::ALL.len()];
 static ALL_TIMED: AtomicBool = AtomicBool::new(false);
 
-/// GEMMs that may be timed because their shape asks for it, though their number does not.
+/// GEMMs that may be timed for their shape, though their number does not select them.
 pub(crate) static SHAPES: Allowance = Allowance::new();
 
-/// Waits that are timed now, one after the other: of a step's waits the last may be all there is, so that single ones, chosen here and
-/// there, tell too little.
+/// Waits that are timed now, one after the other: of a step's waits the last may be the only long one, so
+/// single scattered samples would miss it.
 pub(crate) static ROUND: Allowance = Allowance::new();
 
-/// So many may be timed.
+/// A number of operations that may be timed.
 #[derive(Debug)]
 pub(crate) struct Allowance(AtomicI64);
 
@@ -64,7 +64,7 @@ pub(crate) fn by_hand(class: Class) -> Option<Rate> {
     Some(Rate(BY_HAND[class as usize].load(Relaxed))).filter(|rate| rate.0 != GOVERNED)
 }
 
-/// What the governor has chosen.
+/// The governor's choice.
 pub(crate) fn govern(class: Class, rate: Rate) {
     RATES[class as usize].store(rate.0, Relaxed);
 }
@@ -79,7 +79,7 @@ pub(crate) fn set_by_hand(class: Class, rate: Option<Rate>) {
     }
 }
 
-/// Has everything timed, or as it was before. Who launches reads what it read before, and no word more.
+/// Times everything, or restores the rates. Launching threads read the same words as before, and no more.
 pub(crate) fn time_all(on: bool) {
     if ALL_TIMED.swap(on, Relaxed) == on {
         return;
@@ -110,13 +110,13 @@ impl Allowance {
         self.0.load(Relaxed) > 0 && self.0.fetch_sub(1, Relaxed) > 0
     }
 
-    /// Allows so many more, though never more than `most` in all.
+    /// Allows `more`, up to `most` in total.
     pub(crate) fn add(&self, more: i64, most: i64) {
         let _ = self.0.fetch_update(Relaxed, Relaxed, |left| Some((left.max(0) + more).min(most)));
     }
 }
 
-/// Reads `gemm=16,collective=8`. A part that cannot be read changes nothing and is returned, to be shown.
+/// Parses `gemm=16,collective=8`. An invalid part changes nothing and is returned, to be reported.
 pub(crate) fn set_from(text: &str) -> Result<(), String> {
     let mut set = Vec::new();
     for part in text.split(',').filter(|part| !part.trim().is_empty()) {

@@ -1,4 +1,4 @@
-//! A record from a launching thread to the hook's own thread: a small value copied into a ring.
+//! A record from a launching thread to the hook's thread: a small value copied into a ring.
 
 use xpu_wire::{
     collective::Operation,
@@ -15,7 +15,7 @@ use crate::{functions, kernels, launches::Launch, observer::Observer, spans, tim
 pub(crate) enum Record {
     Gemm {
         shape: GemmShape,
-        /// When it was launched, in monotonic nanoseconds; 0 for one that was not to be timed.
+        /// Launch time in monotonic nanoseconds; 0 if it was not to be timed.
         at: u64,
         timer: Option<TimerId>,
     },
@@ -27,15 +27,15 @@ pub(crate) enum Record {
         /// Message size and bytes over the bus.
         bytes: u64,
         bus_bytes: u64,
-        /// The communicator's number of this collective; of a send or receive, the number among those.
+        /// The communicator's number of this collective; for a send or receive, the number among those.
         sequence: u64,
         /// When it was launched, in monotonic nanoseconds.
         at: u64,
         timer: Option<TimerId>,
-        /// What it stands for, where GEMMs wait for it on its own stream.
+        /// Its sampling rate, if GEMMs wait for it on its own stream.
         exposed: Option<Rate>,
     },
-    /// The timed launch of what one communicator does in a group; its operations are counted each by itself.
+    /// The timed launch of one communicator's part of a group; its operations are counted one by one.
     Interval {
         communicator: u16,
         operation: Operation,
@@ -44,7 +44,7 @@ pub(crate) enum Record {
         bus_bytes: u64,
         /// Of the first collective; without one, of the first send or receive among those.
         sequence: u64,
-        /// 0 if there are only sends and receives: what other ranks do is another thing.
+        /// 0 if there are only sends and receives: other ranks do something else.
         collectives: u64,
         /// When it was launched, in monotonic nanoseconds.
         at: u64,
@@ -58,26 +58,26 @@ pub(crate) enum Record {
         at: u64,
         timer: Option<TimerId>,
     },
-    /// The launch of a kernel that was to be timed, by the pattern that its name matches.
+    /// The launch of a kernel selected for timing, by the pattern that its name matches.
     Kernel {
         pattern: u8,
         /// Likewise.
         at: u64,
         timer: Option<TimerId>,
     },
-    /// Only while everything is recorded: an asynchronous copy; a fill has no direction.
+    /// Only during a capture: an asynchronous copy; a fill has no direction.
     Copy { direction: Option<Direction>, bytes: u64, at: u64, timer: Option<TimerId> },
-    /// GEMMs wait for communication on another stream; what the timed wait stands for.
+    /// GEMMs wait for communication on another stream; the wait is timed.
     Wait { timer: TimerId },
     /// A pair of events with nothing in between.
     Gap { timer: TimerId },
-    /// Only while everything is recorded: a call that held its thread, or moved memory without a stream.
+    /// Only during a capture: a call that blocked its thread, or moved memory without a stream.
     Host { call: HostCall, bytes: u64, at: u64, until: u64 },
     /// Any launch, during a search for steps.
     Launched { launch: Launch },
-    /// A detected step began: the `steps`th since they are counted.
+    /// A detected step began: the `steps`th of the present count.
     Begun { steps: u64, at: u64 },
-    /// How long a step took on the GPU.
+    /// A step's time on the GPU.
     StepTime { timer: TimerId },
     Step {
         source: StepSource,
@@ -92,20 +92,20 @@ pub(crate) enum HostCall {
     Copy(Direction),
     Set,
     Blocked(BlockingCall),
-    /// A function of Python, by its number.
+    /// A Python function, by its number.
     Function(u16),
-    /// A part of the program that it named itself, by the number of the name.
+    /// A span that the program named, by the number of the name.
     Span(u16),
 }
 
-/// A record as it is kept while everything is.
+/// A record as captures keep it.
 #[derive(Clone, Debug)]
 pub(crate) struct Single {
     pub(crate) label: CapturedLabel,
     /// When it was launched, in monotonic nanoseconds.
     pub(crate) at: u64,
     pub(crate) sequence: Option<Sequence>,
-    /// How long its thread was held, if it is no work of the GPU.
+    /// How long it blocked its thread, if it is no GPU work.
     pub(crate) held: Option<u64>,
     /// It should have been timed.
     pub(crate) timeable: bool,
@@ -128,7 +128,7 @@ impl Record {
         }
     }
 
-    /// When it was launched, in monotonic nanoseconds, if anybody looked.
+    /// Launch time in monotonic nanoseconds, if it was read.
     pub(crate) fn at(&self) -> Option<u64> {
         match *self {
             Self::Gemm { at, .. }
@@ -147,7 +147,7 @@ impl Record {
         }
     }
 
-    /// What is kept of it; `None` of what is no operation of the program.
+    /// The kept part; `None` for a record that is no operation of the program.
     pub(crate) fn single(&self, observer: &Observer) -> Option<Single> {
         let at = self.at()?;
         let id = |communicator| observer.communicators.slot(communicator).id();

@@ -1,18 +1,19 @@
-//! A bounded queue from one launching thread to the hook's own thread: full means drop and count, never wait.
+//! A bounded queue from one launching thread to the hook's thread: when full it drops and counts, and never
+//! waits.
 
 use std::mem::MaybeUninit;
 
 use super::sync::{Acquire, AtomicU32, AtomicU64, Relaxed, Release, UnsafeCell};
 
-/// The reader looks every 10 ms or 50 ms by itself, and at once when it is told that half is full: at 200,000 operations a
-/// second it then has 10 ms to come.
+/// The reader looks every 10 ms or 50 ms by itself, and at once when woken because half is full: at 200,000
+/// operations a second it then has 10 ms to react.
 pub(crate) const SLOTS: usize = 4096;
 
-/// What became of a value.
+/// The result of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pushed {
     In,
-    /// It is in, and now the ring is half full: somebody should tell the reader.
+    /// It is in, and now the ring is half full: the caller should wake the reader.
     HalfFull,
     Dropped,
 }
@@ -30,7 +31,7 @@ pub(crate) struct Ring<T> {
 unsafe impl<T: Copy + Send> Sync for Ring<T> {}
 
 impl<T: Copy> Ring<T> {
-    /// With so many slots, a power of two. `None` if there is no memory for it.
+    /// With `length` slots, a power of two. `None` if there is no memory for it.
     pub(crate) fn new(length: usize) -> Option<Self> {
         // Nothing is written: the pages of a large allocation are not resident until they are.
         let mut slots = Vec::new();

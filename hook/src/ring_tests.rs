@@ -1,4 +1,4 @@
-//! The ring under real threads; under all orders there are, see `tests/models`.
+//! The ring under real threads; for all interleavings see `tests/models`.
 
 use std::thread;
 

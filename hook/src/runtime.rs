@@ -1,4 +1,4 @@
-//! The few functions of the CUDA runtime the hook calls itself.
+//! The CUDA runtime functions that the hook calls itself.
 
 use std::{
     ffi::{c_char, c_int, c_uint, c_void},
@@ -16,7 +16,7 @@ pub(crate) static CUDART: Library = Library::new("CUDA runtime", c"cudaGetDevice
 
 pub(crate) const SUCCESS: c_int = 0;
 pub(crate) const NOT_READY: c_int = 600;
-/// `cudaErrorSharedObjectInitFailed`: what a program is told when the library it calls is not there.
+/// `cudaErrorSharedObjectInitFailed`: the program's result if the library it calls is missing.
 pub(crate) const MISSING: c_int = 303;
 /// `cudaEventDisableTiming`
 pub(crate) const NO_TIMING: c_uint = 2;
@@ -37,7 +37,8 @@ foreign! { fn cudaEventElapsedTime(milliseconds: *mut f32, start: cudaEvent_t, e
 foreign! { fn cudaStreamCreateWithFlags(stream: *mut cudaStream_t, flags: c_uint) -> c_int in CUDART }
 foreign! { fn cudaStreamIsCapturing(stream: cudaStream_t, status: *mut c_int) -> c_int in CUDART }
 foreign! {
-    /// Up to CUDA 12 it has three arguments and reads no more; from CUDA 13 on these, of which the last may be NULL.
+    /// Up to CUDA 12 it has three arguments and reads no more; from CUDA 13 on these, of which the last may
+    /// be NULL.
     fn cudaStreamGetCaptureInfo(
         stream: cudaStream_t, status: *mut c_int, id: *mut u64, graph: *mut c_void, nodes: *mut c_void,
         edges: *mut c_void, count: *mut usize,
@@ -53,7 +54,7 @@ foreign! {
 }
 foreign! { fn cudaSetDevice(device: c_int) -> c_int in CUDART }
 
-/// Whether `stream` is being captured into a graph; `None` where CUDA will not say.
+/// Whether `stream` is being captured into a graph; `None` if CUDA refuses.
 pub(crate) fn is_capturing(stream: cudaStream_t) -> Option<bool> {
     let mut status = NOT_CAPTURING;
     // SAFETY: the stream is the one the program is about to launch on; `status` outlives the call.
@@ -61,8 +62,8 @@ pub(crate) fn is_capturing(stream: cudaStream_t) -> Option<bool> {
     (rc == SUCCESS).then_some(status != NOT_CAPTURING)
 }
 
-/// Whether an event may be recorded on `stream` now. Not while it is captured into a graph; nor while an error of the program's own
-/// waits to be read, with which one of ours must not be mixed.
+/// Whether an event may be recorded on `stream` now. Not during a capture into a graph; nor while the program
+/// has an unread error, with which the hook's must not be mixed.
 pub(crate) fn may_record(stream: cudaStream_t) -> bool {
     if !error_free() {
         return false;
@@ -74,11 +75,11 @@ pub(crate) fn may_record(stream: cudaStream_t) -> bool {
     capturing == Some(false)
 }
 
-/// The capture that `stream` takes part in. Streams that joined it through an event have the same.
+/// The capture of `stream`. Streams that joined it through an event have the same.
 ///
-/// While another stream is captured CUDA refuses to answer for the default stream, and leaves an error: that would take the
-/// place of one that the program has not read yet, so it is not asked then. For another stream it refuses only where it
-/// refuses the program's own call.
+/// While another stream is captured CUDA refuses to answer for the default stream, and leaves an error: that
+/// would replace one that the program has not read yet, so there is no query then. For another stream it
+/// refuses only where it refuses the program's own call.
 pub(crate) fn capture_of(stream: cudaStream_t) -> Option<CaptureId> {
     let was_free = error_free();
     if !was_free && stream.addr() <= DEFAULT_STREAMS {
@@ -92,7 +93,7 @@ pub(crate) fn capture_of(stream: cudaStream_t) -> Option<CaptureId> {
     match answered {
         Some(SUCCESS) if status == NOT_CAPTURING => None,
         Some(SUCCESS) => Some(CaptureId::new(id as u32).unwrap_or(CaptureId::MAX)),
-        // A library that old says only whether. The number is then nobody's, and nothing is remembered under it.
+        // A library that old only reports whether. The number is then unused, and nothing is kept under it.
         None => is_capturing(stream).unwrap_or(false).then_some(CaptureId::MAX),
         Some(_) => {
             if was_free {
@@ -114,13 +115,14 @@ pub(crate) fn current_device() -> Option<c_int> {
     told.then_some(device)
 }
 
-/// No error of the program is waiting to be read by it on this thread.
+/// The program has no unread error on this thread.
 pub(crate) fn error_free() -> bool {
     // SAFETY: no precondition.
     unsafe { cudaPeekAtLastError() == Some(SUCCESS) }
 }
 
-/// Takes back the error a call of ours left. Only after [`error_free`] said that there was none before.
+/// Clears the error of one of the hook's calls. Only after [`error_free`] returned that there was none
+/// before.
 pub(crate) fn forget_error() {
     // SAFETY: no precondition.
     unsafe { cudaGetLastError() };
@@ -141,7 +143,8 @@ pub(crate) fn make_event(flags: c_uint) -> Option<cudaEvent_t> {
     made.then_some(event)
 }
 
-/// A stream on the current device that waits for no other, nor is waited for. Only after [`error_free`], by a thread in relaxed mode.
+/// A stream on the current device without implicit synchronisation. Only after [`error_free`], by a thread in
+/// relaxed mode.
 #[cold]
 pub(crate) fn make_stream() -> Option<cudaStream_t> {
     let mut stream = ptr::null_mut();
@@ -154,7 +157,7 @@ pub(crate) fn make_stream() -> Option<cudaStream_t> {
 }
 
 /// Lets this thread query events while another thread captures; a query would break the capture otherwise.
-/// Gives the mode this thread had.
+/// Returns this thread's previous mode.
 pub(crate) fn exchange_capture_mode(mut mode: c_int) -> c_int {
     // SAFETY: `mode` outlives the call.
     unsafe { cudaThreadExchangeStreamCaptureMode(&raw mut mode) };

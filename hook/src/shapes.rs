@@ -1,4 +1,4 @@
-//! The GEMM shapes a thread has launched, so that each gets some samples, however rare it is.
+//! The GEMM shapes of a thread, so that each gets some samples, however rare it is.
 
 use std::{
     hash::{Hash, Hasher},
@@ -7,11 +7,11 @@ use std::{
 
 use xpu_wire::{gemm::GemmShape, sampling};
 
-/// Shapes told apart at once; two that meet in one place take it from each other, and ask too often. What they ask for is
-/// bounded elsewhere.
+/// Shapes distinguished at once; two in one place displace each other, and request too many timings, which
+/// are bounded elsewhere.
 const PLACES: usize = 512;
 
-/// The lower bits of a place count, the others say what.
+/// The lower bits of a place are its count, the others identify the shape.
 const COUNT: u64 = (1 << 24) - 1;
 
 /// One writer.
@@ -23,8 +23,8 @@ impl Shapes {
         Self([const { AtomicU64::new(0) }; PLACES])
     }
 
-    /// Counts one. It should be timed if it is the second, fourth, eighth ... of its shape. Never the first: the library may
-    /// load its kernel then, between our two events.
+    /// Counts one. It should be timed if it is the second, fourth, eighth ... of its shape. Never the first:
+    /// the library may load its kernel then, between the hook's two events.
     #[inline]
     pub(crate) fn ask(&self, shape: &GemmShape) -> bool {
         let hash = hash(shape);
@@ -47,7 +47,7 @@ pub(crate) fn hash(what: &impl Hash) -> u64 {
     sampling::priority(mixer.0)
 }
 
-/// The standard library's hash takes as long as all else that a launch costs.
+/// The standard library's hash takes as long as the rest of a launch.
 struct Mixer(u64);
 
 impl Hasher for Mixer {

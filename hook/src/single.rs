@@ -1,4 +1,4 @@
-//! What one call works on at a time.
+//! State that one call uses at a time.
 
 use std::{
     cell::UnsafeCell,
@@ -10,10 +10,11 @@ use std::{
 
 use crate::guard::Mark;
 
-/// A value that is lent to one call at a time. Who comes in between (a signal's handler, or another thread) gets nothing: it never waits.
-/// A call that was left by a jump in the middle of its work holds nothing up, and what it was working on is never touched again.
+/// A value that is lent to one call at a time. A call in between (from a signal handler, or another thread)
+/// gets nothing: it never waits. A call that was left by a jump in the middle of its work blocks nothing, and
+/// its value is never touched again.
 pub(crate) struct Single<T> {
-    /// Where the call that has it keeps its mark; 0 if nobody has it.
+    /// The mark of the call that has it; 0 if it is free.
     holder: AtomicUsize,
     value: UnsafeCell<T>,
 }
@@ -41,12 +42,12 @@ impl<T> Single<T> {
         }
     }
 
-    /// `fresh` makes the value that takes the place of one which was left half changed. `None` if somebody has it.
+    /// `fresh` creates the replacement for a value that was left half changed. `None` if it is in use.
     pub(crate) fn with<R>(&self, fresh: impl FnOnce() -> T, body: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mark = Mark::new();
         let at = mark.set();
         if let Err(holder) = self.holder.compare_exchange(0, at, Acquire, Relaxed) {
-            // Two frames that are there cannot be in one place.
+            // Two live frames cannot be in one place.
             if holder != at && !Mark::is_gone(holder) {
                 return None;
             }
@@ -60,7 +61,7 @@ impl<T> Single<T> {
     }
 }
 
-/// Gives it back, also when the body panics.
+/// Returns it, also when the body panics.
 struct Held<'a>(&'a AtomicUsize);
 
 impl Drop for Held<'_> {

@@ -1,4 +1,4 @@
-//! Parts of the program that it names itself (`Tracer.span`): counted always, each one recorded while a capture is taken.
+//! Spans that the program names (`Tracer.span`): always counted, each one recorded during a capture.
 
 use std::{
     ffi::CStr,
@@ -20,11 +20,11 @@ use crate::{
     record::{HostCall, Record},
 };
 
-/// Names told apart. Those of more have the number of none, and are called so.
+/// Distinct names. Further ones share one number and one label.
 const NAMES: usize = 64;
 const NONE: u16 = NAMES as u16;
 
-/// Letters of a name that are kept.
+/// Characters of a name that are kept.
 const LONGEST: usize = 64;
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ struct Named {
     took: AtomicU64,
 }
 
-/// Those that are known, in the order they came, each leaked: they live as long as the process.
+/// Known names in order of appearance, each leaked: they live as long as the process.
 static KNOWN: [AtomicPtr<Named>; NAMES] = [const { AtomicPtr::new(ptr::null_mut()) }; NAMES];
 
 /// A span that began at `begun` ends.
@@ -50,7 +50,7 @@ pub(crate) fn ended(lane: &Lane, name: &CStr, begun: u64) {
     }
 }
 
-/// Those that ended at least once; none of the names beyond [`NAMES`].
+/// Spans that ended at least once; none beyond [`NAMES`].
 pub(crate) fn totals() -> Vec<SpanTotals> {
     let all = KNOWN.iter().map_while(known).map(|named| SpanTotals {
         name: named.name.clone(),

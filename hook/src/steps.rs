@@ -6,7 +6,7 @@ use xpu_wire::{frame::StepSource, sampling::Rate};
 
 use crate::budget;
 
-/// By default every source counts, the best that there is.
+/// By default every source counts, the best available.
 const ANY: u8 = 0;
 const NOBODY: u8 = 1;
 const MARKED: u8 = 2;
@@ -16,10 +16,11 @@ const DETECTED: u8 = 4;
 static WANTED: AtomicU8 = AtomicU8::new(ANY);
 static RATE: AtomicU8 = AtomicU8::new(Rate::EVERY.0);
 
-/// Part of the budget that goes into timing steps.
+/// Part of the budget spent on timing steps.
 const SHARE: f64 = 0.25;
 
-/// Reads `marked`, `optimizer`, `detected` or `off`. What cannot be read changes nothing and is returned, to be shown.
+/// Parses `marked`, `optimizer`, `detected` or `off`. Invalid text changes nothing and is returned, to be
+/// reported.
 pub(crate) fn set_from(text: &str) -> Result<(), String> {
     let wanted = match text.trim() {
         "marked" => MARKED,
@@ -32,7 +33,7 @@ pub(crate) fn set_from(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether steps are counted by what this source says.
+/// Whether this source's steps are counted.
 pub(crate) fn counts(source: StepSource) -> bool {
     let own = match source {
         StepSource::Marked => MARKED,
@@ -43,7 +44,7 @@ pub(crate) fn counts(source: StepSource) -> bool {
     wanted == ANY || wanted == own
 }
 
-/// Which steps are timed on the GPU.
+/// The steps that are timed on the GPU.
 pub(crate) fn rate() -> Rate {
     Rate(RATE.load(Relaxed))
 }

@@ -4,19 +4,19 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
 
 use crate::lane::monotonic;
 
-/// Observing is on unless somebody turned it off.
+/// Observing is on by default.
 pub(crate) static OFF: AtomicU8 = AtomicU8::new(0);
 
-/// The program asked for silence (`xpu_top_set_enabled(0)`, a command, `XPU_TOP_DISABLE`).
+/// Off by request (`xpu_top_set_enabled(0)`, a command, `XPU_TOP_DISABLE`).
 const BY_REQUEST: u8 = 1;
 /// The observer panicked, or could not be started; it stays off.
 const BY_FAULT: u8 = 2;
-/// The program ends, and the last word is being said.
+/// The program ends, and the last summary is being sent.
 const BY_END: u8 = 4;
-/// `XPU_TOP_DISABLE=1`: nothing was made, and nothing will be.
+/// `XPU_TOP_DISABLE=1`: nothing was created, and nothing will be.
 const BY_ENVIRONMENT: u8 = 8;
 
-/// What the stubs test: not observed now, and not observed ever again.
+/// The stubs' tests: not observed now, and not observed ever again.
 pub(crate) const ANY: u8 = BY_REQUEST | BY_FAULT | BY_END | BY_ENVIRONMENT;
 pub(crate) const FOR_GOOD: u8 = BY_FAULT | BY_ENVIRONMENT;
 
@@ -24,7 +24,7 @@ static PANICS: AtomicU64 = AtomicU64::new(0);
 
 /// When it was turned off by request, in monotonic nanoseconds; 0 while it is not.
 static OFF_SINCE: AtomicU64 = AtomicU64::new(0);
-/// How long it has been off, all times but the present one.
+/// Total time off, without the present one.
 static OFF_FOR: AtomicU64 = AtomicU64::new(0);
 /// How often it was turned on again.
 static TIMES_ON: AtomicU16 = AtomicU16::new(0);
@@ -34,7 +34,7 @@ pub(crate) fn is_on() -> bool {
     OFF.load(Relaxed) == 0
 }
 
-/// On, but for a program that ends: nobody turned it off.
+/// On, or ending with the program: it was not turned off.
 pub(crate) fn is_enabled() -> bool {
     OFF.load(Relaxed) & (BY_REQUEST | FOR_GOOD) == 0
 }
@@ -65,14 +65,14 @@ pub(crate) fn set(on: bool) {
     }
 }
 
-/// `now` on a clock that stands while observing is off: what is spent is a share of the time in which it can be.
+/// `now` on a clock that stops while observing is off: spending is a share of the time in which it can occur.
 pub(crate) fn time_on(now: u64) -> u64 {
     let since = OFF_SINCE.load(Relaxed);
     let off = OFF_FOR.load(Relaxed) + if since == 0 { 0 } else { now.saturating_sub(since) };
     now.saturating_sub(off)
 }
 
-/// How often observing began anew: what was seen before has a gap behind it. Wraps.
+/// How often observing was turned on again: earlier observations have a gap behind them. Wraps.
 #[inline]
 pub(crate) fn times_on() -> u16 {
     TIMES_ON.load(Relaxed)

@@ -1,8 +1,9 @@
 //! Finds the function that a caller would have reached if the hook were not there.
 //!
-//! A process may hold two copies of a library: two CUDA runtimes, each with its own callers. Which of them a call is for depends
-//! on who makes it, so what was found is remembered by the object that the call comes from (its return address). Watched is the
-//! copy that was called first, the [`Library`]'s home; calls to another are handed on and counted.
+//! A process may hold two copies of a library: two CUDA runtimes, each with its own callers. The caller
+//! decides which of them a call is for, so the result is kept by the object that the call comes from (its
+//! return address). The copy that was called first is monitored, the [`Library`]'s home; calls to another are
+//! passed on and counted.
 
 mod forks;
 mod loaded;
@@ -29,34 +30,35 @@ pub(crate) use unload::{LIBRARIES, Visit, look_for_unloaded};
 
 use crate::interpose::stub::BY_ADDRESS;
 
-/// Callers of one function that are remembered. More take turns.
+/// Callers of one function that are kept. Further ones take turns.
 const CALLERS: usize = 6;
 
-/// In the place of a home: the copy that was watched was unloaded. What is known of it (events, handles) died with it, so no other is
-/// watched.
+/// Instead of a home: the monitored copy was unloaded. Its state (events, handles) died with it, so no other
+/// is monitored.
 const GONE: usize = usize::MAX;
 
-/// Counts up when an object was unloaded, so that nothing is remembered of what may be another by now. Never 0.
+/// Counts up when an object was unloaded, so that no stale address is used. Never 0.
 static GENERATION: AtomicU32 = AtomicU32::new(1);
 
-/// Something was found, and so something may be unloaded.
+/// A lookup succeeded, so unloading matters.
 static FOUND: AtomicBool = AtomicBool::new(false);
 
-/// Held while a symbol's memory is written. Who finds it held does without.
+/// Held while a symbol's cache is written. A thread that finds it held works without.
 static WRITING: AtomicBool = AtomicBool::new(false);
 
-/// A library whose functions are stood in front of, or called.
+/// A library whose functions are interposed, or called.
 #[derive(Debug)]
 pub(crate) struct Library {
-    /// What a reader calls it.
+    /// Its name for readers.
     name: &'static str,
-    /// A function that every copy of it has. Who stands in front of some functions, as other preloads do, does not have this one.
+    /// A function that every copy of it has. Other preloads that interpose some functions do not have this
+    /// one.
     marker: Name<'static>,
-    /// How the names of its files begin; empty for one whose functions are not handed out.
+    /// Prefix of its file names; empty if lookups of its functions are not answered here.
     files: &'static str,
-    /// Where the copy that is watched was loaded; 0 before the first call.
+    /// Load address of the monitored copy; 0 before the first call.
     home: AtomicUsize,
-    /// Calls that were for another copy.
+    /// Calls to another copy.
     elsewhere: AtomicU64,
 }
 
@@ -71,20 +73,20 @@ impl Library {
         }
     }
 
-    /// In files whose names begin so. Who asks one for a function's address is handed out the stand-in.
+    /// Files with this prefix. Lookups of its functions by address get the interposed ones.
     pub(crate) const fn in_files(mut self, files: &'static str) -> Self {
         self.files = files;
         self
     }
 
-    /// Whether this object is a copy of it, by its file's name and by what it has.
+    /// Whether this object is a copy of it, by its file name and symbols.
     pub(crate) fn is_in(&self, object: &Object) -> bool {
         !self.files.is_empty()
             && object.file_name().starts_with(self.files.as_bytes())
             && object.find(&self.marker).is_some()
     }
 
-    /// What of it is not watched, and why.
+    /// Its unmonitored parts, and why.
     pub(crate) fn complaints(&self) -> impl Iterator<Item = String> {
         let elsewhere = self.elsewhere.load(Relaxed);
         let name = self.name;
@@ -98,7 +100,7 @@ impl Library {
         second.into_iter().chain(gone)
     }
 
-    /// Whether this object is the one that is watched; it is if none was before.
+    /// Whether this object is the monitored one; the first becomes it.
     fn is_home(&self, object: usize) -> bool {
         match self.home.compare_exchange(0, object, AcqRel, Acquire) {
             Ok(_) => true,
@@ -107,13 +109,13 @@ impl Library {
     }
 }
 
-/// What a call is.
+/// The kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Kind {
-    /// To the copy that is watched.
+    /// To the monitored copy.
     Watched,
-    /// The same, by one of the libraries themselves.
+    /// The same, from one of the libraries themselves.
     Inner,
     /// To another copy.
     Elsewhere,
@@ -129,15 +131,15 @@ impl Kind {
     }
 }
 
-/// Where a call goes.
+/// A call's target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
-    /// NULL where no loaded library has it.
+    /// NULL if no loaded library has it.
     pub(crate) at: *mut c_void,
     pub(crate) kind: Kind,
 }
 
-/// What was found for one caller. Its length is written last.
+/// The result for one caller. Its length is written last.
 #[derive(Debug)]
 struct Binding {
     from: AtomicUsize,
@@ -146,31 +148,31 @@ struct Binding {
     kind: AtomicUsize,
 }
 
-/// What stands in for a function for those who ask for its address: a naked function, of the signature that the real one has.
+/// The interposed function for lookups by address: a naked function, with the real one's signature.
 pub(crate) type StandIn = unsafe extern "C-unwind" fn();
 
-/// What somebody was answered who asked for a function's address, and was given the stand-in for.
+/// The real answer to a lookup that got the interposed function.
 #[derive(Debug)]
 struct Handed {
-    /// 0 if nobody has asked. It is read by the stand-in itself.
+    /// 0 without a lookup. The interposed function reads it.
     at: AtomicUsize,
     stand_in: Option<StandIn>,
-    /// The generation in which the kind was found; 0 while it is not known.
+    /// The generation of the kind; 0 while it is unknown.
     known: AtomicU32,
     kind: AtomicUsize,
-    /// Who asked is one of the libraries, or stands in front of one: what it calls may be a part of a call.
+    /// The caller of the lookup is one of the libraries, or interposes one: its calls may be parts of a call.
     is_inner: AtomicBool,
 }
 
-/// A function that is stood in front of.
+/// An interposed function.
 #[derive(Debug)]
 pub(crate) struct Symbol {
     name: Name<'static>,
     library: &'static Library,
-    /// What a program is told where no library has the function.
+    /// The program's result if no library has the function.
     missing: c_int,
     handed: Handed,
-    /// The generation that the bindings are of; 0 while they change.
+    /// The generation of the bindings; 0 while they change.
     known: AtomicU32,
     turn: AtomicUsize,
     bindings: [Binding; CALLERS],
@@ -202,17 +204,17 @@ impl Symbol {
         }
     }
 
-    /// Where the stand-in finds the address it stands for.
+    /// Offset of the address for the interposed function.
     pub(crate) const HANDED: usize = offset_of!(Self, handed) + offset_of!(Handed, at);
 
-    /// With this for those who ask for its address.
+    /// With this function for lookups by address.
     pub(crate) const fn handed_out_as(mut self, stand_in: StandIn) -> Self {
         self.handed.stand_in = Some(stand_in);
         self
     }
 
-    /// What to hand out in the place of `answer`, which is the function in a copy of the library. `None` where a stand-in was handed out
-    /// for another copy, which is still there: one can stand for one only.
+    /// The replacement of `answer`, which is the function in a copy of the library. `None` if another copy,
+    /// still loaded, is already replaced: the function has one target only.
     #[cold]
     pub(crate) fn hand_out(&self, answer: usize, to_inner: bool) -> Option<usize> {
         let handed = &self.handed;
@@ -231,7 +233,7 @@ impl Symbol {
         Some(stand_in)
     }
 
-    /// Where a call goes that came by an address that was handed out.
+    /// The target of a call by a looked-up address.
     fn find_handed(&self) -> Target {
         let handed = &self.handed;
         let generation = GENERATION.load(Relaxed);
@@ -251,7 +253,7 @@ impl Symbol {
         Target { at, kind }
     }
 
-    /// Where a call that returns to `caller` goes.
+    /// The target of a call that returns to `caller`.
     #[inline]
     pub(crate) fn find(&self, caller: usize) -> Target {
         if caller == BY_ADDRESS {
@@ -267,7 +269,7 @@ impl Symbol {
                 if caller.wrapping_sub(binding.from.load(Relaxed)) < length {
                     let target = binding.target();
                     fence(Acquire);
-                    // It is of the same moment as its caller's address.
+                    // It belongs to the same moment as its caller's address.
                     if self.known.load(Relaxed) == generation {
                         return target;
                     }
@@ -341,7 +343,7 @@ impl Symbol {
         self.library
     }
 
-    /// Counts a call that is handed on because it is for another copy.
+    /// Counts a call that is passed on because it is for another copy.
     pub(crate) fn passes_by(&self, target: Target) {
         if target.kind == Kind::Elsewhere && !target.at.is_null() {
             self.library.elsewhere.fetch_add(1, Relaxed);
@@ -356,7 +358,7 @@ impl Binding {
     }
 }
 
-/// Another after each time that something was unloaded.
+/// Changes after each unload.
 pub(crate) fn generation() -> u32 {
     GENERATION.load(Acquire)
 }
@@ -373,12 +375,12 @@ pub(crate) fn find_in(library: &CStr, name: &CStr) -> *mut c_void {
     ptr::with_exposed_provenance_mut(scope::find_in_file(library, &Name::new(name)))
 }
 
-/// What the first library that has it calls so.
+/// This function of the first library that has it.
 pub(crate) fn find_anywhere(name: &CStr) -> *mut c_void {
     ptr::with_exposed_provenance_mut(scope::find_in(&Name::new(name), 0))
 }
 
-/// What the stub of a function that is not observed jumps to, or the code that the program is told (see [`crate::interpose`]).
+/// The jump target of a stub that is not observed, or the program's result (see [`crate::interpose`]).
 #[repr(C)]
 pub(crate) struct Passed {
     at: *mut c_void,
@@ -392,12 +394,12 @@ pub(crate) extern "C" fn pass(symbol: &Symbol, caller: usize) -> Passed {
     Passed { at, missing: symbol.missing }
 }
 
-/// A function of a library that is called, not stood in front of: that of the copy which is watched.
+/// A library function that is called, not interposed: that of the monitored copy.
 #[derive(Debug)]
 pub(crate) struct Foreign {
     name: Name<'static>,
     library: &'static Library,
-    /// The generation in which it was looked for; 0 while that changes.
+    /// The generation of the lookup; 0 while that changes.
     known: AtomicU32,
     /// 0 if the library does not have it.
     at: AtomicUsize,
@@ -429,7 +431,7 @@ impl Foreign {
         }
         FOUND.store(true, Relaxed);
         let found = scope::find_in(&self.name, home);
-        // Without a home the library may be loaded yet; what the home lacks it lacks for good.
+        // Without a home the library may be loaded later; a function missing in the home stays missing.
         if (home != 0 || found != 0) && !WRITING.swap(true, Acquire) {
             self.known.store(0, Relaxed);
             fence(AcqRel);
@@ -441,15 +443,16 @@ impl Foreign {
     }
 }
 
-/// A typed function of another library that is called, not stood in front of. Each call disables cancellation around itself;
-/// `within uncancelled` says that the caller has done so.
+/// A typed function of another library that is called, not interposed. Each call disables cancellation around
+/// itself;
+/// `within uncancelled` means that the caller has done so.
 macro_rules! foreign {
     (
         $(#[$doc:meta])*
         fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> c_int in $library:expr $(, within $uncancelled:ident)?
     ) => {
         $(#[$doc])*
-        /// `None` where no loaded library has it.
+        /// `None` if no loaded library has it.
         ///
         /// # Safety
         /// As the library documents for this function.

@@ -1,4 +1,4 @@
-//! Atomics and cells for what threads hand to each other. Models of it put others in this place (`tests/models`).
+//! Atomics and cells shared by threads. The model tests (`tests/models`) put others in their place.
 
 pub(crate) use std::sync::atomic::{
     AtomicU32, AtomicU64,

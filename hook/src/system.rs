@@ -1,8 +1,10 @@
-//! System calls by number, in place of the C library's functions for them.
+//! System calls by number, instead of the C library's functions for them.
 //!
-//! Only the names of ISO C are the C library's own: a program may have functions of its own that are called `send`, `connect` or
-//! `poll`, and the loader would bind the hook to those. The linker puts what is here in their place everywhere in the hook (`--wrap`,
-//! see `build.rs`), in Rust's standard library too. `errno` is set as by the C library.
+//! Only the names of ISO C are reserved for the C library: a program may define its own functions called
+//! `send`, `connect` or
+//! `poll`, and the loader would bind the hook to those. The linker substitutes the functions here everywhere
+//! in the hook (`--wrap`, see `build.rs`), in Rust's standard library too. `errno` is set as by the C
+//! library.
 
 use std::{
     arch::global_asm,
@@ -23,7 +25,7 @@ macro_rules! calls {
             // SAFETY: the caller keeps the preconditions of the function that has this name in the C library.
             (unsafe { $body }) as $answer
         }
-        // Hidden, so that nobody else is bound to it.
+        // Hidden, so that no other object binds to it.
         #[cfg(target_arch = "x86_64")]
         global_asm!(
             concat!(".hidden __wrap_", stringify!($name)),
@@ -41,7 +43,7 @@ macro_rules! calls {
     )*};
 }
 
-/// What the kernel answers.
+/// The kernel's answer.
 macro_rules! call {
     ($number:ident $(, $argument:expr)*) => { libc::syscall(libc::$number $(, $argument)*) };
 }

@@ -1,4 +1,4 @@
-//! The hook's own thread: one, named `xpu-top`, with all signals blocked and a stack of its own size.
+//! The hook's thread: one, named `xpu-top`, with all signals blocked and its own stack size.
 
 use std::{
     ffi::{c_int, c_void},
@@ -6,14 +6,15 @@ use std::{
     ptr,
 };
 
-/// What its work needs, calls into CUDA and CUPTI among it.
+/// Stack for its work, including calls into CUDA and CUPTI.
 const STACK: usize = 512 << 10;
 
 pub(crate) type Body = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// `false` if there is none to be had.
+/// `false` if none can be created.
 ///
-/// A thread inherits the mask of the one that makes it. All signals are blocked, faults too: what a program blocks everywhere, to read it by
+/// A thread inherits its creator's mask. All signals are blocked, faults too: a signal that a program blocks
+/// everywhere, to read it by
 /// `signalfd`, never goes to this thread.
 pub(crate) fn start(body: Body) -> bool {
     // SAFETY: an all-zero sigset_t is valid storage; these functions write within it.
@@ -37,7 +38,7 @@ fn create(body: Body) -> bool {
             return false;
         }
         libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
-        // Where the C library refuses the size, its own is taken.
+        // If the C library refuses the size, its default is used.
         libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK + thread_locals());
         let failed = libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), body, ptr::null_mut());
         libc::pthread_attr_destroy(attributes.as_mut_ptr());
@@ -61,8 +62,8 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE` (glibc)
 const NOT_NOW: c_int = 1;
 
-/// A call of the hook's own into a library, in which a thread of the program's that was cancelled must not end: it would be unwound
-/// through the hook. It ends in the program's next call.
+/// A call of the hook into a library, in which a cancelled thread of the program must not end: it would be
+/// unwound through the hook. It ends in the program's next call.
 #[inline]
 pub(crate) fn uncancelled<T>(call: impl FnOnce() -> T) -> T {
     let mut before = 0;

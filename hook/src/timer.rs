@@ -1,4 +1,4 @@
-//! Pairs of CUDA events around an operation, made once and used again.
+//! Reusable pairs of CUDA events around an operation.
 
 mod free;
 
@@ -14,15 +14,14 @@ use crate::{
     sync,
 };
 
-/// Pairs of one thread that may be under way at once. A thread that launches 1,500 GEMMs ahead of its GPU has about
-/// a hundred.
+/// Pending pairs of one thread. A thread that launches 1,500 GEMMs ahead of its GPU has about a hundred.
 pub(crate) const PAIRS: usize = 256;
 
 /// Which pair of its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimerId(u16);
 
-/// The pairs of one thread: the thread takes and records them, the hook's own thread reads and returns them.
+/// The pairs of one thread: the thread takes and records them, the hook's thread reads and returns them.
 pub(crate) struct Timers {
     free: Free<{ PAIRS / 64 }>,
     pairs: Box<[UnsafeCell<Pair>]>,
@@ -31,7 +30,7 @@ pub(crate) struct Timers {
 struct Pair {
     start: cudaEvent_t,
     stop: cudaEvent_t,
-    /// The device whose context the events belong to; `None` until they are made.
+    /// The device of the events' context; `None` until they are created.
     device: Option<c_int>,
     /// Where the operation runs.
     stream: cudaStream_t,
@@ -43,17 +42,17 @@ unsafe impl Sync for Timers {}
 // SAFETY: event handles may be used from any thread (CUDA runtime API documentation).
 unsafe impl Send for Timers {}
 
-/// What became of a pair.
+/// A pair's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Elapsed {
     NotYet,
     Took(Nanoseconds),
-    /// CUDA refused to say: its context is gone or broken.
+    /// CUDA failed: its context is gone or broken.
     Failed,
 }
 
 impl Timers {
-    /// Bytes the pairs take, CUDA's events aside.
+    /// Bytes of the pairs, CUDA's events excluded.
     pub(crate) const MEMORY: usize = PAIRS * size_of::<Pair>();
 
     /// `None` if there is no memory for them.
@@ -69,8 +68,8 @@ impl Timers {
         Some(Self { free: Free::new(), pairs: memory::slice(PAIRS, || Some(unmade()))? })
     }
 
-    /// Marks the start of an operation on `stream`. `None` if no pair is free or CUDA refuses.
-    /// Called by the thread that owns these timers.
+    /// Marks the start of an operation on `stream`. `None` if no pair is free or CUDA refuses. Called by the
+    /// thread that owns these timers.
     pub(crate) fn start(&self, stream: cudaStream_t) -> Option<TimerId> {
         let device = runtime::current_device()?;
         let id = self.take(device)?;
@@ -102,7 +101,7 @@ impl Timers {
         done
     }
 
-    /// Takes the lowest free pair of this device, making its events if it never had any.
+    /// Takes the lowest free pair of this device, creating its events if it has none.
     fn take(&self, device: c_int) -> Option<TimerId> {
         let taken = self.free.take(|number| {
             // SAFETY: the pair is free, and so this thread's to take.
@@ -115,7 +114,7 @@ impl Timers {
         taken.map(TimerId)
     }
 
-    /// What the pair says. Called by the hook's own thread, with the pair's device current.
+    /// A pair's result. Called by the hook's thread, with the pair's device current.
     pub(crate) fn read(&self, id: TimerId) -> Elapsed {
         // SAFETY: the record of this pair was popped, so it is the reader's until given back.
         let pair = unsafe { &*self.pair(id).get() };
@@ -133,8 +132,8 @@ impl Timers {
         }
     }
 
-    /// How long after `event` the operation began, in nanoseconds; below zero if it was before. Called as `read`, after it gave a
-    /// time; `event` is done and of the pair's device.
+    /// How long after `event` the operation began, in nanoseconds; below zero if it was before. Called as
+    /// `read`, after it returned a time; `event` is done and of the pair's device.
     pub(crate) fn start_after(&self, id: TimerId, event: cudaEvent_t) -> Option<i64> {
         // SAFETY: as in `read`.
         let pair = unsafe { &*self.pair(id).get() };
@@ -154,7 +153,7 @@ impl Timers {
         unsafe { (*self.pair(id).get()).device }
     }
 
-    /// The stream its operation runs on, only to tell it from others.
+    /// The stream its operation runs on, only to distinguish streams.
     pub(crate) fn stream(&self, id: TimerId) -> usize {
         // SAFETY: as in `read`.
         unsafe { (*self.pair(id).get()).stream }.addr()

@@ -1,8 +1,9 @@
-//! The unwinder of the C library's own: `libgcc_s`, which glibc loads itself to cancel a thread.
+//! The C library's unwinder: `libgcc_s`, which glibc itself loads to cancel a thread.
 //!
-//! Nothing of the hook needs one but a panic, so none is linked, neither dynamically nor statically: it would be a second one in the
-//! process, and two do not understand each other's contexts. The functions that the standard library asks for are jumps through
-//! [`SLOTS`] (not in unit tests, which are programs), which are filled when the hook's own thread begins, or at the first panic.
+//! Only a panic of the hook needs one, so none is linked, neither dynamically nor statically: it would be a
+//! second one in the process, and two cannot read each other's contexts. The functions that the standard
+//! library needs are jumps through [`SLOTS`] (not in unit tests, which are programs), which are filled when
+//! the hook's thread begins, or at the first panic.
 
 #[cfg(not(test))]
 use std::arch::global_asm;
@@ -129,7 +130,8 @@ unsafe extern "C-unwind" fn raise(exception: *mut c_void) -> c_int {
     find();
     let at = SLOTS[RAISE].load(Acquire);
     if at.is_null() {
-        // There is no way back from a panic. The program goes on but for this thread; on one of its own there is no choice.
+        // A panic cannot return. The program continues without this thread; on one of its own threads there
+        // is no choice.
         crate::switch::panicked();
         loop {
             // SAFETY: pause has no precondition.
@@ -142,8 +144,9 @@ unsafe extern "C-unwind" fn raise(exception: *mut c_void) -> c_int {
     unsafe { real(exception) }
 }
 
-/// Fills the slots from the library if it is loaded, as it is wherever there is C++; if not, a panic loads it. To load it beforehand would take
-/// memory of the C library's for the hook's own thread: 64 MiB of address space.
+/// Fills the slots from the library if it is loaded, as it is in any process with C++; if not, a panic loads
+/// it. Loading it in advance would allocate from the C library for the hook's thread: 64 MiB of address
+/// space.
 pub(crate) fn find_loaded() {
     if !IS_FOUND.load(Acquire) {
         fill(|name| symbol::find_in(LIBGCC, name));

@@ -1,15 +1,15 @@
-//! What the program says of its own work: `step(tokens=, samples=, loss=)`.
+//! The program's report of its own work: `step(tokens=, samples=, loss=)`.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use xpu_wire::frame::Work;
 
-/// Totals since the process began, added to by whichever thread marks steps.
+/// Totals since the process began, updated by any thread that marks steps.
 #[derive(Debug)]
 pub(crate) struct Working {
     tokens: AtomicU64,
     samples: AtomicU64,
-    /// The bits of the last loss; not a number while none was said.
+    /// The bits of the last loss; NaN before the first report.
     loss: AtomicU64,
 }
 
@@ -24,7 +24,7 @@ impl Default for Working {
 }
 
 impl Working {
-    /// A loss that is not a number leaves the last one: a program that logs it every tenth step says nothing in between.
+    /// A NaN loss keeps the last one: a program that logs it every tenth step reports none in between.
     pub(crate) fn add(&self, tokens: u64, samples: u64, loss: f64) {
         self.tokens.fetch_add(tokens, Relaxed);
         self.samples.fetch_add(samples, Relaxed);

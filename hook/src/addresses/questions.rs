@@ -19,7 +19,8 @@ use crate::{
 
 /// If `answer` is an interposed function, replaces it.
 ///
-/// # Safety The name is a string, and the answer a function's address or NULL, where the place is not NULL.
+/// # Safety
+/// The name is a string, and the answer a function's address or NULL, where the place is not NULL.
 unsafe fn answered(name: *const c_char, place: *mut *mut c_void, caller: usize) {
     if name.is_null() || place.is_null() || !super::follows() {
         return;
@@ -88,7 +89,8 @@ macro_rules! ask {
                 // SAFETY: the caller keeps the library's own preconditions.
                 let result = unsafe { real(name, place, third, fourth, fifth) };
                 if result == 0 {
-                    // A caller by address is none of NVIDIA's libraries. SAFETY: as the library documents.
+                    // A caller by address is none of NVIDIA's libraries.
+                    // SAFETY: as the library documents.
                     unsafe { answered(name, place, if caller == BY_ADDRESS { 0 } else { caller }) };
                 }
                 result

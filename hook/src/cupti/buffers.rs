@@ -217,7 +217,8 @@ pub(crate) fn memory() -> usize {
 
 /// CUPTI requests a buffer.
 ///
-/// # Safety As CUPTI documents for this callback.
+/// # Safety
+/// As CUPTI documents for this callback.
 pub(super) unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most: *mut usize) {
     let given = give();
     // SAFETY: CUPTI passes three writable places.
@@ -261,7 +262,8 @@ fn make() -> *mut u8 {
 
 /// CUPTI returns a buffer.
 ///
-/// # Safety As CUPTI documents for this callback.
+/// # Safety
+/// As CUPTI documents for this callback.
 pub(super) unsafe extern "C" fn completed(_: *mut c_void, _: u32, buffer: *mut u8, _: usize, valid: usize) {
     // From another user of CUPTI, or returned before: it is not ours to read.
     let place = ADDRESSES.iter().position(|at| !buffer.is_null() && at.load(Acquire) == buffer);

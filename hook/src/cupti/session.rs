@@ -86,7 +86,8 @@ impl Session {
             }
             is_free()?;
             buffers::begin(version).ok_or_else(|| why(NOT_INITIALIZED))?;
-            // Registered every time: another recorder since then has replaced them. SAFETY: both live as long
+            // Registered every time: another recorder since then has replaced them.
+            // SAFETY: both live as long
             // as the process, and do as CUPTI documents.
             let rc = unsafe { cuptiActivityRegisterCallbacks(buffers::requested, buffers::completed) };
             if rc != Some(SUCCESS) {

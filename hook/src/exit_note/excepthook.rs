@@ -118,7 +118,8 @@ extern "C" fn attach(_: *mut c_void) -> c_int {
 
 /// `false` if an exception belongs to the program.
 ///
-/// # Safety The calling thread holds the interpreter's lock.
+/// # Safety
+/// The calling thread holds the interpreter's lock.
 unsafe fn run(python: &Python) -> bool {
     // SAFETY: the caller's promise; every object is looked at before it is used. The namespace lives as long as the functions in it.
     unsafe {

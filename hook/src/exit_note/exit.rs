@@ -20,7 +20,8 @@ pub unsafe extern "C" fn _exit(code: c_int) -> ! {
 
 /// The same under its other name: C and POSIX have one each.
 ///
-/// # Safety As the C library documents it: none.
+/// # Safety
+/// As the C library documents it: none.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn _Exit(code: c_int) -> ! {
     end(code)

@@ -17,7 +17,8 @@ static BUFFER: Buffer = Buffer(UnsafeCell::new([0; LINE]));
 
 /// Notes the lines of files with code. Returns the end of the readable mapping that contains `address`.
 ///
-/// # Safety The caller holds the claim on the note of a fault.
+/// # Safety
+/// The caller holds the claim on the note of a fault.
 pub(super) unsafe fn note<const WORDS: usize>(modules: &Bytes<WORDS>, address: u64) -> Option<u64> {
     modules.clear();
     // A system call, as the two below (`system.rs`): in the C library's functions a thread that was cancelled ends.

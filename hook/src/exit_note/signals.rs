@@ -1,9 +1,9 @@
 //! Fatal signals: noted, then the original action follows.
 //!
 //! ```text
-//! kernel ──▶ entry ──▶ the program's own handler, with the kernel's frame and arguments   (the registers are
-//! noted)
-//!                 └──▶ the default action                                                 (and the stack, and the modules) program ──▶ sigaction, signal, ... (front) ──▶ the requested action (asked); the kernel keeps the hook's handler
+//! kernel ──▶ entry ──▶ the program's own handler, with the kernel's frame and arguments   (registers noted)
+//!                 └──▶ the default action                                                 (and the stack, and the modules)
+//! program ──▶ sigaction, signal, ... (front) ──▶ the requested action (asked); the kernel keeps the hook's handler
 //! ```
 //!
 //! Signals that programs commonly handle (TERM, INT, HUP, USR1, USR2) are left alone. One that the program

@@ -1,15 +1,15 @@
-//! A word on some handles, found without a lock. Nobody waits for anybody: where too many meet in one place, the one noted
-//! first is forgotten, and of two threads that write there one may be; what they have to say comes again.
+//! Notes on handles, found without a lock. No thread waits for another: if too many handles share a set, the
+//! oldest note is dropped, and if two threads write there one may be lost; their notes recur.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::memory;
 
-/// Places one handle may lie in: a line of the cache.
+/// Slots for one handle: a cache line.
 const SLOTS_PER_SET: usize = 8;
 
-/// A place holds a handle in its lower bits, as an address has them, and the word on it in the others. Of a handle that nothing
-/// is said of, the default stream's too, there is no note: 0.
+/// A slot has a handle in its lower bits, as an address has them, and its note in the others. A handle
+/// without a note, the default stream's too, has 0.
 const HANDLE: u64 = (1 << WORD) - 1;
 const WORD: u32 = 48;
 
@@ -23,7 +23,7 @@ pub(super) struct Notes {
 struct Line([AtomicU64; SLOTS_PER_SET]);
 
 impl Notes {
-    /// Bytes that so many take.
+    /// Bytes for this number of handles.
     pub(super) const fn memory(handles: usize) -> usize {
         handles / SLOTS_PER_SET * size_of::<Line>()
     }
@@ -34,14 +34,14 @@ impl Notes {
         Some(Self { lines: memory::slice(handles / SLOTS_PER_SET, || Some(line()))? })
     }
 
-    /// The word on it; 0 if there is none.
+    /// The note; 0 if there is none.
     #[inline]
     pub(super) fn of(&self, handle: usize) -> u16 {
         let notes = self.line(handle).0.iter().map(|place| place.load(Relaxed));
         notes.filter(|&note| is_of(note, handle)).map(word).next().unwrap_or(0)
     }
 
-    /// `false` if another thread was faster at this place.
+    /// `false` if another thread was faster at this slot.
     pub(super) fn note(&self, handle: usize, word: u16) -> bool {
         let new = u64::from(word) << WORD | handle as u64 & HANDLE;
         let line = &self.line(handle).0;
@@ -52,7 +52,7 @@ impl Notes {
         if let Some((place, none)) = find(line, |note| note == 0) {
             return put(place, none);
         }
-        // The others move up: the one that was there longest makes room.
+        // The others move up: the oldest is dropped.
         let notes = line.each_ref().map(|place| place.load(Relaxed));
         for (place, note) in line.iter().zip(&notes[1..]) {
             place.store(*note, Relaxed);
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn hundreds_of_handles_find_room() {
         let notes = Notes::new(4096).unwrap();
-        // As an allocator gives them out.
+        // In an allocator's pattern.
         let handle = |number: usize| 0x5581_2340_0000 + number * 112;
         (0..1000).for_each(|number| assert!(notes.note(handle(number), 1)));
         let known = (0..1000).filter(|&number| notes.of(handle(number)) == 1).count();

@@ -1,4 +1,4 @@
-//! Exposed communication: how long GEMMs were held up by it, estimated from a sample.
+//! Exposed communication: how long it held up GEMMs, estimated from a sample.
 
 use std::{collections::VecDeque, sync::atomic::Ordering::Relaxed};
 
@@ -10,29 +10,30 @@ use crate::{
     rate::{self, Class},
 };
 
-/// Waits that are taken for those that were not timed: some rounds of them, half a minute.
+/// Waits that represent the untimed ones: some rounds of them, half a minute.
 const RECENT: usize = 512;
 
-/// Where some are always under way, so many that were read tell enough.
+/// If some are always pending, this many read ones are enough.
 const ENOUGH: u64 = 32;
 
 #[derive(Debug, Default)]
 pub(super) struct Exposed {
-    /// Nanoseconds: of what was timed, and of what that stands for.
+    /// Nanoseconds: measured, and what those stand for.
     held: f64,
-    /// Waits that were timed last, and their time in all.
+    /// The last timed waits, and their total time.
     recent: VecDeque<u64>,
     sum: u64,
-    /// Waits that were chosen to be timed, those that were read, and those that were when the others were counted last.
+    /// Waits chosen for timing, those read, and those read at the last count of the others.
     chosen: u64,
     read: u64,
     read_then: u64,
-    /// Others, as far as `held` has them.
+    /// The others, as far as `held` includes them.
     stood_for: u64,
 }
 
 impl Exposed {
-    /// A collective on the stream of the GEMMs: it counts as often as it stands for, if it does.
+    /// A collective on the stream of the GEMMs: it counts as often as its sampling rate says, if it was
+    /// sampled.
     pub(super) fn communicated(
         &mut self,
         observer: &Observer,
@@ -47,7 +48,7 @@ impl Exposed {
         self.chosen += 1;
     }
 
-    /// A wait that was timed.
+    /// A timed wait.
     pub(super) fn waited(&mut self, observer: &Observer, duration: Nanoseconds) {
         let own = own(observer, duration);
         self.held += own as f64;
@@ -59,13 +60,13 @@ impl Exposed {
         self.read += 1;
     }
 
-    /// A timing that came to nothing.
+    /// A timing that failed.
     pub(super) fn failed(&mut self) {
         self.read += 1;
     }
 
-    /// So many waits there were by now: each that was not timed took as long as those that were of late. Not before all of a round were
-    /// read: the first of them would stand for all since the round before.
+    /// The number of waits so far: each untimed one took as long as the recent ones. Only when all of a round
+    /// were read: otherwise the first of them would represent all since the round before.
     pub(super) fn settle(&mut self, waits: u64) {
         let is_whole = self.read >= self.chosen || self.read - self.read_then >= ENOUGH;
         if self.recent.is_empty() || !is_whole {
@@ -80,14 +81,14 @@ impl Exposed {
     }
 }
 
-/// A wait for what is done already reads as long as an empty pair of events.
+/// A wait for something already done takes as long as an empty pair of events.
 fn own(observer: &Observer, duration: Nanoseconds) -> u64 {
     duration.0.saturating_sub(observer.overhead.event_gap.load(Relaxed))
 }
 
 impl Fold {
-    /// Since the process began. `None` where nothing tells: neither GEMMs nor communication were seen yet, some of it is in graphs,
-    /// or nothing is timed.
+    /// Since the process began. `None` if unknown: neither GEMMs nor communication were seen yet, some of it
+    /// is in graphs, or nothing is timed.
     pub(crate) fn exposed_for(&self, observer: &Observer) -> Option<Nanoseconds> {
         let classes = [Class::Wait, Class::Collective, Class::PointToPoint];
         let timed = classes.iter().all(|&class| rate::of(class) != Rate::NEVER);

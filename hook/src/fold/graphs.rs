@@ -1,4 +1,4 @@
-//! Launches of graphs: each counts what it holds.
+//! Launches of graphs: each counts its contents.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use xpu_wire::{frame::GraphTotals, unit::Nanoseconds};
 use super::{CollectiveKey, Fold, TOTALS_AT_ONCE, totals::Totals};
 use crate::{graphs::Contents, observer::Observer};
 
-/// Totals by a graph's number, and what one launch of it holds, as of the last.
+/// Totals by a graph's number, and the contents of its last launch.
 #[derive(Debug, Default)]
 pub(super) struct GraphTally {
     totals: Totals<u32>,

@@ -1,4 +1,4 @@
-//! Launches of the kernels whose names were asked for: counted by lanes, timed by records.
+//! Launches of kernels with requested names: counted by lanes, timed by records.
 
 use xpu_wire::{frame::KernelTotals, unit::Nanoseconds};
 
@@ -12,7 +12,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct KernelTally {
     totals: Totals<u8>,
-    /// What lanes had counted when they were looked at last.
+    /// The lanes' counts at the last look.
     seen: [u64; PATTERNS],
 }
 
@@ -49,7 +49,7 @@ impl Fold {
         }
     }
 
-    /// Patterns that no kernel's name has matched yet.
+    /// Patterns that match no kernel's name so far.
     pub(crate) fn unmatched_kernels(&self) -> impl Iterator<Item = &'static str> + '_ {
         (0..kernels::patterns() as u8)
             .filter(|pattern| !self.kernels.totals.holds(pattern))

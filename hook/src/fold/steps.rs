@@ -20,7 +20,7 @@ use crate::{
     observer::Observer,
 };
 
-/// After this many summaries with steps and without a timing by the GPU, the host's timings count again.
+/// After this many summaries with steps and without a GPU timing, the host's timings count again.
 const GONE: u32 = 10;
 
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ pub(super) struct Steps {
     /// Summaries with steps since the GPU last timed one; `None` while it has not.
     without_gpu: Option<u32>,
     last: Option<Mark>,
-    /// What a step takes from mark to mark, smoothed.
+    /// Time from mark to mark, smoothed.
     pace: Option<u64>,
     detector: Detector,
 }
@@ -45,13 +45,13 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// When it was, by the clock that others read too.
+    /// Its time, by the system clock.
     pub(crate) fn moment(&self) -> Moment {
         Moment(Moment::now().0.saturating_sub(monotonic().saturating_sub(self.at)))
     }
 }
 
-/// The higher, the better it knows.
+/// The higher, the more reliable.
 fn rank(source: StepSource) -> u8 {
     match source {
         StepSource::Detected | StepSource::DetectedLate => 0,
@@ -61,7 +61,8 @@ fn rank(source: StepSource) -> u8 {
 }
 
 impl Steps {
-    /// The program, or an optimizer of it, says that a step is completed. From then on nobody who knows less says so: `false` then.
+    /// The program, or its optimizer, reports a completed step. From then on less reliable sources are
+    /// ignored: `false` then.
     pub(super) fn mark(&mut self, source: StepSource, completed: u64, at: u64) -> bool {
         if self.last.is_some_and(|last| rank(last.source) > rank(source)) {
             return false;
@@ -91,18 +92,18 @@ impl Steps {
         self.last.is_some_and(|last| last.source == source)
     }
 
-    /// Whether it is still to be found out where steps end.
+    /// Whether the end of steps is still undetermined.
     fn is_unsaid(&self) -> bool {
         crate::steps::counts(StepSource::Detected)
             && self.last.is_none_or(|last| rank(last.source) == rank(StepSource::Detected))
     }
 
-    /// The GPU took so long from the first launch of a step to that of the next.
+    /// The GPU's time from the first launch of a step to that of the next.
     pub(super) fn timed(&mut self, took: Nanoseconds) {
         self.by_gpu.push(took);
     }
 
-    /// What a step takes, as far as the marks tell.
+    /// Duration of a step, by the marks.
     pub(super) fn pace(&self) -> Option<u64> {
         self.pace
     }
@@ -114,13 +115,13 @@ impl Steps {
         }
     }
 
-    /// An NCCL operation on a communicator of `size` ranks. Gives the detected step that it ends.
+    /// An NCCL operation on a communicator of `size` ranks. Returns the detected step that it ends.
     pub(super) fn collective(&mut self, observer: &Observer, launch: &Launch, size: u32) -> Option<Ended> {
         let ended = self.is_unsaid().then(|| self.detector.collective(launch, size)).flatten();
         self.detected(observer, ended)
     }
 
-    /// The `steps`th detected step began since they are counted. Gives the step that ended.
+    /// The `steps`th detected step of the present count began. Returns the step that ended.
     pub(super) fn begun(&mut self, observer: &Observer, steps: u64, at: u64) -> Option<Ended> {
         let ended = self.is_unsaid().then(|| self.detector.begun(steps, at)).flatten();
         self.detected(observer, ended)
@@ -133,7 +134,7 @@ impl Steps {
         }
     }
 
-    /// What is known of the numbers of detected steps.
+    /// How exact the numbers of detected steps are.
     pub(super) fn source_of_detected(&self) -> StepSource {
         if self.detector.is_late() { StepSource::DetectedLate } else { StepSource::Detected }
     }
@@ -154,7 +155,8 @@ impl Steps {
         }
     }
 
-    /// The last step, the durations of those since the last call, and whose clock they are by; `None` while none is known.
+    /// The last step, the durations of those since the last call, and their clock; `None` while none is
+    /// known.
     pub(super) fn take(&mut self) -> Option<(Mark, Histogram, TimedBy)> {
         let last = self.last?;
         let (by_host, by_gpu) = (self.by_host.take(), self.by_gpu.take());
@@ -182,7 +184,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// So many steps of 25 ms and four buckets, with a GEMM for each, seen by gathers of 10 ms.
+    /// Steps of 25 ms and four buckets, with a GEMM for each, seen by gathers of 10 ms.
     fn train(steps: &mut Steps, observer: &Observer, range: std::ops::Range<u64>) {
         for step in range {
             for bucket in 0..4 {

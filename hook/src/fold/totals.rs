@@ -7,20 +7,20 @@ use std::{
 
 use xpu_wire::{histogram::Histogram, unit::Nanoseconds};
 
-/// Distinct shapes, and distinct collectives, that totals are kept for. What comes later is counted as dropped.
+/// Distinct shapes, and distinct collectives, with totals. Later ones count as dropped.
 const KEYS: usize = 8192;
 
 /// Durations kept one by one before they go into a histogram, which takes 20 KiB.
 const ONE_BY_ONE: usize = 1024;
 
-/// Durations held at once by all totals of one kind: 2 MiB. What is timed beyond is in the sums and in no histogram.
+/// Durations held by all totals of one kind: 2 MiB. Later timings are in the sums but in no histogram.
 const HELD: usize = 256 << 10;
 
 /// Totals by key, bounded.
 #[derive(Debug)]
 pub(super) struct Totals<K> {
     entries: HashMap<K, Total>,
-    /// Keys of those that changed and were not taken yet.
+    /// Keys that changed since they were last taken.
     unsaid: VecDeque<K>,
     dropped: u64,
     /// Durations held by all entries.
@@ -39,12 +39,12 @@ pub(super) struct Total {
     pub(super) timed: u64,
     pub(super) timed_for: Nanoseconds,
     durations: Durations,
-    /// Its key is among the unsaid.
+    /// Its key is in that queue.
     changed: bool,
 }
 
 impl<K: Hash + Eq + Copy> Totals<K> {
-    /// The total of a key, which is going to change.
+    /// The total of a key, for a change.
     fn entry(&mut self, key: K) -> Option<&mut Total> {
         let full = self.entries.len() >= KEYS;
         let total = match self.entries.entry(key) {
@@ -107,7 +107,7 @@ impl<K: Hash + Eq + Copy> Totals<K> {
         !self.unsaid.is_empty()
     }
 
-    /// Operations whose key found no room.
+    /// Operations whose key did not fit.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -138,14 +138,14 @@ impl Durations {
 
     pub(super) fn take(&mut self) -> Histogram {
         let mut histogram = self.folded.take().map_or_else(Histogram::new, |folded| *folded);
-        // Not only emptied: of thousands of totals each would keep room for what it may never see again.
+        // Not only emptied: each of thousands of totals would keep capacity that it may never need again.
         for value in std::mem::take(&mut self.values) {
             histogram.record(value);
         }
         histogram
     }
 
-    /// Durations that take as much space as what is held.
+    /// Durations that take the same memory.
     fn held(&self) -> usize {
         self.values.len()
             + if self.folded.is_some() { size_of::<Histogram>() / size_of::<Nanoseconds>() } else { 0 }

@@ -1,4 +1,4 @@
-//! The functions of Python that are used here, as far as the process has a Python.
+//! The Python functions used here, if the process has a Python.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_long, c_void},
@@ -12,7 +12,7 @@ use std::{
 
 use crate::{lane::monotonic, symbol};
 
-/// A `PyObject *`; also of what is no object, such as a `PyThreadState`.
+/// A `PyObject *`; also for other pointers, such as a `PyThreadState`.
 pub(crate) type Object = *mut c_void;
 
 /// `METH_FASTCALL`
@@ -143,18 +143,19 @@ python! {
     fn PyThreadState_Swap(Object) -> Object;
 }
 
-/// What was found, and after how many unloaded libraries. One that was found is never freed: another thread may be using it.
+/// The result, and the number of unloaded libraries at that time. Never freed: another thread may be using
+/// it.
 static PYTHON: AtomicPtr<Python> = AtomicPtr::new(ptr::null_mut());
 static KNOWN: AtomicU32 = AtomicU32::new(0);
 
-/// Where its first function was seen, and when. What was there before the program began is complete.
+/// Where its first function was seen, and when. A library from before the program's start is complete.
 static SEEN: AtomicUsize = AtomicUsize::new(0);
 static SEEN_AT: AtomicU64 = AtomicU64::new(0);
 
-/// A library that is being loaded is seen before the loader has put in its addresses. That takes milliseconds.
+/// A library that is being loaded is visible before its relocations are done. That takes milliseconds.
 const LOADED_IN: u64 = 2_000_000_000;
 
-/// When the hook is loaded, which is after all that the program is linked with.
+/// When the hook is loaded, after everything that the program is linked with.
 pub(crate) fn look_for_python() {
     SEEN.store(symbol::find_anywhere(c"Py_IsInitialized").addr(), Relaxed);
 }
@@ -165,7 +166,7 @@ unsafe impl Send for Python {}
 unsafe impl Sync for Python {}
 
 impl Python {
-    /// `None` where there is none, or another than `CPython`. It may be loaded yet.
+    /// `None` if there is none, or not `CPython`. It may be loaded later.
     pub(crate) fn find() -> Option<&'static Self> {
         let unloaded = symbol::generation();
         if KNOWN.load(Acquire) == unloaded {
@@ -222,13 +223,13 @@ impl Python {
         Ok(())
     }
 
-    /// Has the main thread call it between two instructions. `false` if too much waits there already.
+    /// Makes the main thread call it between two instructions. `false` if the queue is full.
     pub(crate) fn call_soon(&self, what: Pending) -> bool {
         // SAFETY: Python runs, as was just seen; any thread may call this, and it waits for no lock of Python's but that of a list.
         unsafe { (self.Py_AddPendingCall)(what, std::ptr::null_mut()) == 0 }
     }
 
-    /// Runs `body` unseen by debuggers and profilers, where Python can do that.
+    /// Runs `body` hidden from debuggers and profilers, if Python can do that.
     ///
     /// # Safety
     /// The calling thread holds the interpreter's lock.
@@ -273,8 +274,8 @@ impl Python {
         }
     }
 
-    /// Whether a source of the hook's raised because the program has used up its stack or memory. That exception is not the program's: it
-    /// is forgotten.
+    /// Whether the hook's source raised because the program has used up its stack or memory. That exception
+    /// does not belong to the program: it is cleared.
     ///
     /// # Safety
     /// As [`Self::untraced`].
@@ -298,7 +299,7 @@ impl Python {
         unsafe { (self.PyCFunction_NewEx)(method, std::ptr::null_mut(), std::ptr::null_mut()) }
     }
 
-    /// `None`, as what a function answers with.
+    /// `None`, as a function's result.
     ///
     /// # Safety
     /// As [`Self::untraced`].
@@ -317,7 +318,7 @@ pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Option<T> {
 /// `name` ends with NUL.
 fn look(name: &str) -> Option<*mut c_void> {
     let name = CStr::from_bytes_with_nul(name.as_bytes()).ok()?;
-    // Not by dlsym, which takes memory of the C library's to say that there is none.
+    // Not by dlsym, which allocates from the C library to report a failure.
     let at = symbol::find_anywhere(name);
     (!at.is_null()).then_some(at)
 }

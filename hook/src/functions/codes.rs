@@ -1,4 +1,4 @@
-//! Which code object is which function: a table that is read for every event.
+//! Function numbers by code object: a table that is read for every event.
 //!
 //! Written and read under the interpreter's lock.
 
@@ -19,7 +19,7 @@ fn places(code: usize) -> impl Iterator<Item = usize> {
     (first..first + PLACES).map(|place| place % PLACES)
 }
 
-/// Of functions that share a code the first gives it its number.
+/// If functions share a code object, the first gives it its number.
 pub(super) fn watch(code: usize, number: u16) {
     for place in places(code) {
         let there = CODES[place].load(Relaxed);

@@ -1,4 +1,4 @@
-//! Calls a thread is inside of, and the records that come of them.
+//! A thread's open calls, and their records.
 
 use std::{
     cell::RefCell,
@@ -13,12 +13,12 @@ use crate::{
     symbol::Kind,
 };
 
-/// Calls of watched functions that one thread can be inside of; deeper ones are counted as dropped.
+/// Nested calls of watched functions in one thread; deeper ones are counted as dropped.
 const DEEPEST: usize = 32;
 
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// Only of the beginning `begun`: what is open from before it is not known.
+/// Only of the recording `begun`: earlier open calls are unknown.
 struct Open {
     begun: u32,
     depth: usize,
@@ -64,7 +64,7 @@ pub(super) fn enter(number: u16) {
     });
 }
 
-/// A call that was left without a word, if ever one is, is forgotten with the one around it.
+/// A call that returned unseen, should that ever happen, is dropped with the one around it.
 pub(super) fn leave(number: u16) {
     let Some(at) = with(|open| {
         if open.depth > DEEPEST {

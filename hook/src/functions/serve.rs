@@ -1,4 +1,4 @@
-//! What the main thread of Python does for it, with the interpreter's lock, between two instructions of the program.
+//! The part of Python's main thread, with the interpreter's lock, between two instructions of the program.
 
 use std::{
     ffi::{CStr, c_int, c_long, c_void},
@@ -22,7 +22,7 @@ const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("watc
     Err(_) => panic!("a source has no NUL"),
 };
 
-/// What the source finds beside itself.
+/// Names for the source beside its own.
 static METHODS: [(&CStr, Method); 6] = [
     method(c"enter", enter),
     method(c"leave", leave),
@@ -40,7 +40,7 @@ const fn method(name: &'static CStr, call: FastCall) -> (&'static CStr, Method) 
     (name, Method::new(name, call))
 }
 
-/// What came of a beginning.
+/// The result of a request.
 #[derive(Debug)]
 pub(super) struct Said {
     pub(super) begun: u32,
@@ -48,22 +48,23 @@ pub(super) struct Said {
     pub(super) at: u64,
     /// Why functions are not watched; empty if they are.
     pub(super) refused: String,
-    /// Those that are not, each with why.
+    /// Unwatched functions, each with the reason.
     pub(super) missing: Vec<String>,
 }
 
-/// The namespace of the source, once it was run; the `enter` in it; and which beginning is attached. Only under the interpreter's
-/// lock.
+/// The namespace of the source, once it has run; its `enter`; and the attached recording. Only under the
+/// interpreter's lock.
 static NAMESPACE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static MARK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 pub(super) static ATTACHED: AtomicU32 = AtomicU32::new(0);
 /// Since when, in monotonic nanoseconds.
 static SINCE: AtomicU64 = AtomicU64::new(0);
 
-/// In the place of a beginning.
+/// Instead of a recording's number.
 const HALF: u32 = u32::MAX;
 
-/// The pending call. Answers -1 with an exception set only where a handler of a signal raised it: the program gets it.
+/// The pending call. Returns -1 with an exception set only if a signal handler raised it: the program gets
+/// it.
 pub(super) extern "C" fn serve(_: *mut c_void) -> c_int {
     QUEUED.store(false, Release);
     let Some(python) = Python::find() else { return 0 };
@@ -79,7 +80,7 @@ pub(super) extern "C" fn serve(_: *mut c_void) -> c_int {
     }
 }
 
-/// `None` if an exception is the program's.
+/// `None` if an exception belongs to the program.
 ///
 /// # Safety
 /// The calling thread holds the interpreter's lock, as for all that follows.
@@ -109,14 +110,15 @@ unsafe fn attach_or_detach(python: &Python) -> Option<()> {
         if wanted == 0 {
             return Some(());
         }
-        // If a signal's handler ends it, what is half attached is to be detached, and it is to begin anew.
+        // If a signal handler interrupts it, a half-attached state must be detached, and attaching must start
+        // again.
         ATTACHED.store(HALF, Relaxed);
         let lines = call(python, namespace, c"begin")?;
         ATTACHED.store(wanted, Relaxed);
         SINCE.store(monotonic(), Relaxed);
         ON.store(wanted, Release);
         if WANTED.load(Relaxed) != wanted {
-            // Nobody wants it any more; the call that ends it is under way.
+            // It is no longer wanted; the call that ends it is on its way.
             ON.store(0, Relaxed);
         }
         tell(wanted, SINCE.load(Relaxed), &lines);
@@ -124,7 +126,7 @@ unsafe fn attach_or_detach(python: &Python) -> Option<()> {
     Some(())
 }
 
-/// Watches what was imported since it was attached, beside the rest.
+/// Also watches functions imported since it was attached.
 ///
 /// # Safety
 /// As for [`attach_or_detach`].
@@ -140,12 +142,12 @@ unsafe fn look_again(python: &Python, begun: u32) -> Option<()> {
 
 /// Nothing is attached, and nothing will be.
 fn refuse(wanted: u32, why: &str) {
-    // Nobody may want it any more, or want it anew.
+    // It may be no longer wanted, or wanted again.
     let _ = WANTED.compare_exchange(wanted, 0, Relaxed, Relaxed);
     tell(wanted, monotonic(), why);
 }
 
-/// `lines`: why functions are not watched, or nothing; then which are not.
+/// `lines`: why functions are not watched, or empty; then the unwatched ones.
 fn tell(begun: u32, at: u64, lines: &str) {
     let (refused, missing) = lines.split_once('\n').unwrap_or((lines, ""));
     let missing = missing.lines().map(str::to_owned).collect();
@@ -157,7 +159,7 @@ fn tell(begun: u32, at: u64, lines: &str) {
     }
 }
 
-/// Where the source lives, run once; null if there is no memory for it.
+/// The namespace of the source, run once; null if there is no memory for it.
 unsafe fn namespace(python: &Python) -> Option<Object> {
     let known = NAMESPACE.load(Relaxed);
     if !known.is_null() {
@@ -182,7 +184,7 @@ unsafe fn namespace(python: &Python) -> Option<Object> {
     Some(made)
 }
 
-/// Calls a function of the source, and gives the text it answers with. `None` if it raised: that is the program's.
+/// Calls a function of the source, and returns its text. `None` if it raised: that belongs to the program.
 unsafe fn call(python: &Python, namespace: Object, name: &CStr) -> Option<String> {
     // SAFETY: the lock is held, and the source has this function.
     unsafe {
@@ -212,7 +214,7 @@ unsafe fn text(python: &Python, object: Object) -> Option<String> {
     }
 }
 
-/// The first arguments of a call, and Python, if there are so many.
+/// The first arguments of a call, and Python, if there are enough.
 unsafe fn taken<const N: usize>(arguments: *const Object, count: isize) -> Option<[Object; N]> {
     if arguments.is_null() || (count as usize) < N {
         return None;

@@ -1,4 +1,4 @@
-//! How often Python collected garbage and waited for a batch, where that is recorded all the time.
+//! Counts of garbage collections and waits for batches, if these are recorded all the time.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -12,7 +12,7 @@ use super::{are_always_recorded, kind};
 static COLLECTIONS: Calls = Calls::new();
 static BATCHES: Calls = Calls::new();
 
-/// Calls that were left, and their time in nanoseconds.
+/// Completed calls, and their time in nanoseconds.
 struct Calls {
     count: AtomicU64,
     time: AtomicU64,
@@ -34,7 +34,7 @@ pub(super) fn count(number: u16, time: u64) {
     calls.time.fetch_add(time, Relaxed);
 }
 
-/// `None` where only captures record them: a part of all would pass for all.
+/// `None` if only captures record them: a part would look like the total.
 pub(crate) fn totals() -> Option<PythonTotals> {
     are_always_recorded().then(|| PythonTotals {
         collections: COLLECTIONS.count.load(Relaxed),

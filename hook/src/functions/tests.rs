@@ -69,7 +69,7 @@ fn a_process_without_python_says_so_and_calls_that_were_not_left_are_forgotten()
     open::collection_begins();
     open::collection_ends(7);
     assert_eq!(numbers(), [GENERATION + 2]);
-    // What was open before is not of this one.
+    // Calls open before do not belong to this recording.
     open::enter(4);
     ON.store(2, Relaxed);
     open::leave(4);

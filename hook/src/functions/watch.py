@@ -1,8 +1,8 @@
-"""Has functions of the program watched, and its garbage collector.
+"""Watches functions of the program, and its garbage collector.
 
 The hook runs this on the main thread, between two of its instructions, in a namespace of its own that holds what the
-hook does for it. FORMS are the functions, of which the first BUILT_IN are watched without being asked for; `enter` and
-`leave` record, `collected` is told of garbage collections, `watch(code, number)` and `forget()` say which code counts,
+hook does for it. FORMS are the functions, of which the first BUILT_IN are watched always; `enter` and
+`leave` record, `collected` gets garbage collections, `watch(code, number)` and `forget()` set which code counts,
 and `profile(on)` is for Pythons without `sys.monitoring`. Attributes are looked up where they are kept: no code of the
 program runs for it.
 """
@@ -14,23 +14,23 @@ import sys
 from types import FunctionType, MethodType, ModuleType
 
 OWN_FILE = "<xpu-top>"
-# The standard ones are those of debuggers, coverage, profilers and optimizers.
+# The standard ones are for debuggers, coverage, profilers and optimizers.
 FREE_TOOLS = (4, 3)
-# A function that decorators stand around.
+# Largest number of decorators around a function.
 LAYERS = 32
 
-# A code object is known by its address, so it must live.
+# A code object is identified by its address, so it must stay alive.
 held = {}
 tool = None
 
 
 def begin():
-    """Lines: why functions are not watched, or nothing; then which are not. Called again, it finds what was imported since."""
+    """Lines: why functions are not watched, or empty; then the unwatched ones. Called again, it finds later imports."""
     try:
         missing = watch_all(FORMS.splitlines())
         if collected not in gc.callbacks:
             gc.callbacks.append(collected)
-        # Nothing is attached for nothing.
+        # Attaches only if there is something to watch.
         return "\n".join([attach() if held else "", *missing])
     except BaseException as error:
         end()
@@ -40,7 +40,7 @@ def begin():
 
 
 def end():
-    """Everything is as it was. Does the rest when it is called again."""
+    """Restores everything. A second call completes an interrupted one."""
     global tool
     gc.callbacks[:] = [callback for callback in gc.callbacks if callback is not collected]
     if tool is not None:
@@ -53,7 +53,7 @@ def end():
 
 
 def is_own(error):
-    """Whether it comes from here, and not from a signal's handler that ran meanwhile."""
+    """Whether it was raised here, and not by a signal handler that ran meanwhile."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -67,7 +67,7 @@ def watch_all(forms):
         if not isinstance(code, str):
             held[number] = code
             watch(code, number)
-        # The first are built in, and nobody misses a library that is not used.
+        # The first are built in; an unused library is not reported.
         elif number >= BUILT_IN or form.split("@")[0] in sys.modules:
             missing.append(f"{form}: {code}")
     return missing
@@ -142,7 +142,7 @@ def attach():
         monitoring.register_callback(tool, event, leave)
     for code in held.values():
         monitoring.set_local_events(tool, code, events.PY_START | events.PY_RESUME | events.PY_RETURN | events.PY_YIELD)
-    # These two are told of all code or of none. Only exceptions come this way.
+    # These two events cover all code or none. Only exceptions arrive this way.
     monitoring.set_events(tool, events.PY_THROW | events.PY_UNWIND)
     return ""
 

@@ -1,7 +1,8 @@
-//! From what was done since the last look to how often each subject is timed. Knows no clock and no process.
+//! From the operations since the last look to each subject's sampling rate. It has no clock and no process.
 //!
-//! The budget is shared out like water: a subject that needs less than its share when all of it is timed gets that, and
-//! leaves the rest to the others. So what is rare is always timed, and what is hot is sampled.
+//! The budget is shared like water: a subject that needs less than its share when all of it is timed gets
+//! that, and leaves the rest to the others. So rare operations are always timed, and frequent ones are
+//! sampled.
 
 use std::collections::BTreeMap;
 
@@ -12,31 +13,31 @@ use crate::rate::{Class, FIRST};
 /// Nanoseconds between two looks.
 const LOOK: u64 = 500_000_000;
 
-/// A look comes sooner when so many times what one window allows has been spent in it.
+/// A look comes early when a window has spent this multiple of its allowance.
 const ALARM: f64 = 2.0;
 
-/// A busy moment is forgotten by half in so many nanoseconds: what comes in bursts is timed as in the burst.
+/// Half-life of a busy period, nanoseconds: bursts are timed at the rate of a burst.
 const HALF_LIFE: f64 = 4e9;
 
-/// A subject is timed more finely only if that takes at most this part of its share: figures that waver must not make its
-/// rate waver.
+/// A subject is timed more finely only if that takes at most this part of its share: fluctuating figures must
+/// not make its rate fluctuate.
 const HEADROOM: f64 = 0.7;
 
-/// Part of the budget for GEMMs whose shape asks to be timed.
+/// Part of the budget for GEMMs timed for their shape.
 const SHAPES: f64 = 0.2;
 
-/// Part of the budget for waits for communication, which are timed in rounds of so many: a step has dozens of them, and one may be as
-/// long as all others.
+/// Part of the budget for waits for communication, which are timed in rounds of this many: a step has dozens
+/// of them, and one may be as long as all others.
 const WAITS: f64 = 0.15;
 pub(super) const ROUND: i64 = 32;
 
-/// Part of the budget that timing gets even where counting takes all of it: without a sample nothing is known.
+/// Part of the budget that timing gets even if counting takes all of it: without a sample nothing is known.
 const LEAST: f64 = 0.1;
 
-/// Of what shapes may spend, so much is kept, in nanoseconds of wall time.
+/// Allowance for shapes that is saved, in nanoseconds of wall time.
 const KEPT: f64 = 2e9;
 
-/// What has a rate of its own.
+/// A subject with its own sampling rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Subject {
     Class(Class),
@@ -52,7 +53,7 @@ pub(super) struct Chances {
     pub(super) by_hand: Option<Rate>,
 }
 
-/// All since the process began.
+/// Totals since the process began.
 #[derive(Debug)]
 pub(super) struct Done {
     /// Pairs of events recorded.
@@ -66,17 +67,17 @@ pub(super) struct Done {
 
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// Since when, and from where, the window counts.
+    /// Begin and origin of the present window.
     since: u64,
     pairs: u64,
     counting: u64,
     claims: BTreeMap<Subject, Claim>,
     /// Share of wall time that counting takes.
     counting_share: f64,
-    /// GEMMs that may yet be timed for their shape, and the most that may be saved up.
+    /// GEMMs that may still be timed for their shape, and the most that may be saved.
     allowance: f64,
     most: f64,
-    /// Waits as of the last look, what is put by for a round of them in nanoseconds, and those of a round that has begun.
+    /// Waits by the last look, savings for a round of them in nanoseconds, and the rest of a begun round.
     waits: u64,
     saved: f64,
     round: i64,
@@ -85,7 +86,7 @@ pub(super) struct Plan {
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     seen: u64,
-    /// Share of wall time it would take to time all of them.
+    /// Share of wall time for timing all of them.
     demand: f64,
     rate: Rate,
 }
@@ -101,13 +102,14 @@ impl Plan {
             allowance: 0.0,
             most: 0.0,
             waits: 0,
-            // The first comes at once.
+            // The first is due at once.
             saved: f64::INFINITY,
             round: 0,
         }
     }
 
-    /// `budget` is a share of wall time, `price` the nanoseconds one timed operation takes. `false` if all stays as it is.
+    /// `budget` is a share of wall time, `price` the nanoseconds one timed operation takes. `false` if
+    /// nothing changes.
     pub(super) fn look(&mut self, now: u64, budget: f64, price: f64, done: &Done) -> bool {
         let elapsed = now.saturating_sub(self.since);
         let whole = elapsed >= LOOK;
@@ -123,7 +125,7 @@ impl Plan {
         for chances in &done.chances {
             let fresh = Claim { seen: 0, demand: 0.0, rate: FIRST };
             let claim = self.claims.entry(chances.subject).or_insert(fresh);
-            // A slot may have become another communicator's.
+            // A slot may now hold another communicator.
             let since = if chances.count < claim.seen { 0 } else { claim.seen };
             claim.demand = (claim.demand * fade).max((chances.count - since) as f64 * price / window);
             claim.seen = if whole { chances.count } else { since };
@@ -138,7 +140,7 @@ impl Plan {
         true
     }
 
-    /// A round whenever there is enough for it, where there are waits at all.
+    /// Begins a round whenever the savings suffice, if there are waits at all.
     fn save_for_waits(&mut self, more: f64, price: f64, waits: u64) {
         if waits == self.waits {
             return;
@@ -185,12 +187,12 @@ impl Plan {
             .map(|claim| claim.rate)
     }
 
-    /// How many waits may be timed, one after the other; each round is said once.
+    /// How many consecutive waits may be timed; each round is returned once.
     pub(super) fn round(&mut self) -> i64 {
         std::mem::take(&mut self.round)
     }
 
-    /// How many more GEMMs may be timed for their shape, and how many at most in all; each is said once.
+    /// How many more GEMMs may be timed for their shape, and the maximum; each is returned once.
     pub(super) fn allowance(&mut self) -> (i64, i64) {
         let more = self.allowance.floor();
         self.allowance -= more;
@@ -198,12 +200,12 @@ impl Plan {
     }
 }
 
-/// What it takes to time at this rate.
+/// Cost of timing at this rate.
 fn at(rate: Rate, demand: f64) -> f64 {
     demand / rate.stands_for() as f64
 }
 
-/// The share that each gets at most, so that all together take no more than `left`.
+/// The largest share for each, so that all together take no more than `left`.
 fn level(demands: &mut [f64], left: f64) -> f64 {
     demands.sort_by(f64::total_cmp);
     let (mut left, mut others) = (left, demands.len());

@@ -1,4 +1,4 @@
-//! What a capture wrote down: so much of everything.
+//! The contents of a capture, as counts.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -11,7 +11,8 @@ use xpu_wire::{
 
 use crate::{group::Message, kernels::PATTERNS, optimizer::Optimizer};
 
-/// Distinct GEMMs, operations and communicators held by all graphs together: 4 MiB. What is beyond is in the sums only.
+/// Distinct GEMMs, operations and communicators in all graphs together: 4 MiB. Further ones are in the sums
+/// only.
 const ENTRIES: usize = 48 << 10;
 
 /// Distinct GEMMs, and distinct operations, of one graph.
@@ -23,7 +24,7 @@ const COMMUNICATORS: usize = 64;
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static UNLISTED: AtomicU64 = AtomicU64::new(0);
 
-/// Entries that found no room.
+/// Entries that did not fit.
 pub(super) fn unlisted() -> u64 {
     UNLISTED.load(Relaxed)
 }
@@ -44,11 +45,11 @@ pub(crate) struct Contents {
     /// Count and bytes by direction; then those of fills.
     pub(crate) copies: [(u64, u64); Direction::PeerToPeer as usize + 1],
     pub(crate) sets: (u64, u64),
-    /// The optimizer that stepped while it was captured, and how often: it does so again at every launch.
+    /// The optimizer that stepped during the capture, and its number of steps: every launch repeats them.
     optimizer: Option<(Optimizer, u32)>,
 }
 
-/// NCCL operations that are alike.
+/// Equal NCCL operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Operations {
     pub(crate) communicator: CommunicatorId,
@@ -57,7 +58,7 @@ pub(crate) struct Operations {
     pub(crate) bytes: u64,
 }
 
-/// What one communicator has in a graph: its numbers go on by so much at every launch.
+/// One communicator's part of a graph: how far its numbers advance at every launch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     pub(super) communicator: u16,
@@ -75,7 +76,7 @@ impl Contents {
         add_to(&mut self.shapes, shape, count);
     }
 
-    /// So many messages of the same kind. What was asked for while observing is off has its number and is not counted.
+    /// Messages of the same kind. Messages from while observing is off have a number but are not counted.
     pub(crate) fn add_messages(&mut self, message: &Message, id: CommunicatorId, count: u64) {
         let collective = message.operation.is_collective();
         self.add_share(Share {
@@ -157,7 +158,7 @@ impl Contents {
         &self.shares
     }
 
-    /// A hash of all it holds, of the kinds and not of who: on all ranks that do the same it is the same.
+    /// A hash of its contents, by kind and without identities: equal on all ranks that do the same.
     pub(super) fn signature(&self) -> u32 {
         let mut hasher = DefaultHasher::new();
         self.shapes.hash(&mut hasher);
@@ -180,7 +181,7 @@ impl Drop for Contents {
 }
 
 fn add_to<K: PartialEq>(list: &mut Vec<(K, u64)>, key: K, count: u64) {
-    // Most often it is the last one again.
+    // Most often it repeats the last one.
     if let Some((_, known)) = list.iter_mut().rev().find(|(known, _)| *known == key) {
         *known += count;
     } else if list.len() < DISTINCT && reserve(list) {
@@ -190,7 +191,7 @@ fn add_to<K: PartialEq>(list: &mut Vec<(K, u64)>, key: K, count: u64) {
     }
 }
 
-/// Room for one more entry, which is taken.
+/// Reserves one more entry.
 fn reserve<T>(list: &mut Vec<T>) -> bool {
     let fits = HELD.load(Relaxed) < ENTRIES && list.try_reserve(1).is_ok();
     if fits {

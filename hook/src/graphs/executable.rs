@@ -1,9 +1,10 @@
 //! Executable graphs, found by their handle without a lock.
 //!
-//! A place goes from free to filled to ended to free. Whoever launches holds on to it meanwhile; only the hook's own thread
-//! empties it, once it has ended, nobody holds on and all its launches were taken.
+//! A place goes from free to filled to ended to free. A launch pins it meanwhile; only the hook's thread
+//! empties it, once it has ended, is not pinned and all its launches were taken.
 //!
-//! Handles lie apart from what belongs to them, and each near where its bits say: a launch looks at a few that lie side by side.
+//! Handles are stored apart from their data, each near the index of its hash: a launch reads a few adjacent
+//! ones.
 
 use std::{
     cell::UnsafeCell,
@@ -19,14 +20,14 @@ use std::{
 use super::Contents;
 use crate::memory;
 
-/// Executables alive at once, with those whose launches are still to be taken.
+/// Executables alive at once, including those with launches still to be taken.
 pub(super) const PLACES: usize = 2048;
 
 /// In place of a handle.
 const FREE: usize = 0;
 const BUSY: usize = 1;
 const ENDED: usize = 2;
-/// For the first place, which is of launches of executables nobody saw made.
+/// For the first place, which counts launches of executables whose creation was not seen.
 const UNSEEN: usize = 3;
 
 #[derive(Debug)]
@@ -35,7 +36,7 @@ pub(super) struct Executables {
     places: Box<[Executable]>,
     /// Places filled or ended.
     filled: AtomicUsize,
-    /// How far from where it belongs a handle ever lay; a look-up looks no further.
+    /// Longest distance of a handle from its index so far; a lookup ends there.
     reach: AtomicUsize,
     made: AtomicU32,
 }
@@ -46,7 +47,7 @@ pub(crate) struct Executable {
     number: AtomicU32,
     signature: AtomicU32,
     launches: AtomicU64,
-    /// Of those, what the hook's own thread has taken.
+    /// Of those, the ones that the hook's thread has taken.
     taken: AtomicU64,
     contents: UnsafeCell<Option<Arc<Contents>>>,
 }
@@ -70,7 +71,7 @@ impl Executables {
         self.made.fetch_add(1, Relaxed) + 1
     }
 
-    /// `None` if there is no place for it, or else whether there soon will be none.
+    /// `None` if there is no place for it, or else whether places will run out soon.
     pub(super) fn add(&self, handle: usize, number: u32, contents: Option<Arc<Contents>>) -> Option<bool> {
         let free = |(_, index): &(_, usize)| {
             self.handles[*index].compare_exchange(FREE, BUSY, AcqRel, Relaxed).is_ok()
@@ -87,14 +88,14 @@ impl Executables {
         Some(self.filled.fetch_add(1, Relaxed) > PLACES / 2)
     }
 
-    /// Nobody launches it any more. Gives its number if it was known.
+    /// It will not be launched again. Returns its number if it was known.
     pub(super) fn end(&self, handle: usize) -> Option<u32> {
         let index = self.within_reach(handle).find(|&index| self.handles[index].load(Relaxed) == handle)?;
         let number = self.places[index].number.load(Relaxed);
         self.handles[index].compare_exchange(handle, ENDED, SeqCst, Relaxed).is_ok().then_some(number)
     }
 
-    /// The executable of this handle, which stays until it is let go with [`Executable::unpin`].
+    /// The executable of this handle, which stays until [`Executable::unpin`].
     pub(super) fn pin(&self, handle: usize) -> &Executable {
         let known = self.within_reach(handle).find(|&index| {
             if self.handles[index].load(Relaxed) != handle {
@@ -122,7 +123,7 @@ impl Executables {
             if handle == FREE || handle == BUSY {
                 continue;
             }
-            // In this order: who comes now sees that it has ended.
+            // In this order: a later launch sees that it has ended.
             let unused = place.users.load(SeqCst) == 0;
             let launches = place.launches.load(Acquire);
             let new = launches - place.taken.load(Relaxed);
@@ -142,13 +143,13 @@ impl Executables {
         }
     }
 
-    /// Where a handle may lie, the likeliest first.
+    /// Possible places of a handle, the likeliest first.
     fn within_reach(&self, handle: usize) -> impl Iterator<Item = usize> + use<> {
         near(handle).take(self.reach.load(Relaxed) + 1)
     }
 }
 
-/// All places but the first, from where a handle belongs.
+/// All places but the first, from a handle's index on.
 fn near(handle: usize) -> impl Iterator<Item = usize> {
     let start = ((handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
     (0..PLACES - 1).map(move |distance| 1 + (start + distance) % (PLACES - 1))
@@ -164,7 +165,7 @@ impl Executable {
         self.number.load(Relaxed)
     }
 
-    /// A hash of what it holds.
+    /// A hash of its contents.
     pub(super) fn signature(&self) -> u32 {
         self.signature.load(Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The launch of an executable graph: all it holds counts, and it is timed as one operation.
+//! The launch of an executable graph: its contents count, and it is timed as one operation.
 
 use std::ffi::c_int;
 
@@ -24,7 +24,7 @@ use crate::{
 pub(crate) struct Launch {
     executable: &'static Executable,
     stream: cudaStream_t,
-    /// It becomes part of another graph.
+    /// It is captured into another graph.
     captured: Option<CaptureId>,
     timing: Timing,
 }
@@ -167,7 +167,7 @@ impl Contents {
         }
     }
 
-    /// What the lane counts of it; the fold counts GEMMs and operations by their kind.
+    /// The lane's counts; the fold counts GEMMs and operations by kind.
     fn count(&self, lane: &Lane) {
         let counters = &lane.counters;
         counters.replayed.kernels.add(self.kernels);

@@ -1,4 +1,4 @@
-//! What one communicator does in a group: it launches as one kernel, or nearly, and is timed as one.
+//! One communicator's part of a group: it launches as one kernel, or nearly, and is timed as one.
 
 use xpu_wire::sampling::Rate;
 
@@ -16,7 +16,7 @@ pub(super) struct Interval {
     first: Message,
     share: Share,
     timing: Timing,
-    /// What it stands for, if it was to be timed.
+    /// The sampling rate, if it was selected.
     chosen: Option<Rate>,
     timer: Option<TimerId>,
     /// When it was launched, in monotonic nanoseconds.
@@ -41,13 +41,13 @@ impl Interval {
         self.share.merge(share);
     }
 
-    /// Collectives are numbered alike on all ranks, and what is timed with them is chosen by their number; sends and receives
-    /// by one of their own.
+    /// Collectives are numbered alike on all ranks, and select what is timed with them; sends and receives
+    /// have separate numbers.
     fn is_collective(&self) -> bool {
         self.share.collectives > 0
     }
 
-    /// Before it is launched: starts timing it if it is its communicator's turn.
+    /// Before the launch: starts timing it if it is selected.
     pub(super) fn start(&mut self, lane: &Lane) {
         let slot = lane.observer().communicators.slot(self.communicator());
         let timeable = slot.size() > 1 && !self.share.is_one_sided();
@@ -64,7 +64,7 @@ impl Interval {
         }
     }
 
-    /// It was launched between the start and now. Its operations have not got their numbers yet.
+    /// It was launched between the start and now. Its operations have no numbers yet.
     pub(super) fn stop(&mut self, lane: &Lane) {
         self.timer = lane.stop_timing(self.timing, self.first.stream);
         self.number = lane.observer().communicators.slot(self.communicator()).next(self.is_collective());

@@ -1,4 +1,4 @@
-//! An operation as the program asked for it.
+//! An operation as the program requested it.
 
 use std::ffi::c_int;
 
@@ -14,13 +14,13 @@ use crate::{
     timer::TimerId,
 };
 
-/// In place of a peer, for an operation that has none.
+/// The peer of an operation without one.
 pub(crate) const NO_PEER: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message {
     pub(crate) communicator: u16,
-    /// Its place in the ledger's record.
+    /// Its ticket in the ledger's record.
     pub(crate) ticket: u64,
     pub(crate) operation: Operation,
     /// Of a send or receive.
@@ -29,14 +29,14 @@ pub(crate) struct Message {
     pub(crate) bytes: u64,
     pub(crate) bus_bytes: u64,
     pub(crate) stream: cudaStream_t,
-    /// Observing was on when the program asked for it.
+    /// Observing was on at the request.
     pub(crate) observed: bool,
-    /// It goes into a CUDA graph, and is not launched now.
+    /// It is captured into a CUDA graph, and not launched now.
     pub(crate) captured: Option<CaptureId>,
 }
 
 impl Message {
-    /// Gives it its number, and counts and records it as launched at this time. `timed` where it was, and what it stands for.
+    /// Numbers it, and counts and records it as launched at this time. `timed`: its timer and sampling rate.
     pub(crate) fn launched(&self, lane: &Lane, timed: Option<(TimerId, Rate)>, result: c_int, at: u64) {
         if let Some(capture) = self.captured {
             return self.kept(lane, capture, 1);
@@ -74,14 +74,14 @@ impl Message {
         };
     }
 
-    /// Says where it was launched. Whether GEMMs wait for it there.
+    /// Notes its stream. Returns whether GEMMs wait for it there.
     pub(super) fn holds_up_gemms(&self, lane: &Lane) -> bool {
         let observer = lane.observer();
         let meets = observer.communicators.slot(self.communicator).size() > 1;
         meets && observer.exposure.communicates_on(self.stream)
     }
 
-    /// So many of its kind are in a graph now; they get their numbers when that is launched.
+    /// `count` of its kind are in a graph now; they get their numbers when that is launched.
     pub(super) fn kept(&self, lane: &Lane, capture: CaptureId, count: u64) {
         let observer = lane.observer();
         let id = observer.communicators.slot(self.communicator).id();
@@ -91,7 +91,7 @@ impl Message {
         }
     }
 
-    /// Takes back that it was entered.
+    /// Takes its entry back.
     pub(crate) fn refused(&self, lane: &Lane) {
         let ledger = lane.observer().ledger();
         ledger.record.refused(self.ticket);

@@ -1,4 +1,4 @@
-//! A communicator's share of a group: what of it launches as one.
+//! A communicator's share of a group: the part that launches as one.
 
 use xpu_wire::collective::Operation;
 
@@ -17,15 +17,15 @@ pub(super) struct Share {
 #[derive(Clone, Copy, Debug)]
 struct Way {
     number: u64,
-    /// Without what stays on the rank.
+    /// Without messages that stay on the rank.
     bus_bytes: u64,
     shortest: u64,
     longest: u64,
-    /// Sums of the peers and of their squares: enough to tell whether it is every rank once.
+    /// Sums of the peers and of their squares: enough to check that it is every rank once.
     peers: [u64; 2],
 }
 
-/// What a share is timed as: operation, message size and bytes over the bus.
+/// A share's key for timing: operation, message size and bytes over the bus.
 pub(super) type Whole = (Operation, u64, u64);
 
 impl Share {
@@ -51,8 +51,9 @@ impl Share {
         self.received.merge(&other.received);
     }
 
-    /// A single operation keeps its name. Sends and receives are an all-to-all if each rank is sent to and received from
-    /// alike; else what is sent or received, whichever is more. With collectives in it too, all of it is one fused operation.
+    /// A single operation keeps its name. Sends and receives are an all-to-all if every rank appears once in
+    /// each with equal bytes; else the larger of both directions counts. With collectives in it too, all of
+    /// it is one fused operation.
     /// `single` is the first collective, or the first of all; `own` the rank and
     /// `size` the size of the communicator.
     pub(super) fn whole(&self, single: &Message, own: u32, size: u32) -> Whole {
@@ -70,7 +71,7 @@ impl Share {
         self.sent.number + self.received.number
     }
 
-    /// Nothing in it is waited for by another rank, so there is no use in a time.
+    /// No other rank waits for anything in it, so a time is useless.
     pub(super) fn is_one_sided(&self) -> bool {
         self.collectives + self.exchanged() == 0
     }
@@ -112,7 +113,7 @@ impl Way {
         self.bus_bytes += other.bus_bytes;
         self.shortest = self.shortest.min(other.shortest);
         self.longest = self.longest.max(other.longest);
-        // A peer that is none makes a large square: sums wrap, and fit nothing.
+        // An invalid peer makes a large square: sums wrap, and match nothing.
         for (sum, more) in self.peers.iter_mut().zip(other.peers) {
             *sum = sum.wrapping_add(more);
         }
@@ -156,7 +157,7 @@ mod tests {
         }
     }
 
-    /// What rank 1 of so many sends and receives: bytes and peers.
+    /// Rank 1's sends and receives: bytes and peers.
     fn exchange(size: u32, sent: &[(u64, u32)], received: &[(u64, u32)]) -> Whole {
         let mut share = Share::default();
         let sends = sent.iter().map(|&(bytes, peer)| message(Operation::Send, bytes, peer));

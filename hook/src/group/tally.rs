@@ -1,4 +1,4 @@
-//! What is kept of a communicator's operations beyond those that are kept one by one: their number.
+//! A communicator's operations beyond those that are kept one by one: only their number.
 
 use std::ffi::c_int;
 
@@ -29,7 +29,7 @@ impl Tally {
         tally
     }
 
-    /// Whether a message goes with these. What is captured is counted as if it were like the first.
+    /// Whether a message belongs to these. Captured messages count as if they were like the first.
     pub(super) fn takes(&self, message: &Message) -> bool {
         let first = &self.first;
         let alike = message.captured.is_none()

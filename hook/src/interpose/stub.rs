@@ -1,21 +1,21 @@
-//! The first instructions of a function that is stood in front of.
+//! The first instructions of an interposed function.
 //!
 //! ```text
-//! NAME:  off? ── yes ──▶ pass: finds what the caller is bound to, and jumps there as if the hook were not
+//! NAME:  off? ── yes ──▶ pass: finds the caller's real function, and jumps there as if the hook were absent
 //!         └ no ──▶ notes the caller's address ──▶ the function that observes
 //! ```
 //!
-//! Who has asked for the function's address calls a stub of its own: where that goes was settled by the answer.
+//! Callers by address use a separate stub: its target was fixed at the lookup.
 //!
-//! Only the first instruction of a function can see where it returns to, so these are assembly.
+//! Only the first instruction of a function sees its return address, so these are assembly.
 
 use std::arch::{asm, global_asm};
 
 use crate::symbol;
 
-// Where the thread's latest call returns to, between the stub and the function that observes; the second word of a call by an address that
-// was handed out. In a signal handler in between another
-// call may take its place: then a function is found for another caller, of the same process.
+// The return address of the thread's latest call, between the stub and the observing function; the second
+// word for a call by a looked-up address. In a signal handler in between another call may replace it: then a
+// function is found for another caller, of the same process.
 global_asm!(
     ".pushsection .tbss,\"awT\",@nobits",
     ".p2align 3",
@@ -28,16 +28,16 @@ global_asm!(
     ".popsection",
 );
 
-/// In the place of a caller's address: the call came by an address that was handed out ([`crate::addresses`]).
+/// Instead of a caller's address: the call came by a looked-up address ([`crate::addresses`]).
 pub(crate) const BY_ADDRESS: usize = 1;
 
-/// Whose call it is that the stub has just noted: where it returns to, or [`BY_ADDRESS`].
+/// The caller of the call that the stub has just noted: its return address, or [`BY_ADDRESS`].
 #[inline]
 pub(crate) fn caller() -> usize {
     noted::<0>()
 }
 
-/// Where that call returns to, however it came.
+/// The return address of that call, by either way.
 #[inline]
 pub(crate) fn returns_to() -> usize {
     match caller() {
@@ -78,7 +78,8 @@ fn noted<const WORD: usize>() -> usize {
     at
 }
 
-/// The body of a stub: what observes, the symbol, and in which states of [`crate::switch`] it is passed by.
+/// The body of a stub: the observing function, the symbol, and in which states of [`crate::switch`] it passes
+/// through.
 #[cfg(target_arch = "x86_64")]
 macro_rules! stub {
     ($observes:path, $symbol:path, $states:expr) => {
@@ -132,7 +133,7 @@ macro_rules! stub {
 }
 pub(crate) use stub;
 
-/// The same for an address that is handed out: what it stands for is known, whoever calls.
+/// The same for a looked-up address: its target is known, whoever calls.
 #[cfg(target_arch = "x86_64")]
 macro_rules! stub_by_address {
     ($observes:path, $symbol:path, $states:expr) => {
@@ -192,7 +193,8 @@ macro_rules! stub_by_address {
 }
 pub(crate) use stub_by_address;
 
-/// Jumps to what the caller is bound to, with all arguments as they came; the symbol is in a register that calls do not use.
+/// Jumps to the caller's real function, with all arguments unchanged; the symbol is in a register that calls
+/// do not use.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn pass() {

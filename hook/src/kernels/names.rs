@@ -1,4 +1,4 @@
-//! Which pattern a function's name matches, asked of CUDA once for each function and remembered.
+//! The pattern that a function's name matches: CUDA is asked once for each function, and the result is kept.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -21,11 +21,12 @@ use crate::{
     runtime::{self, SUCCESS},
 };
 
-/// Functions remembered, a power of two, and how far from its place one may lie. One that finds none is not told apart.
+/// Functions kept, a power of two, and the longest distance from a function's index. Functions without a
+/// place are not distinguished.
 const PLACES: usize = 8192;
 const FARTHEST: usize = 16;
 
-/// In the place of a verdict: not asked yet, or a name nobody asked for. From then on, patterns.
+/// Instead of a pattern: not queried yet, or a name that was not requested. Patterns follow.
 const UNASKED: u8 = 0;
 const PLAIN: u8 = 1;
 
@@ -36,7 +37,7 @@ static VERDICTS: [AtomicU8; PLACES] = [const { AtomicU8::new(UNASKED) }; PLACES]
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 static NO_PLACE: AtomicU64 = AtomicU64::new(0);
 
-/// What is known of a function.
+/// The state of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     NotYet,
@@ -45,7 +46,7 @@ pub(super) enum Known {
     Matches(u8),
 }
 
-/// Reads the patterns. What cannot be read is returned, to be shown. In a forked child they are those of its parent.
+/// Parses the patterns. Invalid text is returned, to be reported. A forked child keeps its parent's.
 pub(crate) fn set_from(text: &str) -> Result<(), String> {
     let wanted = pattern::read(text)?;
     let any = !wanted.is_empty();
@@ -54,7 +55,7 @@ pub(crate) fn set_from(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// How many there are.
+/// Their number.
 pub(crate) fn patterns() -> usize {
     WANTED.get().map_or(0, Vec::len)
 }
@@ -63,7 +64,7 @@ pub(crate) fn pattern(number: u8) -> Option<&'static str> {
     Some(WANTED.get()?.get(usize::from(number))?)
 }
 
-/// Functions whose name CUDA would not say, and launches of functions too many to be remembered.
+/// Functions whose name CUDA refused, and launches of functions beyond the table.
 pub(crate) fn missed() -> (u64, u64) {
     (REFUSED.load(Relaxed), NO_PLACE.load(Relaxed))
 }
@@ -80,7 +81,7 @@ pub(super) fn look_up(function: Function) -> Known {
     }
 }
 
-/// Asks for the name of a function that was launched. Gives the pattern that it matches.
+/// Queries the name of a launched function. Returns the pattern that it matches.
 #[cold]
 pub(super) fn ask(function: Function) -> Option<u8> {
     let address = function.address();
@@ -95,10 +96,10 @@ pub(super) fn ask(function: Function) -> Option<u8> {
     let (verdict, refused) = match name(function) {
         Name::Is(name) => (verdict(name.to_bytes()), 0),
         Name::Refused => (PLAIN, 1),
-        // The program has an error to read first. Its next launch asks again.
+        // The program has to read an error first. Its next launch queries again.
         Name::NotNow => return None,
     };
-    // Several threads may ask at once: a refusal counts once.
+    // Several threads may query at once: a refusal counts once.
     if VERDICTS[place].swap(verdict, AcqRel) == UNASKED {
         REFUSED.fetch_add(refused, Relaxed);
     }
@@ -108,7 +109,7 @@ pub(super) fn ask(function: Function) -> Option<u8> {
     }
 }
 
-/// Before a library of kernels is unloaded: other functions may come to lie where its were.
+/// Before a library of kernels is unloaded: its addresses may be reused.
 #[cold]
 pub(crate) fn forget() {
     if ASKED_FOR.load(Relaxed) {
@@ -137,7 +138,7 @@ impl Function {
     }
 }
 
-/// Where a function may be remembered, the most likely place first.
+/// Possible places of a function, the most likely first.
 fn places(address: usize) -> impl Iterator<Item = usize> {
     let first = (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PLACES.ilog2());
     (0..FARTHEST).map(move |next| (first as usize + next) % PLACES)
@@ -151,9 +152,9 @@ fn verdict(name: &[u8]) -> u8 {
         .map_or(PLAIN, |number| PLAIN + 1 + number)
 }
 
-/// What CUDA answers.
+/// CUDA's answer.
 enum Name {
-    /// Its own, for as long as the function is loaded.
+    /// CUDA's string, valid as long as the function is loaded.
     Is(&'static CStr),
     Refused,
     NotNow,
@@ -170,7 +171,7 @@ impl Name {
         Self::Is(unsafe { CStr::from_ptr(at) })
     }
 
-    /// Of the runtime's: a refusal leaves no error behind.
+    /// By the runtime: a refusal leaves no error behind.
     fn by_runtime(function: *const c_void) -> Self {
         if !runtime::error_free() {
             return Self::NotNow;

@@ -1,10 +1,10 @@
-//! The names a user asks for: `flash_fwd:attn*bwd`.
+//! The requested kernel names: `flash_fwd:attn*bwd`.
 
-/// Patterns there can be, and characters of one.
+/// Largest number of patterns, and of characters in one.
 pub(crate) const PATTERNS: usize = 16;
 const LONGEST: usize = 64;
 
-/// Reads patterns separated by `:`. What cannot be read is said, and there are none then.
+/// Parses patterns separated by `:`. Invalid text is an error, and there are none then.
 pub(super) fn read(text: &str) -> Result<Vec<String>, String> {
     let parts = || text.split(':').map(str::trim).filter(|part| !part.is_empty());
     if parts().count() > PATTERNS {
@@ -16,11 +16,12 @@ pub(super) fn read(text: &str) -> Result<Vec<String>, String> {
     Ok(parts().map(str::to_owned).collect())
 }
 
-/// Whether some part of `name` is as the pattern says: `*` is any characters, `?` is one. Compilers put namespaces and types of
-/// arguments around a C++ kernel's name, so the pattern need not say what stands before and after.
+/// Whether some part of `name` matches the pattern: `*` is any characters, `?` is one. Compilers put
+/// namespaces and argument types around a C++ kernel's name, so the pattern need not cover what precedes and
+/// follows.
 pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    // Where to go on after a mismatch: what follows the last `*`, and the first place it was not tried at. There is one before
-    // the pattern.
+    // Where to continue after a mismatch: behind the last `*`, at the first untried position. An implicit `*`
+    // precedes the pattern.
     let (mut after_star, mut from) = (0, 0);
     let (mut place, mut at) = (0, 0);
     while place < pattern.len() {

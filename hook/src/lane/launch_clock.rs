@@ -1,6 +1,6 @@
-//! How long launches hold their thread: one into a full queue returns when the GPU has made room.
+//! How long launches block their thread: one into a full queue returns when the GPU has freed space.
 //!
-//! Two reads of the processor's time stamp counter a launch. Where it does not run evenly nothing is measured.
+//! Two reads of the processor's time stamp counter per launch. If it does not run evenly nothing is measured.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -8,12 +8,12 @@ use xpu_wire::frame::BlockingCall;
 
 use super::{Lane, monotonic};
 
-/// A launch takes some 5 us; one that took more nanoseconds than this was held.
+/// A launch takes some 5 us; one that took more nanoseconds than this was blocked.
 const HELD: u64 = 20_000;
 
 #[derive(Debug)]
 pub(super) struct LaunchClock {
-    /// The counter, and monotonic nanoseconds, when the lane was made; `None` where the counter is of no use.
+    /// The counter, and monotonic nanoseconds, when the lane was created; `None` if the counter is unusable.
     origin: Option<(u64, u64)>,
     /// The counter when the thread's launch began.
     from: AtomicU64,
@@ -33,7 +33,7 @@ impl Lane {
         }
     }
 
-    /// Whatever it answered: the thread was held.
+    /// Whatever its result: the thread was blocked.
     #[inline]
     pub(crate) fn launch_ends(&self) {
         if let Some(origin) = self.launch_clock.origin {

@@ -1,6 +1,6 @@
-//! How long steps take on the GPU: an event before the first launch after each mark, on the stream of that launch.
+//! Step durations on the GPU: an event before the first launch after each mark, on the stream of that launch.
 //!
-//! Not at the mark itself: between two launches nobody knows which streams still exist.
+//! Not at the mark itself: between two launches it is unknown which streams still exist.
 
 use std::{
     cell::UnsafeCell,
@@ -18,10 +18,10 @@ const NONE: u64 = 0;
 pub(super) struct StepClock {
     /// One more than the number of the last step that ended, until a launch comes after it.
     mark: AtomicU64,
-    /// The number of the step that ended before the one that is timed. Touched by the thread the lane is lent to; when that
-    /// is gone, by the hook's own.
+    /// The number of the step that ended before the timed one. Touched by the thread the lane is lent to;
+    /// when that is gone, by the hook's thread.
     open: UnsafeCell<Option<(u64, Timing)>>,
-    /// The capture that a launch of this thread went into last; 0 if none did.
+    /// The capture of this thread's last captured launch; 0 if there was none.
     capture: AtomicU32,
 }
 
@@ -37,17 +37,17 @@ impl Lane {
         self.step_clock.mark.store(completed.wrapping_add(1), Relaxed);
     }
 
-    /// A launch of this thread went into a capture.
+    /// A launch of this thread was captured.
     pub(crate) fn captured(&self, capture: CaptureId) {
         self.step_clock.capture.store(capture.get(), Relaxed);
     }
 
-    /// The capture that a launch of this thread went into last. It may have ended.
+    /// The capture of this thread's last captured launch. It may have ended.
     pub(crate) fn last_capture(&self) -> Option<CaptureId> {
         CaptureId::new(self.step_clock.capture.load(Relaxed))
     }
 
-    /// Before a launch. `stream` is asked for only if it is needed.
+    /// Before a launch. `stream` is called only if it is needed.
     #[inline]
     pub(crate) fn before_launch(&self, stream: impl FnOnce() -> Option<cudaStream_t>) {
         if self.step_clock.mark.load(Relaxed) != NONE
@@ -59,7 +59,7 @@ impl Lane {
 
     #[cold]
     fn time_step(&self, stream: cudaStream_t) {
-        // An event of ours must not become part of a graph.
+        // The hook's event must not become part of a graph.
         if self.observer.may_capture() {
             return;
         }
@@ -87,7 +87,7 @@ impl Lane {
         unsafe { (*self.step_clock.open.get()).take() }
     }
 
-    /// The thread is gone: what it began to time is forgotten.
+    /// The thread is gone: an unfinished timing is dropped.
     pub(super) fn forget_step(&self) {
         self.step_clock.capture.store(0, Relaxed);
         self.step_clock.mark.store(NONE, Relaxed);

@@ -11,7 +11,7 @@ impl Tenant {
         Self(AtomicU32::new(0))
     }
 
-    /// Whether the thread has it now: it was nobody's. What the thread before left is there to see.
+    /// Whether the thread has it now: it was free. The previous thread's data is still there.
     pub(super) fn lend(&self, thread: u32) -> bool {
         self.0.compare_exchange(0, thread, Acquire, Relaxed).is_ok()
     }
@@ -20,7 +20,7 @@ impl Tenant {
         self.0.load(Relaxed)
     }
 
-    /// Called once it is known that the thread is gone.
+    /// Called once the thread is known to be gone.
     pub(super) fn leave(&self) {
         self.0.store(0, Release);
     }

@@ -1,4 +1,4 @@
-//! A Unix socket to a server that may be trusted, among descriptors that belong to the program.
+//! A Unix socket to a trusted server, among the program's descriptors.
 
 use std::{
     ffi::c_int,
@@ -22,9 +22,9 @@ const PIECE: usize = 16 << 10;
 
 #[derive(Debug)]
 pub(super) struct Socket {
-    /// Given up, not closed, when the descriptor is the program's.
+    /// Abandoned, not closed, if the descriptor is the program's.
     descriptor: Option<OwnedFd>,
-    /// The file that it was opened as.
+    /// The file as it was opened.
     file: (u64, u64),
     buffer: Box<[u8]>,
 }
@@ -38,7 +38,7 @@ pub(super) enum Received<'a> {
 }
 
 impl Socket {
-    /// `None` if nobody serves the path, or somebody who may not.
+    /// `None` if there is no server at the path, or an untrusted one.
     pub(super) fn connect(path: &Path) -> Option<Self> {
         let user = user_id();
         if !is_trusted_socket(path, user).unwrap_or(false) {
@@ -58,7 +58,8 @@ impl Socket {
         Some(Self { descriptor: Some(descriptor), file, buffer: buffer.into_boxed_slice() })
     }
 
-    /// Whether the descriptor is still the socket that was opened: programs close all that they do not know, and open others.
+    /// Whether the descriptor is still the socket that was opened: programs close all unknown ones, and open
+    /// others.
     pub(super) fn is_ours(&mut self) -> bool {
         let number = self.number();
         let same = file_of(number) == Some(self.file);
@@ -72,7 +73,7 @@ impl Socket {
         self.descriptor.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    /// Bytes that were sent, 0 if none can be now. `None` if the connection is over.
+    /// Bytes sent, 0 if none can be sent now. `None` if the connection is over.
     pub(super) fn send(&self, bytes: &[u8]) -> Option<usize> {
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         // SAFETY: pointer and length are those of `bytes`.

@@ -1,17 +1,19 @@
-//! NCCL's own name for a communicator, `commHash`: what its logs, its profiler plugins and its RAS service call it.
+//! NCCL's own hash of a communicator, `commHash`: the name in its logs, its profiler plugins and its RAS
+//! service.
 //!
-//! NCCL gives it to nobody, but it follows from what the program passes: the unique id, and for a split the parent's hash, the
-//! number of the split and the color.
+//! NCCL has no call for it, but it follows from the program's arguments: the unique id, and for a split the
+//! parent's hash, the number of the split and the color.
 
 use std::{ffi::c_int, io::Write as _};
 
 /// The bytes of an `ncclUniqueId`.
 pub(crate) type IdBytes = [u8; 128];
 
-/// The way of a version of NCCL, as `ncclGetVersion` numbers them, to name communicators.
+/// How a version of NCCL, as `ncclGetVersion` numbers them, names communicators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
-    /// Up to 2.23. A split is named after its parent and color alone, and the next of the same color bears the same name.
+    /// Up to 2.23. A split is named after its parent and color alone, and the next of the same color has the
+    /// same name.
     Unnumbered,
     /// 2.24 and 2.25.
     Text,
@@ -28,7 +30,7 @@ impl Scheme {
         }
     }
 
-    /// Of a communicator made from a unique id; the first, where it was made from several.
+    /// For a communicator created from a unique id; the first, if there were several.
     pub(crate) fn of_id(self, id: &IdBytes) -> u64 {
         match self {
             Self::Mixed => Mixer::new().eat(id).digest(),
@@ -36,7 +38,8 @@ impl Scheme {
         }
     }
 
-    /// Of what the `number`-th split of `parent` makes of this color. `None` where NCCL's name does not tell two of them apart.
+    /// For the `number`-th split of `parent` with this color. `None` if NCCL's name does not distinguish two
+    /// of them.
     pub(crate) fn of_split(self, parent: u64, number: u32, color: c_int) -> Option<u64> {
         match self {
             Self::Unnumbered => None,
@@ -67,7 +70,7 @@ fn times_33(bytes: &[u8]) -> u64 {
     bytes.iter().fold(5381, |hash: u64, &byte| hash.wrapping_mul(33) ^ i64::from(byte as i8) as u64)
 }
 
-/// Two lanes stirred before each word. How the bytes are cut into meals matters too.
+/// Two lanes mixed before each word. How the bytes are divided into chunks matters too.
 struct Mixer {
     first: u64,
     second: u64,
@@ -102,7 +105,7 @@ impl Mixer {
     }
 }
 
-/// The upper bits over the lower, then times an odd number.
+/// The upper bits folded over the lower, then times an odd number.
 fn folded(word: u64, by: u32, times: u64) -> u64 {
     (word ^ word >> by).wrapping_mul(times)
 }
@@ -115,7 +118,7 @@ mod tests {
         std::array::from_fn(|index| index as u8)
     }
 
-    /// What NCCL's own code, compiled, answers.
+    /// Results of NCCL's own code, compiled.
     #[test]
     fn names_are_nccls_own() {
         assert_eq!(Scheme::Mixed.of_id(&[0; 128]), 0xcc97_6ec6_c24b_b53c);

@@ -1,4 +1,4 @@
-//! What the program says of a communicator in its `ncclConfig_t`.
+//! The program's `ncclConfig_t` of a communicator.
 
 use std::ffi::{c_char, c_void};
 
@@ -23,13 +23,14 @@ struct Front {
 
 const MAGIC: u32 = 0xcafe_beef;
 
-/// A configuration that says it is longer is none.
+/// A configuration that claims to be longer is invalid.
 const LONGEST: usize = 4096;
 
-/// The communicator's name, if it is given one.
+/// The communicator's name, if it has one.
 ///
 /// # Safety
-/// NULL, or as NCCL documents: a configuration of the size it says, whose name is NULL or a NUL-terminated string.
+/// NULL, or as NCCL documents: a configuration of the size it says, whose name is NULL or a
+/// NUL-terminated string.
 pub(super) unsafe fn name(config: *const c_void) -> Name {
     let config = config.cast::<Front>();
     if config.is_null() {

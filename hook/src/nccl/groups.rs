@@ -1,4 +1,4 @@
-//! Groups: what is called between a thread's `ncclGroupStart` and its outermost `ncclGroupEnd` launches there.
+//! Groups: calls between a thread's `ncclGroupStart` and its outermost `ncclGroupEnd` launch there.
 
 use std::ffi::{c_int, c_void};
 
@@ -22,7 +22,7 @@ interpose! {
         lane.left();
     };
 
-    /// Only works out how long the group would take, and launches nothing of it. Communicators are made.
+    /// Only estimates the group's duration, and launches none of it. Communicators are created.
     fn ncclGroupSimulateEnd(information: *mut c_void) -> c_int in NCCL, or MISSING, even off;
     before |lane| lane;
     after |_, lane, result| {

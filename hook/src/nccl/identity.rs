@@ -1,5 +1,5 @@
-//! What a communicator is called: the same on all its ranks, and no other's. NCCL's own name where that follows from what the
-//! program passes, or else one made here in the same way.
+//! A communicator's identity: equal on all its ranks, and unique. NCCL's own name if that follows from the
+//! program's arguments, or else one made here in the same way.
 
 use std::{
     ffi::c_int,
@@ -29,7 +29,7 @@ impl UniqueId {
 pub(crate) struct Identity {
     /// Never 0.
     pub(crate) id: CommunicatorId,
-    /// What its ranks greet each other with: a grown communicator is named after it.
+    /// The magic number of its bootstrap: a grown communicator is named after it.
     pub(crate) magic: u64,
 }
 
@@ -43,7 +43,7 @@ impl Identity {
         Self::new(scheme().map_or_else(own, |scheme| scheme.of_id(&id.0)), id.magic())
     }
 
-    /// Made in one go for several GPUs of this process, from an id that nobody else sees.
+    /// Created in one go for several GPUs of this process, from an id that no other process sees.
     pub(crate) fn of_this_process() -> Self {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let made = MADE.fetch_add(1, Relaxed);
@@ -51,7 +51,7 @@ impl Identity {
         Self::new(id, id)
     }
 
-    /// What the `number`-th child of this one, a split, makes of a color.
+    /// The `number`-th child of this one, a split with this color.
     pub(crate) fn split(self, number: u32, color: c_int) -> Self {
         let theirs = scheme().and_then(|scheme| scheme.of_split(self.id.0, number, color));
         let id = theirs
@@ -59,9 +59,9 @@ impl Identity {
         Self::new(id, id)
     }
 
-    /// What remains of this one without some ranks. NCCL gives all of them the same name, and calls the `number`-th by this.
+    /// This one without some ranks. NCCL gives all of them the same name, and tags the `number`-th with this.
     pub(crate) fn shrunk(self, number: u32, without: &[c_int]) -> Self {
-        // In no order: NCCL sorts the program's list.
+        // Independent of order: NCCL sorts the program's list.
         let without = without.iter().fold(0_u64, |sum, &rank| {
             sum.wrapping_add(sampling::priority(u64::from(rank.cast_unsigned()) + 1))
         });
@@ -69,12 +69,12 @@ impl Identity {
         Self::new(own(3, [self.id.0, u64::from(number), without]), magic)
     }
 
-    /// What a rank of this one grows into as its `number`-th child.
+    /// This one grown, as the `number`-th child of a rank.
     pub(crate) fn grown(self, number: u32, ranks: u32) -> Self {
         Self::with_magic(combined(self.magic, u64::from(number)), ranks)
     }
 
-    /// The same for a rank that comes new, with the id it was given.
+    /// The same for a new rank, with its id.
     pub(crate) fn joined(id: &UniqueId, ranks: u32) -> Self {
         Self::with_magic(id.magic(), ranks)
     }
@@ -92,7 +92,7 @@ fn own(kind: u64, words: impl IntoIterator<Item = u64>) -> u64 {
     words.into_iter().fold(kind, |mixed, word| sampling::priority(mixed ^ word))
 }
 
-/// The version of NCCL; 0 while it is not known.
+/// The version of NCCL; 0 while unknown.
 pub(crate) fn version() -> c_int {
     static VERSION: AtomicI32 = AtomicI32::new(0);
     let known = VERSION.load(Relaxed);

@@ -1,4 +1,4 @@
-//! From a call that makes a communicator to a slot in the table.
+//! From a call that creates a communicator to a slot in the table.
 
 use std::{
     ffi::{c_int, c_void},
@@ -17,17 +17,18 @@ use crate::{
     lane::{Lane, coarse_now},
 };
 
-/// Since 2.14 a communicator that is made from an id has its handle when the call returns, whatever is still to be done.
+/// Since 2.14 a communicator created from an id has its handle when the call returns, even if it is not
+/// ready.
 const AT_ONCE: c_int = 21_400;
 
-/// A communicator that a call makes, now or when its group ends or when NCCL's own thread has made it.
+/// A communicator that a call creates, now or when its group ends or when NCCL's thread has created it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Joining {
     /// Where NCCL writes the handle.
     place: *const ncclComm_t,
-    /// The handle, where it is known before the communicator is made.
+    /// The handle, if it is known before the communicator is created.
     handle: ncclComm_t,
-    /// Handle and slot of the parent, and what number this would be.
+    /// Handle and slot of the parent, and the number among its children.
     parent: Option<(ncclComm_t, u16, Lineage)>,
     origin: Origin,
 }
@@ -69,7 +70,7 @@ impl Joining {
         let mut origin = self.origin;
         if self.handle.is_null() && result == IN_PROGRESS {
             let parent = self.parent.map_or(ptr::null_mut(), |(parent, ..)| parent);
-            // Where there is no room its calls will count as unknown.
+            // If it does not fit, its calls will count as unknown.
             observer.communicators.pending.add(Unborn { place: self.place, parent, origin });
             return;
         }
@@ -99,7 +100,7 @@ unsafe fn about(handle: ncclComm_t) -> Option<(u32, u32)> {
     answered.then_some((u32::try_from(rank).ok()?, u32::try_from(size).ok()?))
 }
 
-/// The communicator a program calls with. NCCL is asked now for what was not known when it was made.
+/// The communicator of a program's call. NCCL is asked now for what was unknown at its creation.
 #[inline]
 pub(super) fn find(lane: &Lane, handle: ncclComm_t) -> Option<u16> {
     let communicators = &lane.observer().communicators;
@@ -130,12 +131,13 @@ fn find_unsettled(lane: &Lane, handle: ncclComm_t, known: Option<u16>) -> Option
         };
         communicators.settle(observer.ledger(), index, rank, size);
     }
-    // Asked here, before the program's own call on it, and not after: another thread may have ended it by then.
+    // Asked here, before the program's own call on it, and not after: another thread may have ended it by
+    // then.
     slot.set_device(device_of(handle));
     Some(index)
 }
 
-/// NCCL has told the program how a communicator is: what was waiting for it to be ready goes on.
+/// NCCL has reported a communicator's state to the program: work that waited for it to be ready continues.
 pub(super) fn told(lane: &Lane, handle: ncclComm_t, state: c_int) {
     let observer = lane.observer();
     let communicators = &observer.communicators;
@@ -158,7 +160,7 @@ pub(super) fn told(lane: &Lane, handle: ncclComm_t, state: c_int) {
     }
 }
 
-/// Before a call that makes communicators: the thread may be inside for long, until the others come.
+/// Before a call that creates communicators: the thread may be inside for long, until the other ranks come.
 fn entered(lane: &Lane) {
     lane.entered(Call::CommunicatorInit, coarse_now());
 }
@@ -175,7 +177,7 @@ pub(super) unsafe fn end(lane: &Lane, joining: impl IntoIterator<Item = Joining>
     }
 }
 
-/// One that is made from nothing. `None` if NCCL will refuse it.
+/// One without a parent. `None` if NCCL will refuse it.
 fn first(identity: Identity, name: Name, rank: c_int, size: c_int) -> Option<Origin> {
     let (rank, size) = (u32::try_from(rank).ok()?, u32::try_from(size).ok()?);
     Some(Origin { identity, parent: CommunicatorId(0), name, rank, size })
@@ -210,7 +212,7 @@ pub(super) fn begin_all(
     })
 }
 
-/// One that comes from another. A place that is NULL gets none, and counts all the same.
+/// One with a parent. A NULL place gets none, and counts all the same.
 ///
 /// # Safety
 /// The configuration is as NCCL documents.

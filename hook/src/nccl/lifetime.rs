@@ -1,4 +1,4 @@
-//! How communicators come and go.
+//! The creation and destruction of communicators.
 
 use std::{
     ffi::{c_int, c_void},
@@ -22,7 +22,7 @@ use crate::{
 /// `NCCL_SPLIT_NOCOLOR`: this rank gets no communicator.
 const NO_COLOR: c_int = -1;
 
-/// Ranks of a communicator that leave it: more are not looked at.
+/// Largest number of ranks that leave a communicator: longer lists are not read.
 const MOST_LEAVING: usize = 1 << 16;
 
 /// NCCL sorts the list, and so may write to it: it is read before.
@@ -40,7 +40,7 @@ unsafe fn leaving<'a>(list: *const c_int, count: c_int) -> &'a [c_int] {
 
 fn forget(lane: &Lane, communicator: ncclComm_t) {
     let observer = lane.observer();
-    // A communicator that is made from nothing has no parent: the children of NULL are not to be forgotten.
+    // A communicator without a parent: the children of NULL must not be dropped.
     if !communicator.is_null() {
         observer.communicators.pending.forget_children(communicator);
     }
@@ -108,7 +108,7 @@ interpose! {
     // SAFETY: as NCCL documents.
     after |lane, joining, result| unsafe { end(lane, joining, result) };
 
-    /// Ranks that come new have no parent, and the id they were given.
+    /// New ranks have no parent, and an id.
     fn ncclCommGrow(
         parent: ncclComm_t, ranks: c_int, id: *const UniqueId, rank: c_int, made: *mut ncclComm_t,
         config: *mut c_void,
@@ -142,7 +142,7 @@ interpose! {
         }
     };
 
-    /// It can still be asked about, and must be destroyed.
+    /// It can still be queried, and must be destroyed.
     fn ncclCommFinalize(communicator: ncclComm_t) -> c_int in NCCL, or MISSING, even off;
     before |lane| lane.entered(Call::CommunicatorEnd, coarse_now());
     after |lane, (), _| lane.left();
@@ -155,7 +155,7 @@ interpose! {
     before |lane| forget(lane, communicator);
     after |lane, (), _| lane.left();
 
-    /// Ends what is under way; the communicator can still be shrunk or destroyed.
+    /// Aborts pending operations; the communicator can still be shrunk or destroyed.
     fn ncclCommRevoke(communicator: ncclComm_t, flags: c_int) -> c_int in NCCL, or MISSING, even off;
     before |lane| lane.entered(Call::CommunicatorEnd, coarse_now());
     after |lane, (), _| lane.left();

@@ -1,4 +1,4 @@
-//! What a program asks of a communicator: collectives, sends and receives, signals.
+//! Operations on a communicator: collectives, sends and receives, signals.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -24,15 +24,15 @@ use crate::{
 struct Ticket {
     message: Message,
     timing: Timing,
-    /// What it stands for, if it was to be timed.
+    /// The sampling rate, if it was selected.
     chosen: Option<Rate>,
     queued: bool,
 }
 
-/// What stands in for the count and datatype of an operation that moves nothing.
+/// Count and datatype of an operation that moves nothing.
 const NOTHING: (usize, c_int) = (0, 0);
 
-/// What a call asks for beside how much of what: all ranks of a communicator ask for the same reduction and root.
+/// Arguments beside count and type: all ranks of a communicator pass the same reduction and root.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
     reduction: Option<c_int>,
@@ -148,12 +148,13 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
     }
 }
 
-/// What a call names, if it is one that does.
+/// A call's peer or root, if it has one.
 fn named<const NAMED: usize>(named: [c_int; NAMED]) -> Option<c_int> {
     named.first().copied()
 }
 
-/// One line for each of NCCL's operations: they differ by what stands before the count and after the datatype.
+/// One line for each of NCCL's operations: they differ by the arguments before the count and after the
+/// datatype.
 macro_rules! operations {
     ($(
         $(#[$doc:meta])*
@@ -195,7 +196,7 @@ operations! {
 }
 
 interpose! {
-    /// Writes to a peer that makes no call of its own for it.
+    /// Writes to a peer that makes no call for it.
     fn ncclPutSignal(
         from: *const c_void, count: usize, datatype: c_int, peer: c_int, window: *mut c_void, offset: usize,
         signal: c_int, context: c_int, flags: c_uint, communicator: ncclComm_t, stream: cudaStream_t,

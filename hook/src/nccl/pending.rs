@@ -1,4 +1,4 @@
-//! Communicators that NCCL is making in a thread of its own: their handles are not known yet.
+//! Communicators that NCCL is creating in its own thread: their handles are unknown so far.
 
 use std::{
     ptr,
@@ -12,12 +12,12 @@ use cudarc::nccl::sys::ncclComm_t;
 
 use crate::{communicator::Origin, memory, peek};
 
-/// More than that at once are forgotten: their calls count as unknown.
+/// Further ones are dropped: their calls count as unknown.
 const MOST: usize = 32;
 
-/// A split or a shrink of a non-blocking communicator. Until NCCL has made it, it holds the place where the handle will be
-/// to NULL; when it has, and answers "success" for the parent, the handle is there. From then on the place is the
-/// program's variable, and may be gone at any time.
+/// A split or a shrink of a non-blocking communicator. Until NCCL has created it, it holds the handle's place
+/// at NULL; when it has, and answers "success" for the parent, the handle is there. From then on the place is
+/// the program's variable, and may be gone at any time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unborn {
     /// Where NCCL will write the handle.
@@ -30,7 +30,7 @@ pub(crate) struct Unborn {
 // SAFETY: the addresses are only compared, or read through the kernel.
 unsafe impl Send for Unborn {}
 
-/// Nobody waits for a lock here: what another thread looks at just now is looked at next time.
+/// No thread waits for a lock here: an entry in use by another thread is handled next time.
 #[derive(Debug)]
 pub(crate) struct Pending {
     places: Box<[Mutex<Option<Unborn>>]>,
@@ -50,8 +50,8 @@ impl Pending {
         self.count.load(Relaxed) == 0
     }
 
-    /// `false` if there is no room. What was to be written to the same place before is forgotten: the handle that will be there
-    /// is this one's.
+    /// `false` if it does not fit. An earlier one for the same place is dropped: the handle there will be
+    /// this one's.
     pub(super) fn add(&self, unborn: Unborn) -> bool {
         while self.take(|before| (before.place == unborn.place).then_some(())).is_some() {}
         self.places.iter().any(|place| {
@@ -65,7 +65,7 @@ impl Pending {
         })
     }
 
-    /// Takes out one that was made: the one whose handle is `wanted`, or any of `parent`.
+    /// Removes a created one: the one whose handle is `wanted`, or any of `parent`.
     pub(super) fn take_made(
         &self,
         is: impl Fn(ncclComm_t, ncclComm_t) -> bool,
@@ -76,7 +76,7 @@ impl Pending {
         })
     }
 
-    /// Forgets what will not be made: the parent is gone, or has failed.
+    /// Drops those that will not be created: the parent is gone, or has failed.
     pub(super) fn forget_children(&self, parent: ncclComm_t) {
         while self.take(|unborn| (unborn.parent == parent).then_some(())).is_some() {}
     }
@@ -95,7 +95,7 @@ impl Pending {
     }
 }
 
-/// What is at an address that may be nobody's by now. NULL if it is.
+/// The word at an address that may be unmapped by now. NULL if it is.
 fn handle_at(place: *const ncclComm_t) -> ncclComm_t {
     ptr::with_exposed_provenance_mut(peek::word(place.addr()).unwrap_or(0))
 }

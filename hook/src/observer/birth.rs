@@ -1,6 +1,6 @@
-//! The first intercepted call: the hook's own thread is started, and makes the observer while the caller waits.
+//! The first intercepted call: the hook's thread is started, and creates the observer while the caller waits.
 //!
-//! What is made is made there, because the caller may have a stack of a few kilobytes.
+//! Creation runs there, because the caller may have a stack of a few kilobytes.
 
 use std::{
     ffi::{CStr, c_void},
@@ -38,23 +38,25 @@ use crate::{
     work::Working,
 };
 
-/// How far it is.
+/// The progress.
 static STATE: AtomicU8 = AtomicU8::new(NOT_ASKED);
 const NOT_ASKED: u8 = 0;
 const ASKED: u8 = 1;
-/// The environment is read: until that is done somebody waits, so that the program does not change it meanwhile.
+/// The environment is being read: until that is done the caller waits, so that the program does not change it
+/// meanwhile.
 const READING: u8 = 2;
 const DONE: u8 = 3;
-/// Nobody waits any more.
+/// The caller waits no longer.
 const GIVEN_UP: u8 = 4;
 
 static OVER: Bell = Bell::new();
 
-/// How long the first call waits for the hook's own thread. It takes a millisecond; on a busy machine it waits for a core.
+/// How long the first call waits for the hook's thread. It takes a millisecond; on a busy machine it waits
+/// for a core.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 impl Observer {
-    /// `None` if it cannot be made, or not in time.
+    /// `None` if it cannot be created, or not in time.
     pub(crate) fn get_or_start() -> Option<&'static Self> {
         if let Some(observer) = Self::get() {
             return Some(observer);
@@ -133,7 +135,7 @@ pub(super) fn forget() {
 /// [`variable::DISABLE`], as the C library wants it.
 const DISABLE: &CStr = c"XPU_TOP_DISABLE";
 
-/// Looks whether the hook is to stay out of the way. When it is loaded: the program may clear its environment later.
+/// Checks whether the hook is disabled. At load time: the program may clear its environment later.
 pub(crate) fn heed_environment() {
     // SAFETY: the name ends with NUL; before the program runs nobody changes the environment.
     let value = unsafe { libc::getenv(DISABLE.as_ptr()) };
@@ -151,16 +153,16 @@ fn wait(mut rings: u32) {
             return switch::fail();
         }
         if now >= until + PATIENCE.as_nanos() as u64 {
-            // It may wait for something that the caller holds.
+            // It may need something that the caller holds.
             return;
         }
-        // While the environment is read it is waited for longer: that takes microseconds.
+        // While the environment is read the wait is longer: that takes microseconds.
         OVER.wait(rings, Duration::from_nanos(until.saturating_sub(now)).max(Duration::from_millis(1)));
         rings = OVER.rings();
     }
 }
 
-/// The hook's own thread. A panic in it ends the observing, not the program.
+/// The hook's thread. A panic in it ends the observing, not the program.
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
     thread::name();
     if let Err(payload) = catch_unwind(live) {

@@ -12,15 +12,15 @@ use std::{
 use super::{GENERATION, OBSERVER, Observer, TOO_EARLY, birth};
 use crate::{capture, exit_note, functions, lane::monotonic, memory, optimizer, switch, symbol};
 
-/// How long a process that exits waits for its last summary to be sent.
+/// How long an exiting process waits for its last summary to be sent.
 const LAST_WORD: Duration = Duration::from_millis(250);
 
 /// Handlers stay registered across fork; registering them again would run them twice.
 static HANDLERS: AtomicBool = AtomicBool::new(false);
 
 impl Observer {
-    /// Asks the hook's own thread for a last summary, and waits for it, though not long. No system call is made: a program may have
-    /// forbidden itself all but a few by now. So the thread is not woken, and comes when it looks the next time.
+    /// Asks the hook's thread for a last summary, and waits briefly. Without system calls: a program may have
+    /// forbidden all but a few by now. So the thread is not woken, and reacts at its next turn.
     fn finish(&self) {
         if self.stop.swap(true, AcqRel) {
             return;
@@ -34,7 +34,7 @@ impl Observer {
 }
 
 unsafe extern "C" {
-    /// As `atexit`, for a function that is told the code (`on_exit(3)`, glibc).
+    /// As `atexit`, for a function that gets the exit code (`on_exit(3)`, glibc).
     fn on_exit(
         handler: extern "C" fn(libc::c_int, *mut libc::c_void),
         argument: *mut libc::c_void,
@@ -52,8 +52,8 @@ extern "C" fn at_exit(code: libc::c_int, _: *mut libc::c_void) {
     });
 }
 
-/// In a forked child: forget the parent's observer, without dropping any of it. Its thread does not exist here, and its socket is the
-/// parent's.
+/// In a forked child: forget the parent's observer, without dropping any of it. Its thread does not exist
+/// here, and its socket is the parent's.
 extern "C" fn in_child() {
     symbol::forget();
     memory::forget();
@@ -76,8 +76,9 @@ pub(super) fn register() {
     register_exit();
 }
 
-/// Exit handlers run last registered first. The CUDA runtime registers its own when it is first used, which is after the
-/// hook's first call; the hook's own thread registers once more when it has seen CUDA work, so that it is asked first.
+/// Exit handlers run last registered first. The CUDA runtime registers its own at its first use, which is
+/// after the hook's first call; the hook's thread registers once more when it has seen CUDA work, so that its
+/// handler runs first.
 pub(crate) fn register_exit() {
     // SAFETY: as above.
     unsafe { on_exit(at_exit, ptr::null_mut()) };

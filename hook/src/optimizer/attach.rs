@@ -28,18 +28,20 @@ const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("opti
 
 static STEPPED: Method = Method::new(c"stepped", stepped);
 
-/// It is done for this process and its forked children, or cannot be.
+/// Finished for this process and its forked children, or impossible.
 static DONE: AtomicBool = AtomicBool::new(false);
-/// The main thread has been asked and has not come to it yet.
+/// The main thread was asked, and has not reached it yet.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// How often it was looked for.
+/// Number of attempts.
 static LOOKS: AtomicU32 = AtomicU32::new(0);
-/// At every look for the first minute or so, in which programs import what they need; then at one in so many.
+/// At every turn for the first minute or so, in which programs import their modules; then at one in this
+/// many.
 const OFTEN: u32 = 2_000;
 const THEN_ONE_IN: u32 = 64;
 
-/// At every look of the hook's own thread: has Python's main thread see whether PyTorch is there. Nothing is waited for.
+/// At every turn of the hook's thread: makes Python's main thread check whether PyTorch is there, without
+/// waiting.
 pub(crate) fn attach_if_late() {
     if DONE.load(Relaxed) || !steps::counts(StepSource::Optimizer) {
         return;
@@ -55,7 +57,7 @@ pub(crate) fn attach_if_late() {
     }
 }
 
-/// In a forked child: what was attached is there too; what was only asked for is asked for again.
+/// In a forked child: an attached hook is there too; a mere request is repeated.
 pub(crate) fn forget() {
     ASKED.store(false, Relaxed);
 }
@@ -70,7 +72,7 @@ extern "C" fn attach(_: *mut c_void) -> c_int {
     // SAFETY: Python calls pending calls with its lock held and no exception set.
     match unsafe { python.untraced(|| catch_unwind(|| run(python))) } {
         Ok(true) => 0,
-        // A handler of a signal raised it meanwhile: the program gets it.
+        // A signal handler raised it meanwhile: the program gets it.
         Ok(false) => -1,
         Err(payload) => {
             std::mem::forget(payload);
@@ -80,7 +82,7 @@ extern "C" fn attach(_: *mut c_void) -> c_int {
     }
 }
 
-/// `false` if an exception is the program's.
+/// `false` if an exception belongs to the program.
 ///
 /// # Safety
 /// The calling thread holds the interpreter's lock.
@@ -114,7 +116,7 @@ unsafe fn run(python: &Python) -> bool {
     true
 }
 
-/// Whether the module was begun to be imported. It costs two lookups; no code of Python runs.
+/// Whether the module's import has begun. It costs two lookups; no Python code runs.
 unsafe fn is_imported(python: &Python) -> bool {
     // SAFETY: the caller holds the interpreter's lock; both references are borrowed.
     unsafe {
@@ -124,7 +126,7 @@ unsafe fn is_imported(python: &Python) -> bool {
     }
 }
 
-/// `stepped(optimizer, parameter, name, counted)`: addresses, what the optimizer is called, and how far Kineto has counted.
+/// `stepped(optimizer, parameter, name, counted)`: addresses, the optimizer's name, and Kineto's count.
 unsafe extern "C" fn stepped(_: Object, arguments: *const Object, count: isize) -> Object {
     let Some(python) = Python::find() else { return ptr::null_mut() };
     caught(|| {

@@ -1,4 +1,4 @@
-"""Notes every step of PyTorch's optimizers, by PyTorch's own hook for that.
+"""Notes every step of PyTorch's optimizers, through PyTorch's own hook.
 
 The hook runs this on the main thread, between two of its instructions, in a namespace of its own in which `stepped`
 notes a step. PyTorch calls the hook after a step that was made: not after one that a GradScaler skips, or that raises.
@@ -10,7 +10,7 @@ import sys
 
 
 def attach():
-    """Anything but nothing: there is no more to do."""
+    """Any text: nothing is left to do. Empty: try again."""
     try:
         register = vars(sys.modules["torch.optim.optimizer"])["register_optimizer_step_post_hook"]
     except (KeyError, TypeError):
@@ -20,7 +20,8 @@ def attach():
 
 
 def after_step(optimizer, args, kwargs):
-    # DeepSpeed steps one optimizer for one group of parameters after the other: the first parameter tells them apart.
+    # DeepSpeed steps one optimizer for one parameter group after the other: the first parameter distinguishes
+    # them.
     first = 0
     try:
         for group in optimizer.param_groups:
@@ -33,7 +34,7 @@ def after_step(optimizer, args, kwargs):
 
 
 def counted_by_kineto():
-    """Calls that PyTorch's own profiler has counted: a trace of it begins by that number. 0 where it counts none."""
+    """Calls counted by PyTorch's profiler: its traces begin by that number. 0 if it counts none."""
     try:
         return vars(sys.modules["torch.autograd.profiler"])["KinetoStepTracker"]._current_step
     except (AttributeError, KeyError, TypeError):

@@ -1,11 +1,11 @@
-//! What the hook knows that it does not see.
+//! The hook's known blind spots.
 
 use xpu_wire::frame::Launches;
 
 use super::Publisher;
 use crate::{cublaslt, kernels, symbol};
 
-/// Launches after which a rank of many should have met the others: some steps of any model.
+/// Launches after which a rank of many should have shared communicators: some steps of any model.
 const SHOULD_HAVE_MET: u64 = 2_000;
 
 impl Publisher {
@@ -57,7 +57,7 @@ impl Publisher {
     }
 }
 
-/// Whether a rank has launched much and never anything it shares with others.
+/// Whether a rank has launched much but shares nothing with others.
 fn meets_nobody(world: u32, launches: &Launches) -> bool {
     let alone = launches.collectives + launches.point_to_point == 0;
     world > 1 && alone && launches.kernels + launches.gemms + launches.graphs >= SHOULD_HAVE_MET

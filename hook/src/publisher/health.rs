@@ -1,4 +1,4 @@
-//! How well the hook itself does, and what it costs.
+//! The hook's own state, and its cost.
 
 use std::sync::atomic::Ordering::Relaxed;
 

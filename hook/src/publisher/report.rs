@@ -1,4 +1,4 @@
-//! What a summary holds: totals, and what is new.
+//! A summary's content: totals, and news.
 
 use std::time::Instant;
 
@@ -36,7 +36,7 @@ impl Publisher {
         }
     }
 
-    /// What fits into one message; steps and samples are in the last of them.
+    /// The content of one message; steps and samples are in the last of them.
     pub(super) fn summary(&mut self, launches: Launches) -> Summary {
         let interval = Nanoseconds::from(self.published.elapsed());
         self.published = Instant::now();
@@ -92,7 +92,7 @@ impl Publisher {
     }
 }
 
-/// A sample with its communicator's place in the message; dropped if the communicator is closed already.
+/// A sample with its communicator's index in the message; dropped if the communicator is closed already.
 fn indexed(sample: &Sample, communicators: &[CommunicatorState]) -> Option<CollectiveSample> {
     let index =
         communicators.iter().position(|line| (line.id, line.rank) == (sample.communicator, sample.rank))?;

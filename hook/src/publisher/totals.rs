@@ -1,4 +1,4 @@
-//! What all lanes counted, as the wire has it.
+//! The counts of all lanes, in the wire's format.
 
 use xpu_wire::{
     frame::{Blocked, Copies, MemoryTotals},

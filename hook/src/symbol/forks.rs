@@ -1,16 +1,18 @@
-//! Looks at the loader's list of objects and forks of the process keep out of each other's way.
+//! Separates walks of the loader's object list from forks of the process.
 
 use std::{
     ptr,
     sync::atomic::{AtomicU32, Ordering::SeqCst},
 };
 
-/// Threads that are looking, and threads that fork, now. A child that is forked while another thread looks finds the loader's list locked
-/// by a thread that it has not, for ever: glibc does not mend that lock as it does others.
+/// Threads that are walking the list, and threads that fork, now. A child forked during another thread's walk
+/// finds the loader's list locked for ever by a thread that it does not have: glibc does not repair that lock
+/// as it does others.
 static LOOKING: AtomicU32 = AtomicU32::new(0);
 static FORKING: AtomicU32 = AtomicU32::new(0);
 
-/// For how many milliseconds either waits for the other. A look takes microseconds; a fork of a large process may take longer.
+/// How many milliseconds either waits for the other. A walk takes microseconds; a fork of a large process may
+/// take longer.
 const PATIENCE: u32 = 50;
 
 pub(super) fn between_forks(look: impl FnOnce()) {
@@ -23,7 +25,7 @@ pub(super) fn between_forks(look: impl FnOnce()) {
         pause();
     }
     look();
-    // A child was begun with no thread that looks.
+    // The child starts with no walking thread.
     let _ = LOOKING.fetch_update(SeqCst, SeqCst, |looking| looking.checked_sub(1));
 }
 
@@ -47,7 +49,7 @@ pub(crate) fn forget() {
     FORKING.store(0, SeqCst);
 }
 
-/// A millisecond; not by a function in which a thread that was cancelled ends.
+/// A millisecond; not by a function that is a cancellation point.
 pub(super) fn pause() {
     let time = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
     // SAFETY: the kernel reads the time.

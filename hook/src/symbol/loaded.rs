@@ -1,7 +1,8 @@
 //! The objects that are loaded, read without the loader's own lock.
 //!
-//! `dlsym` takes the lock that constructors and destructors of libraries run under, forgets what `dlerror` had to say, and needs
-//! a kilobyte of stack. `dl_iterate_phdr` takes a lock that is held for moments only; what is read under it stays mapped.
+//! `dlsym` takes the lock that constructors and destructors of libraries run under, clears `dlerror`'s
+//! message, and needs a kilobyte of stack. `dl_iterate_phdr` takes a lock that is held only briefly; memory
+//! read under it stays mapped.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -11,7 +12,7 @@ use std::{
 
 use super::forks::between_forks;
 
-/// A function's name with its hash, worked out beforehand.
+/// A function's name with its precomputed hash.
 #[derive(Debug)]
 pub(crate) struct Name<'a> {
     pub(crate) text: &'a CStr,
@@ -51,7 +52,7 @@ impl Span {
     }
 }
 
-/// A loaded object, for as long as [`each`] looks at it.
+/// A loaded object, valid while [`each`] visits it.
 pub(crate) struct Object {
     pub(crate) span: Span,
     /// Its path, NUL-terminated; empty for the program itself.
@@ -107,7 +108,7 @@ const GNU_HASH: usize = 0x6fff_fef5;
 const VERSIONS: usize = 0x6fff_fff0;
 const NEEDED: usize = 0x6fff_fffe;
 
-/// A version's index in `.gnu.version`; the bit above says that it is not the default one.
+/// A version's index in `.gnu.version`; the bit above marks a non-default version.
 const INDEX: u16 = 0x7fff;
 const NOT_DEFAULT: u16 = 0x8000;
 /// `VER_NDX_GLOBAL`: defined for others, in no version.
@@ -152,7 +153,7 @@ impl Object {
         loop {
             // SAFETY: the dynamic section is mapped, and ends with an entry of tag 0.
             let [tag, value] = unsafe { *entry };
-            // The loader turns them into addresses, but not those of the vDSO.
+            // The loader turns them into addresses, except the vDSO's.
             let at = if value < base { base.wrapping_add(value) } else { value };
             match tag {
                 0 => break,
@@ -177,13 +178,13 @@ impl Object {
         path.to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default()
     }
 
-    /// Where the function or variable of this name is that it defines for others, in its default version.
+    /// The address of the function or variable of this name that it exports in its default version.
     pub(crate) fn find(&self, name: &Name<'_>) -> Option<usize> {
         // SAFETY: the index is of a symbol.
         self.index_of(name).map(|index| unsafe { self.base.wrapping_add((*self.symbols.add(index)).value) })
     }
 
-    /// Whether its definition has no version: the loader takes it for any that is asked for.
+    /// Whether its definition has no version: the loader accepts it for any requested version.
     pub(crate) fn is_for_any_version(&self, name: &Name<'_>) -> bool {
         let Some(index) = self.index_of(name) else { return false };
         // SAFETY: where there are versions there is one for each symbol.
@@ -199,7 +200,7 @@ impl Object {
             if self.hash.is_null() {
                 return None;
             }
-            // `nbucket`, `nchain`: the second is how many symbols there are.
+            // `nbucket`, `nchain`: the second is the number of symbols.
             let count = *self.hash.add(1) as usize;
             (1..count).find(|&index| self.defines(index, name))
         }
@@ -254,7 +255,7 @@ impl Object {
         }
     }
 
-    /// The version of the function that this object asks for; NULL if it asks for none, or for none of this name.
+    /// The version of the function that this object requires; NULL if it requires none, or does not use it.
     pub(crate) fn version_wanted(&self, name: &Name<'_>) -> *const c_char {
         if self.versions.is_null() || self.needed.is_null() {
             return ptr::null();
@@ -287,7 +288,7 @@ impl Object {
     }
 }
 
-/// Shows all loaded objects, in the order in which they were loaded, until `look` has seen enough (`true`).
+/// Visits all loaded objects, in load order, until `look` returns `true`.
 pub(crate) fn each(mut look: impl FnMut(&Object) -> bool) {
     unsafe extern "C" fn shown<F: FnMut(&Object) -> bool>(
         info: *mut libc::dl_phdr_info,
@@ -312,7 +313,7 @@ pub(crate) fn each(mut look: impl FnMut(&Object) -> bool) {
     });
 }
 
-/// How many objects were unloaded so far.
+/// Number of objects unloaded so far.
 pub(crate) fn unloaded() -> u64 {
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, size: usize, count: *mut c_void) -> c_int {
         if size >= offset_of!(libc::dl_phdr_info, dlpi_subs) + size_of::<u64>() {

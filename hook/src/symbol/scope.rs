@@ -1,4 +1,4 @@
-//! Which of several definitions a caller is bound to.
+//! The definition, of several, that a caller is bound to.
 
 use std::{
     ffi::{CStr, c_char, c_void},
@@ -11,11 +11,11 @@ use super::{
 };
 use crate::addresses;
 
-/// Something that is in this library and in no other.
+/// An address that is in this library and in no other.
 static HERE: u8 = 0;
 
-/// An object that has one of these is a library whose functions are stood in front of, or stands in front of one itself: what it calls
-/// belongs to a call of the program.
+/// An object with one of these is an interposed library, or interposes one itself: its calls belong to a call
+/// of the program.
 static LIBRARIES: [Name<'static>; 9] = [
     Name::new(c"cudaGetDevice"),
     Name::new(c"cublasCreate_v2"),
@@ -28,18 +28,18 @@ static LIBRARIES: [Name<'static>; 9] = [
     Name::new(c"cuLaunchKernel"),
 ];
 
-/// Code that belongs to no object (made at run time) is told apart by pages.
+/// Code without an object (generated at run time) is distinguished by pages.
 const PAGE: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) address: usize,
-    /// Where the object begins that it is in.
+    /// The begin of the object that contains it.
     pub(super) object: usize,
     pub(super) caller: Span,
     /// The caller is one of the libraries itself.
     pub(super) is_inner: bool,
-    /// There is one definition, or the loader says which of several it is.
+    /// There is one definition, or the loader decides among several.
     pub(super) is_certain: bool,
 }
 
@@ -50,9 +50,9 @@ struct Caller {
     is_inner: bool,
 }
 
-/// What the call that returns to `address` is bound to. Another preload that stands before the hook has called it, so only what was loaded
-/// behind the hook counts.
-/// `marker` tells a copy of the library from who stands in front of it as the hook does.
+/// The target of the call that returns to `address`. An earlier preload may have called it, so only objects
+/// loaded after the hook count.
+/// `marker` distinguishes a copy of the library from other interposers.
 pub(super) fn find(name: &Name<'_>, marker: &Name<'_>, address: usize) -> Option<Found> {
     let mut caller = Caller {
         span: Span { from: address & !(PAGE - 1), length: PAGE },
@@ -92,7 +92,8 @@ pub(super) fn find(name: &Name<'_>, marker: &Name<'_>, address: usize) -> Option
     Some(Found { address, object, caller: caller.span, is_inner: caller.is_inner, is_certain })
 }
 
-/// The function in the object that begins at `home`, or in the first that has it if that is 0. 0 if there is none.
+/// The function in the object that begins at `home`, or in the first that has it if that is 0. 0 if there is
+/// none.
 pub(super) fn find_in(name: &Name<'_>, home: usize) -> usize {
     let mut found = 0;
     loaded::each(|object| {
@@ -126,8 +127,8 @@ pub(super) fn is_loaded(from: usize) -> bool {
     is_there
 }
 
-/// What a process finds in place of the hook's own function: that of the next object behind the hook that has one, and the C library's where
-/// the hook was opened later than that. 0 if there is none.
+/// The process's function instead of the hook's own: that of the next object after the hook that has one, and
+/// the C library's if the hook was opened later than that. 0 if there is none.
 pub(crate) fn next_definition(name: &Name<'_>) -> usize {
     let (mut is_behind, mut first, mut next) = (is_alone(), 0, 0);
     loaded::each(|object| {
@@ -149,7 +150,7 @@ pub(crate) fn next_definition(name: &Name<'_>) -> usize {
     if next == 0 { first } else { next }
 }
 
-/// Where the object begins that this is in; `None` if it is in none.
+/// The begin of the object that contains this; `None` if there is none.
 pub(super) fn object_at(address: usize) -> Option<usize> {
     let mut found = None;
     loaded::each(|object| {
@@ -159,7 +160,7 @@ pub(super) fn object_at(address: usize) -> Option<usize> {
     found
 }
 
-/// Whether what this object calls may belong to a call of the program.
+/// Whether this object's calls may belong to a call of the program.
 pub(crate) fn is_inner(object: &Object) -> bool {
     LIBRARIES.iter().any(|library| object.find(library).is_some())
 }
@@ -168,12 +169,12 @@ pub(crate) fn is_own(object: &Object) -> bool {
     object.span.contains((&raw const HERE).addr())
 }
 
-/// In unit tests the hook is the program, which is loaded first, and part of what it stands in front of.
+/// In unit tests the hook is the program, which is loaded first, and contains interposed libraries.
 fn is_alone() -> bool {
     cfg!(test)
 }
 
-/// The copy of the library that this is in; `None` if it is in none.
+/// The copy of the library that contains this; `None` if there is none.
 fn object_of(address: usize, marker: &Name<'_>) -> Option<usize> {
     let mut found = None;
     loaded::each(|object| {
@@ -186,8 +187,9 @@ fn object_of(address: usize, marker: &Name<'_>) -> Option<usize> {
     found
 }
 
-/// Of several definitions the one that the loader has bound the caller to: the first in the global scope behind the hook, then the
-/// first in what the caller was loaded with. Each in the version that the caller asks for.
+/// Of several definitions the one that the loader has bound the caller to: the first in the global scope
+/// after the hook, then the first in the caller's own dependencies. Each in the version that the caller
+/// requires.
 #[cold]
 fn bound(name: &Name<'_>, caller: &mut Caller) -> Option<usize> {
     loaded::each(|object| {
@@ -214,7 +216,8 @@ fn bound(name: &Name<'_>, caller: &mut Caller) -> Option<usize> {
     }
 }
 
-/// What the loader binds a reference to this version to: the first definition in the scope, if it has no version, or that version.
+/// The loader's choice for a reference to this version: the first definition in the scope, if it has no
+/// version, or that version.
 unsafe fn look_up(handle: *mut c_void, name: &Name<'_>, version: *const c_char) -> Option<usize> {
     // SAFETY: the caller's promise.
     let first = unsafe { addresses::ask(handle, name.text) };
@@ -227,7 +230,7 @@ unsafe fn look_up(handle: *mut c_void, name: &Name<'_>, version: *const c_char) 
     (!at.is_null()).then(|| at.expose_provenance())
 }
 
-/// Whether this is the definition of an object that gives it no version, as other preloads do.
+/// Whether this is an object's unversioned definition, as other preloads have.
 fn is_for_any_version(address: usize, name: &Name<'_>) -> bool {
     let mut is_any = false;
     loaded::each(|object| {

@@ -1,4 +1,4 @@
-//! `dlclose`: what was found in a library that is unloaded is forgotten, and the hook's own thread stays out of it meanwhile.
+//! `dlclose`: addresses in an unloaded library are dropped, and the hook's thread stays out of it meanwhile.
 
 use std::{
     ffi::{c_int, c_void},
@@ -18,15 +18,16 @@ static REAL: Foreign = Foreign::new(c"dlclose", &LIBC);
 
 /// Threads that are closing libraries now.
 static CLOSING: AtomicU32 = AtomicU32::new(0);
-/// The hook's own thread may be inside of a library.
+/// The hook's thread may be inside a library.
 static VISITING: AtomicBool = AtomicBool::new(false);
-/// Objects that were unloaded when it was last looked.
+/// Objects unloaded at the last look.
 static UNLOADED: AtomicU64 = AtomicU64::new(0);
 
-/// For how many milliseconds a program that closes a library waits for the hook's own thread to be out of it. It stays for microseconds.
+/// How many milliseconds a program that closes a library waits for the hook's thread to leave it. It stays
+/// for microseconds.
 const PATIENCE: u32 = 100;
 
-/// The hook's own thread is in the libraries; while it is, none is unloaded.
+/// The hook's thread is in the libraries; meanwhile none is unloaded.
 #[derive(Debug)]
 pub(crate) struct Visit(());
 
@@ -45,7 +46,7 @@ impl Drop for Visit {
     }
 }
 
-/// In a forked child, which has no thread of the hook's.
+/// In a forked child, which does not have the hook's thread.
 pub(crate) fn forget() {
     VISITING.store(false, SeqCst);
     CLOSING.store(0, SeqCst);
@@ -86,7 +87,8 @@ pub(super) unsafe fn close(handle: *mut c_void) -> c_int {
     unsafe { real(handle) }
 }
 
-/// Forgets what was found if something was unloaded. Asked by the hook's own thread too: not all that unloads calls `dlclose` by name.
+/// Drops cached addresses if something was unloaded. Called by the hook's thread too: not every unload calls
+/// `dlclose` by name.
 pub(crate) fn look_for_unloaded() {
     let now = loaded::unloaded();
     if UNLOADED.swap(now, Relaxed) == now {

@@ -1,4 +1,4 @@
-//! Which pairs a launching thread may take: a bit each, cleared by that thread, set by whoever is done with the pair.
+//! The free pairs: a bit each, cleared by the launching thread, set by the last user of the pair.
 
 use super::sync::{Acquire, AtomicU64, Relaxed, Release};
 
@@ -10,8 +10,8 @@ impl<const WORDS: usize> Free<WORDS> {
         Self(std::array::from_fn(|_| AtomicU64::new(u64::MAX)))
     }
 
-    /// Takes the lowest that fits; gives up where `fits` does. What `fits` is asked about is the caller's to touch.
-    /// Called by the one thread that takes.
+    /// Takes the lowest that fits; gives up where `fits` does. The caller may touch the pair passed to
+    /// `fits`. Called by the one thread that takes.
     pub(super) fn take(&self, mut fits: impl FnMut(u16) -> Option<bool>) -> Option<u16> {
         for (word, free) in (0..).zip(&self.0) {
             let mut candidates = free.load(Acquire);

@@ -40,7 +40,8 @@ impl Slot {
     /// with the expected layout.
     /// `tell` is kept.
     ///
-    /// # Safety Both are objects; the calling thread holds the interpreter's lock.
+    /// # Safety
+    /// Both are objects; the calling thread holds the interpreter's lock.
     pub(super) unsafe fn stand_before(
         &self,
         python: &Python,
@@ -84,7 +85,8 @@ impl Slot {
 
     /// Notes the exception, then calls the original.
     ///
-    /// # Safety Called by Python, as the preceding function.
+    /// # Safety
+    /// Called by Python, as the preceding function.
     pub(super) unsafe fn call(
         &self,
         function: Object,

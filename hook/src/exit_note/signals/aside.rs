@@ -1,4 +1,4 @@
-//! A stack of the hook's own, for one thread at a time: where a process ends, the stack it is on may have hardly any room left.
+//! A separate stack, for one thread at a time: where a process ends, the current stack may be almost full.
 
 use std::{
     cell::UnsafeCell,
@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-/// Takes memory where it was written only.
+/// Only written pages take memory.
 const SIZE: usize = 32 << 10;
 
 #[repr(C, align(16))]
@@ -20,12 +20,13 @@ unsafe impl Sync for Stack {}
 static STACK: Stack = Stack(UnsafeCell::new([0; SIZE]));
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Longer than anything takes that is done there: who has it is about to end this process.
+/// Longer than any work there takes: its user is about to end this process.
 const PATIENCE: u32 = 1 << 20;
 
 type Work = extern "C" fn(usize) -> usize;
 
-/// Does it there; `None` if somebody else is on it and stays. Signals should be blocked meanwhile: a handler would run there too.
+/// Runs it there; `None` if another thread stays on it. Signals should be blocked meanwhile: a handler would
+/// run there too.
 pub(super) fn call(argument: usize, work: Work) -> Option<usize> {
     let mut patience = PATIENCE;
     while TAKEN.swap(true, Acquire) {
@@ -60,7 +61,7 @@ unsafe extern "C" fn switch(argument: usize, work: Work, top: *mut u8) -> usize 
     )
 }
 
-/// Elsewhere the stack it is called on must do.
+/// Elsewhere the current stack must do.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn switch(argument: usize, work: Work, _top: *mut u8) -> usize {
     work(argument)

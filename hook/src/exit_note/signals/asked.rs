@@ -1,5 +1,5 @@
-//! What the program asked for. Handler and some flags of it are kept here, in one word a signal; all else the kernel keeps, beside the
-//! hook's handler.
+//! The actions that the program requested. The handler and some flags are kept here, in one word per signal;
+//! the kernel keeps the rest, with the hook's handler.
 
 use std::{
     ffi::c_int,
@@ -12,7 +12,7 @@ use std::{
 
 use super::FATAL;
 
-/// The flags that the kernel is told something else of, in bits that no address of a program has.
+/// Flags that the kernel gets with other values, in bits that no address of a program has.
 const FLAGS: [(u64, c_int); 4] = [
     (1 << 63, libc::SA_SIGINFO),
     (1 << 62, libc::SA_ONSTACK),
@@ -23,15 +23,15 @@ const ONCE: u64 = 1 << 61;
 const RESTORER_BIT: u64 = 1 << 60;
 const HANDLER: u64 = (1 << 60) - 1;
 
-/// `SA_RESTORER`, which C libraries set where a handler needs it to come back.
+/// `SA_RESTORER`, which C libraries set if a handler needs it to return.
 const RESTORER: c_int = 0x0400_0000;
 
-/// What the program asked for; zero is the default action, with no flags.
+/// The program's requested action; zero is the default action, with no flags.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Asked(u64);
 
 impl Asked {
-    /// `None` of what the kernel is to do itself: ignore it, or call what is no address.
+    /// `None` for actions that the kernel executes: ignoring it, or calling an invalid address.
     pub(super) fn of(action: &libc::sigaction) -> Option<Self> {
         let handler = action.sa_sigaction as u64;
         if handler & !HANDLER != 0 || action.sa_sigaction == libc::SIG_IGN {
@@ -47,12 +47,12 @@ impl Asked {
         (self.0 & HANDLER) as libc::sighandler_t
     }
 
-    /// As the C library hands it to the kernel.
+    /// As the C library passes it to the kernel.
     pub(super) fn by_libc(self) -> Self {
         Self(self.0 | if cfg!(target_arch = "x86_64") { RESTORER_BIT } else { 0 })
     }
 
-    /// Puts it where the kernel's answer tells of the hook's handler.
+    /// Replaces the hook's handler in the kernel's answer.
     pub(super) fn put_into(self, answer: &mut libc::sigaction) {
         answer.sa_sigaction = self.handler();
         for (bit, flag) in FLAGS {
@@ -74,7 +74,7 @@ pub(super) fn store(place: usize, asked: Asked) {
     ASKED[place].store(asked.0, Release);
 }
 
-/// What a signal that is here is to do. A handler for one time (`SA_RESETHAND`) is the default action after it.
+/// The action for an arriving signal. After a one-time handler (`SA_RESETHAND`) it is the default action.
 #[inline]
 pub(super) fn take(place: usize) -> Asked {
     let word = &ASKED[place];
@@ -88,27 +88,27 @@ pub(super) fn take(place: usize) -> Asked {
     Asked(at)
 }
 
-/// The process whose handlers this table tells of.
+/// The process whose handlers are in this table.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// Longer than anybody needs: in a child of a bare `clone` nobody may be left who would be done.
+/// Longer than any use takes: in a child of a bare `clone` the holder may not exist.
 const PATIENCE: u32 = 1 << 16;
 
-/// This process's own from now on.
+/// Makes the table this process's.
 pub(super) fn own() {
     // SAFETY: getpid has no precondition.
     OWNER.store(unsafe { libc::getpid() }, Relaxed);
     BUSY.store(false, Release);
 }
 
-/// Whether it is not that of a parent whose memory this process shares (`vfork`), or has a copy of.
+/// Whether it is this process's, not that of a parent whose memory it shares (`vfork`), or copied.
 pub(super) fn is_own() -> bool {
     // SAFETY: getpid has no precondition.
     OWNER.load(Relaxed) == unsafe { libc::getpid() }
 }
 
-/// One at a time, and no signal in between: its handler may come here too.
+/// One at a time, without signals in between: a handler may come here too.
 pub(super) fn exclusively<T>(body: impl FnOnce() -> T) -> T {
     let before = block_all();
     let mut patience = PATIENCE;
@@ -122,7 +122,8 @@ pub(super) fn exclusively<T>(body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Gives those that were blocked, as the kernel has them. All are: glibc's own functions leave out two.
+/// Returns the previously blocked ones, in the kernel's format. Blocks all: glibc's own functions leave out
+/// two.
 pub(super) fn block_all() -> u64 {
     change_mask(Some(&u64::MAX))
 }
@@ -131,7 +132,7 @@ pub(super) fn set_mask(mask: u64) {
     change_mask(Some(&mask));
 }
 
-/// What is blocked.
+/// The blocked signals.
 pub(super) fn mask() -> u64 {
     change_mask(None)
 }

@@ -1,18 +1,18 @@
-//! What the kernel calls: it decides where to go on. On x86-64 a handler of the program's is *jumped* to, with the stack as the kernel
-//! made it; elsewhere it is called.
+//! The kernel's entry: it decides where to continue. On x86-64 a handler of the program's is *jumped* to,
+//! with the stack as the kernel made it; elsewhere it is called.
 
 use std::ffi::{c_int, c_void};
 
 use super::{aside, asked, front, note, place};
 use crate::exit_note::words;
 
-/// `BUS_MCEERR_AO`: memory that was found to be broken, though nobody touched it yet.
+/// `BUS_MCEERR_AO`: broken memory was found, though no thread touched it yet.
 const BROKEN_ELSEWHERE: c_int = 5;
 
-/// `SEGV_MTEAERR`: a tag that was found to be wrong some time after it was used.
+/// `SEGV_MTEAERR`: a wrong tag was found some time after its use.
 const WRONG_TAG: c_int = 8;
 
-/// What the kernel gave.
+/// The kernel's arguments.
 #[repr(C)]
 pub(super) struct Call {
     pub(super) number: c_int,
@@ -65,7 +65,7 @@ pub(super) unsafe extern "C" fn entry(number: c_int, info: *mut libc::siginfo_t,
     }
 }
 
-/// Where to go on: the program's handler, or, zero, back to what was interrupted.
+/// Where to continue: the program's handler, or, zero, back to the interrupted code.
 unsafe extern "C" fn route(
     number: c_int,
     info: *mut libc::siginfo_t,
@@ -74,13 +74,13 @@ unsafe extern "C" fn route(
 ) -> usize {
     let Some(place) = place(number) else { return 0 };
     let asked = asked::load(place);
-    // Nobody mends an abort, and glibc ends the process past the hook when its handler comes back.
+    // No handler repairs an abort, and glibc ends the process without the hook when its handler returns.
     if number == libc::SIGABRT || asked.handler() == libc::SIG_DFL {
         return last(number, info, context, frame);
     }
     let handler = asked::take(place).handler();
     if handler == libc::SIG_DFL {
-        // Another thread had it, and it was for one time.
+        // Another thread had it, and it was a one-time handler.
         return last(number, info, context, frame);
     }
     if let Some(words) = words() {
@@ -130,7 +130,7 @@ fn decide(call: &Call) -> usize {
     handler
 }
 
-/// Has the default action follow when the handler returns: what faulted faults again, what was sent is sent again.
+/// Makes the default action follow when the handler returns: a fault repeats, a sent signal is sent again.
 unsafe fn end_by(number: c_int, info: *mut libc::siginfo_t) {
     front::reset(number);
     // SAFETY: `info` is the kernel's; the calls have no other precondition.
@@ -142,7 +142,7 @@ unsafe fn end_by(number: c_int, info: *mut libc::siginfo_t) {
             return;
         }
         let (process, thread) = (libc::getpid(), libc::syscall(libc::SYS_gettid));
-        // With what it was sent with, which a process may do to itself.
+        // With its original arguments, which a process may do to itself.
         if libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, number, info) != 0 {
             libc::syscall(libc::SYS_tgkill, process, thread, number);
         }

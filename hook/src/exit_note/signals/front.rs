@@ -1,5 +1,6 @@
-//! The functions by which a program says what a signal is to do. Of a fatal one it is told what it asked for, and the kernel keeps the
-//! hook's handler; all else goes to the C library as it is. Who makes the system call itself finds the hook's handler.
+//! The functions by which a program sets signal actions. For a fatal signal they report the program's own
+//! action, and the kernel keeps the hook's handler; all else goes to the C library unchanged. A direct system
+//! call finds the hook's handler.
 
 use std::{
     ffi::{c_int, c_void},
@@ -29,7 +30,7 @@ static DOUBLE_SYSV_SIGNAL: Real = Real::new(c"__sysv_signal");
 static SIGSET: Real = Real::new(c"sigset");
 
 unsafe extern "C" {
-    /// glibc's own name of `sigaction`, for who asks before the hook's constructor has run.
+    /// glibc's own name of `sigaction`, for calls before the hook's constructor has run.
     fn __sigaction(number: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
 }
 
@@ -49,14 +50,15 @@ pub(in super::super) fn find() {
     IS_IN_FRONT.store(calls_come_here(), Release);
 }
 
-/// As [`calls_come_here`] found it when the hook was loaded: to ask takes the loader's lock.
+/// The result of [`calls_come_here`] when the hook was loaded: the check takes the loader's lock.
 static IS_IN_FRONT: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn is_in_front() -> bool {
     IS_IN_FRONT.load(Acquire)
 }
 
-/// Whether the program's calls come here: not where the hook was opened later (`dlopen`), or somebody else stands in front of all.
+/// Whether the program's calls come here: not if the hook was opened later (`dlopen`), or another preload
+/// interposes them first.
 fn calls_come_here() -> bool {
     let object_of = |at: *const c_void| {
         let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
@@ -65,7 +67,7 @@ fn calls_come_here() -> bool {
     };
     // SAFETY: the name is NUL-terminated; dlsym has no other precondition.
     let called = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"sigaction".as_ptr()) };
-    // Not by the function's own address: that may be another's of its name.
+    // Not by the function's own address, which may be another's of its name.
     let own = object_of(address() as *const c_void);
     own.is_some() && object_of(called) == own
 }
@@ -89,7 +91,7 @@ pub(super) unsafe fn real_sigaction(
     unsafe { real.map_or_else(|| __sigaction(number, new, old), |real| real(number, new, old)) }
 }
 
-/// What the kernel has of a signal.
+/// The kernel's action for a signal.
 fn kernels(number: c_int) -> libc::sigaction {
     let mut action = MaybeUninit::zeroed();
     // SAFETY: it writes within what is given, and all-zero bytes are an action too.
@@ -105,13 +107,13 @@ pub(super) fn reset(number: c_int) {
     unsafe { real_sigaction(number, MaybeUninit::zeroed().as_ptr(), ptr::null_mut()) };
 }
 
-/// What the kernel is told in place of what the program asks for.
+/// The action for the kernel, instead of the program's.
 fn in_front(asked: &libc::sigaction) -> libc::sigaction {
     let mut action = *asked;
     action.sa_sigaction = address();
     action.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
     if asked.sa_sigaction == libc::SIG_DFL {
-        // A stack that overflowed is noted where there is another one.
+        // A stack overflow is noted if there is an alternate stack.
         action.sa_flags |= libc::SA_ONSTACK;
     }
     action
@@ -165,7 +167,7 @@ pub unsafe extern "C" fn sigaction(
     })
 }
 
-/// As one of the functions that take a handler alone: which flags and mask that means, the C library knows.
+/// For the functions that take only a handler: the C library knows which flags and mask that implies.
 unsafe fn by_handler(
     real: &Real,
     own: Signal,
@@ -173,7 +175,7 @@ unsafe fn by_handler(
     handler: libc::sighandler_t,
 ) -> libc::sighandler_t {
     if real.get().is_none() {
-        // Before the hook's constructor has run, which is in nobody's signal handler.
+        // Before the hook's constructor has run, so not in a signal handler.
         real.find(own as *const c_void);
     }
     let Some(at) = real.get() else { return libc::SIG_ERR };
@@ -201,7 +203,7 @@ unsafe fn by_handler(
             return answer;
         }
         let mut action = kernels(number);
-        // A handler for one time is gone if the signal just came.
+        // A one-time handler is gone if the signal just came.
         if action.sa_sigaction == address() {
             action.sa_sigaction = handler;
             asked::store(place, Asked::of(&action).unwrap_or(before));
@@ -244,7 +246,7 @@ pub unsafe extern "C" fn sysv_signal(number: c_int, handler: libc::sighandler_t)
     unsafe { by_handler(&SYSV_SIGNAL, sysv_signal, number, handler) }
 }
 
-/// What `signal` is called where BSD is not asked for.
+/// The name of `signal` without BSD semantics.
 ///
 /// # Safety
 /// As `sysv_signal(3)`.
@@ -254,7 +256,7 @@ pub unsafe extern "C" fn __sysv_signal(number: c_int, handler: libc::sighandler_
     unsafe { by_handler(&DOUBLE_SYSV_SIGNAL, __sysv_signal, number, handler) }
 }
 
-/// As glibc has it: its own would ask the kernel while all signals are blocked.
+/// As in glibc, whose own version would query the kernel while all signals are blocked.
 ///
 /// # Safety
 /// As `sigset(3)`.

@@ -1,4 +1,4 @@
-//! What is noted of a fatal signal: in brief before a handler of the program's, in full where the process ends.
+//! The note of a fatal signal: in brief before a handler of the program, in full where the process ends.
 
 use std::{
     ffi::{c_int, c_void},
@@ -15,7 +15,7 @@ use xpu_wire::{
 use super::{asked, entry::Call};
 use crate::{exit_note::maps, peek};
 
-/// What the kernel does not write below a stack pointer.
+/// The area below a stack pointer that the kernel does not write.
 const RED_ZONE: u64 = 128;
 
 /// Copied of a stack at once.
@@ -25,16 +25,16 @@ const PAGE: usize = 4096;
 /// A handler's frames take less.
 const HANDLER_STACK: usize = 256 << 10;
 
-/// The thread whose handler has the signal that was noted last, where that handler's stack begins, and what it interrupted. Written by
-/// who holds the claim on the note.
+/// The thread whose handler got the last noted signal, the begin of that handler's stack, and the interrupted
+/// position. Written by the holder of the claim on the note.
 static THREAD: AtomicUsize = AtomicUsize::new(0);
 static FRAME: AtomicUsize = AtomicUsize::new(0);
-/// Where the alternate stack lies that it is on; 0 for any other. A jump may leave the handler, and such a stack be unmapped: it is read
-/// only by who is on it.
+/// The alternate stack in use; 0 for any other. A jump may leave the handler, and such a stack be unmapped:
+/// only code that runs on it reads it.
 static STACK: AtomicUsize = AtomicUsize::new(0);
 static CONTEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// Where this thread's own storage lies.
+/// Address of this thread's own storage.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn this_thread() -> usize {
@@ -50,7 +50,7 @@ fn this_thread() -> usize {
     (unsafe { libc::pthread_self() }) as usize
 }
 
-/// Before a handler of the program's. Makes no system call, and needs little stack.
+/// Before a handler of the program. Makes no system call, and needs little stack.
 ///
 /// # Safety
 /// Called with what the kernel gave a handler.
@@ -95,7 +95,8 @@ unsafe fn note(
     claimed.registers(registers, registers[1].saturating_sub(RED_ZONE) & !7);
 }
 
-/// Where the process ends, or is likely to. What a handler of the program's got before, and brought here, is kept: it is the cause.
+/// Where the process ends, or is likely to. An earlier signal whose handler led here is kept: it is the
+/// cause.
 ///
 /// # Safety
 /// Called with what the kernel gave a handler.
@@ -114,22 +115,23 @@ pub(super) unsafe fn in_full(words: &ExitNote, call: &Call, ends: bool) {
     if ends { claimed.end() } else { claimed.hand() }
 }
 
-/// Whether the program's handler of the signal that was noted last is running on this thread, further up on this stack.
+/// Whether the program's handler of the last noted signal is running on this thread, further up on this
+/// stack.
 fn is_inside(stack: usize) -> bool {
     let frame = FRAME.load(Relaxed);
     let is_on_that_stack = stack < frame && frame - stack < HANDLER_STACK && stack >= STACK.load(Relaxed);
     THREAD.load(Relaxed) == this_thread() && is_on_that_stack
 }
 
-/// Whether the same is interrupted as by the signal that was noted last.
+/// Whether the same position is interrupted as by the last noted signal.
 fn is_same_place(words: &ExitNote, context: *mut c_void) -> bool {
     // SAFETY: what a handler was given, or is found further up on the stack of one that runs.
     let now = unsafe { registers(context) };
     THREAD.load(Relaxed) == this_thread() && words.fault.place() == (now[0], now[1])
 }
 
-/// Whether the program's handler of the signal that was noted last called this, and has not come back: its frame is as the kernel made
-/// it, and its signal is blocked as it was for it.
+/// Whether the program's handler of the last noted signal called this, and has not returned: its frame is as
+/// the kernel made it, and its signal is blocked as it was for it.
 pub(super) fn is_inside_a_blocking_handler(words: &ExitNote) -> bool {
     let here = 0_u8;
     let Some(number) = words.fault.handed_signal().filter(|_| is_inside(ptr::from_ref(&here).addr())) else {
@@ -151,7 +153,7 @@ pub(super) extern "C" fn complete(words: usize) -> usize {
     0
 }
 
-/// When, in which thread, its stack and the code that is loaded.
+/// The time, the thread, its stack and the loaded code.
 ///
 /// # Safety
 /// The claim is held by the thread whose registers were noted.
@@ -164,7 +166,7 @@ unsafe fn note_rest(claimed: Claimed<'_>) {
         claimed.thread(libc::syscall(libc::SYS_gettid) as u32, &name);
     }
     if cfg!(not(target_arch = "x86_64")) {
-        // Nobody unwinds it.
+        // It is not unwound.
         return;
     }
     let from = claimed.stack_from();
@@ -175,7 +177,7 @@ unsafe fn note_rest(claimed: Claimed<'_>) {
     let mut at = from;
     let mut piece = [0_u8; PIECE];
     while at < end {
-        // Up to the page's end: what lies behind may be a guard, of which the kernel's list of mappings says nothing.
+        // Up to the page's end: a guard page may follow, which the kernel's list of mappings does not show.
         let length = PIECE.min((end - at) as usize).min(PAGE - at as usize % PAGE);
         if peek::peek(at as usize, &mut piece[..length]) < length || !stack.push(&piece[..length]) {
             break;
@@ -191,11 +193,11 @@ unsafe fn registers(context: *mut c_void) -> [u64; REGISTERS] {
     // SAFETY: the kernel gives a handler of SA_SIGINFO the context it interrupted.
     let all = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     let of = |register: c_int| all[register as usize].cast_unsigned();
-    // Each by itself: a loop would take them over the stack.
+    // One by one: a loop would take them over the stack.
     [of(REG_RIP), of(REG_RSP), of(REG_RBP), of(REG_RBX), of(REG_R12), of(REG_R13), of(REG_R14), of(REG_R15)]
 }
 
-/// Elsewhere nothing is unwound; the place it struck and the stack are known, to tell one signal from another.
+/// Elsewhere nothing is unwound; the position and the stack are known, to distinguish signals.
 #[cfg(target_arch = "aarch64")]
 unsafe fn registers(context: *mut c_void) -> [u64; REGISTERS] {
     // SAFETY: as above.
@@ -205,7 +207,7 @@ unsafe fn registers(context: *mut c_void) -> [u64; REGISTERS] {
     registers
 }
 
-/// `Moment::now` is this, and may panic.
+/// `Moment::now` does the same, but may panic.
 fn now() -> Moment {
     // SAFETY: an all-zero timespec is valid storage, and clock_gettime writes within it.
     let time = unsafe {

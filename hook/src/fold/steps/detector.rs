@@ -1,7 +1,9 @@
-//! Steps that nobody marks. First the period is searched for among all launches; then one launch of the period is counted.
+//! Unmarked steps. First the period is searched for among all launches; then one launch of the period is
+//! counted.
 //!
-//! Where a step holds NCCL operations, the launch that is counted is an operation of the widest communicator, and the step number comes from
-//! its total since the start. That total is the same on all ranks, so they number steps alike, whenever each found the period.
+//! If a step has NCCL operations, the counted launch is an operation of the widest communicator, and the step
+//! number comes from its total since the start. That total is the same on all ranks, so they number steps
+//! alike, whenever each found the period.
 
 use std::collections::HashMap;
 
@@ -28,8 +30,8 @@ const SECOND: u64 = 1_000_000_000;
 const LAUNCHES: u64 = 1_000_000;
 const SEARCHED: u64 = 600 * SECOND;
 
-/// The pause after a search without an answer; it doubles each time. At least 50 us for each launch that was reported: reporting one takes
-/// its thread 50 ns, which so stays within a thousandth of the time.
+/// The pause after a search without an answer; it doubles each time. At least 50 us for each launch that was
+/// reported: reporting one takes its thread 50 ns, which stays within a thousandth of the time.
 const REST: u64 = 30 * SECOND;
 const REST_FOR_EACH: u64 = 50_000;
 const LONGEST_REST: u64 = 600 * SECOND;
@@ -41,28 +43,28 @@ const FIRST_CHECK: u64 = 15 * SECOND;
 const LOOK_AFTER: u64 = 2 * SECOND;
 const LOOKS_ONE_IN: u64 = 50;
 
-/// A period is given up after this many searches in a row that do not find it.
+/// A period is dropped after this many consecutive searches that do not find it.
 const DOUBTS: u32 = 2;
 
 #[derive(Debug)]
 pub(super) struct Detector {
     /// Launches since the last [`Self::settle`]: of several threads, and not in order.
     waiting: Vec<Launch>,
-    /// Launches by what they are with their sizes, and without.
+    /// Launches by name with sizes, and without.
     logs: [Log; 2],
     counts: HashMap<u32, Counted>,
     phase: Phase,
     tracked: Option<Tracked>,
-    /// Names of the GEMMs of the period, and how often it holds each.
+    /// Names of the period's GEMMs, and the count of each in it.
     gemms: Vec<(u32, u32)>,
     doubts: u32,
 }
 
-/// How often something was launched so far.
+/// Number of launches so far, by name.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     launches: u64,
-    /// Ranks of a collective's communicator; 0 of a GEMM.
+    /// Ranks of a collective's communicator; 0 for a GEMM.
     size: u32,
 }
 
@@ -74,14 +76,14 @@ enum Phase {
     Resting { until: u64, next: u64 },
 }
 
-/// A period that steps are counted by.
+/// A period by which steps are counted.
 #[derive(Clone, Copy, Debug)]
 struct Tracked {
     launches: u32,
     names: u64,
     marker: Marker,
     by: By,
-    /// Steps before those that are counted.
+    /// Steps before the count.
     base: u64,
     /// There may have been more steps before.
     is_late: bool,
@@ -118,7 +120,7 @@ impl Detector {
         self.count(&Launch::gemm(shape), 0);
     }
 
-    /// An NCCL operation on a communicator of `size` ranks. Gives the step that it ends.
+    /// An NCCL operation on a communicator of `size` ranks. Returns the step that it ends.
     pub(super) fn collective(&mut self, launch: &Launch, size: u32) -> Option<Ended> {
         self.count(launch, size);
         let tracked = self.tracked.filter(|tracked| tracked.by == By::Total)?;
@@ -131,13 +133,14 @@ impl Detector {
         ends.then(|| (tracked.base + total / u64::from(count), launch.at))
     }
 
-    /// `steps` steps began since the launch was chosen that they begin with. Gives the step that ended.
+    /// `steps` steps began since their first launch was chosen. Returns the step that ended.
     pub(super) fn begun(&mut self, steps: u64, at: u64) -> Option<Ended> {
         let tracked = self.tracked.filter(|tracked| tracked.by == By::Launches)?;
         if steps > 1 {
             return Some((tracked.base + steps - 1, at));
         }
-        // The first begins a step and ends none. The program went on during the look that found the period.
+        // The first begins a step and ends none. The program continued during the search that found the
+        // period.
         let base = self.steps_before().unwrap_or(0).max(tracked.base);
         self.tracked = Some(Tracked { base, ..tracked });
         None
@@ -157,7 +160,7 @@ impl Detector {
         }
     }
 
-    /// Everything launched before `until` is known. `true` if the way in which steps are counted changed, or they are not counted any more.
+    /// Everything launched before `until` is known. `true` if the way of counting steps changed, or stopped.
     pub(super) fn settle(&mut self, until: u64) -> bool {
         self.waiting.sort_by_key(|launch| launch.at);
         let known = self.waiting.partition_point(|launch| launch.at < until);
@@ -240,13 +243,13 @@ impl Detector {
         self.phase = Phase::Resting { until: from + rest, next: (times * rest).min(LONGEST_REST) };
     }
 
-    /// The period is not believed any more. Whether there was one.
+    /// Drops the period. Returns whether there was one.
     fn lose(&mut self) -> bool {
         launches::count_steps_by(None);
         self.tracked.take().is_some()
     }
 
-    /// Counts steps by this period. `false` if they are already.
+    /// Counts steps by this period. `false` if it is in use already.
     fn follow(&mut self, period: &Period, is_form: bool) -> bool {
         let Period { launches, names, .. } = *period;
         if self.tracked.is_some_and(|tracked| (tracked.launches, tracked.names) == (launches, names)) {
@@ -264,8 +267,8 @@ impl Detector {
         let base = if by == By::Total { 0 } else { period.seen as u64 };
         let gemms = period.members.iter().filter(|member| member.launch.kind == Kind::Gemm);
         self.gemms = gemms.map(|member| (member.launch.name, member.count)).collect();
-        // Totals of operations and of GEMMs count from the start. Otherwise steps may hide in what was launched before: JAX's first steps
-        // launch kernels one by one, the later ones graphs.
+        // Totals of operations and of GEMMs count from the start. Otherwise earlier launches may include
+        // steps: JAX's first steps launch kernels one by one, the later ones graphs.
         let is_counted = by == By::Total || !self.gemms.is_empty();
         let hides_none = period.before.is_some_and(|before| before < launches);
         let is_late = !is_counted && !hides_none;
@@ -274,8 +277,8 @@ impl Detector {
         true
     }
 
-    /// The NCCL operation to count: of the widest communicator; of those the rarest in a step, of those the largest. All ranks of the
-    /// communicator choose the same.
+    /// The NCCL operation to count: of the widest communicator; of those the rarest in a step, of those the
+    /// largest. All ranks of the communicator choose the same.
     fn shared(&self, members: &[Member]) -> Option<Marker> {
         let size = |member: &&Member| self.counts.get(&member.launch.name).map_or(0, |counted| counted.size);
         let collectives = members.iter().filter(|member| member.launch.kind == Kind::Collective);
@@ -289,7 +292,7 @@ impl Detector {
         Some(Marker { name: widest.launch.name, is_form: false, count: widest.count, other: None })
     }
 
-    /// Steps up to now, by the GEMMs that every step has the same number of; `None` if it has none.
+    /// Steps up to now, by the GEMMs whose count is equal in every step; `None` if there are none.
     fn steps_before(&self) -> Option<u64> {
         let steps = self
             .gemms
@@ -306,7 +309,8 @@ impl Detector {
     }
 }
 
-/// The launch to count where there is no NCCL operation: the rarest in a step; with it one half a step away, which an evaluation may lack.
+/// The launch to count if there is no NCCL operation: the rarest in a step; with it one half a step away,
+/// which an evaluation may lack.
 fn own(members: &[Member]) -> Option<Marker> {
     let first = members.iter().min_by_key(|member| (member.count, member.offset))?;
     let away = |member: &&Member| member.offset.abs_diff(first.offset);

@@ -1,7 +1,8 @@
-//! The launches of a process in the order they were made: what the search for the period of its steps looks at.
+//! The launches of a process in order, in which the period of its steps is searched for.
 //!
-//! Every launch enters running sums, so that any two segments of the log can be compared at the price of a subtraction. Single
-//! launches are kept of names that are rare; of what comes often (a kernel that every layer launches) only the first after a pause.
+//! Every launch enters running sums, so that any two segments of the log can be compared at the price of a
+//! subtraction. Single launches are kept for rare names; of frequent ones (a kernel that every layer
+//! launches) only the first after a pause.
 
 use std::collections::{HashMap, VecDeque, hash_map::Entry};
 
@@ -12,10 +13,10 @@ use crate::launches::{Kind, Launch};
 /// Launches kept one by one: 0.5 MiB.
 const KEPT: usize = 8192;
 
-/// The latest launches, all of them, copies left out: 0.2 MiB.
+/// The latest launches, except copies: 0.2 MiB.
 const RECENT: usize = 8192;
 
-/// A name that comes less often repeats nothing yet.
+/// A rarer name does not repeat anything yet.
 const FEW: usize = 8;
 
 /// A gap between two launches of one name is a pause if it is this many times the median gap.
@@ -33,7 +34,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// What lies between two points.
+    /// The sums between two points.
     pub(super) fn since(self, earlier: Self) -> Self {
         Self {
             count: self.count.wrapping_sub(earlier.count),
@@ -49,28 +50,28 @@ impl Sums {
     }
 }
 
-/// A launch that was kept.
+/// A kept launch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
     pub(super) launch: Launch,
-    /// What it was launched as: it is kept under another name if that is frequent.
+    /// Its name at launch: a frequent one is kept under another name.
     pub(super) original: u32,
-    /// Of all launches before it.
+    /// Sums over all launches before it.
     pub(super) before: Sums,
     /// Threads of all kernels before it.
     pub(super) threads: f64,
 }
 
-/// A name that comes often.
+/// A frequent name.
 #[derive(Clone, Copy, Debug)]
 struct Frequent {
-    /// Launches of anything from one to the next, mostly.
+    /// Usual number of launches from one to the next.
     apart: u32,
     last: u32,
 }
 
 impl Frequent {
-    /// Whether this one comes after a pause.
+    /// Whether this one follows a pause.
     fn begins(&mut self, now: u32) -> bool {
         let gap = now.wrapping_sub(self.last);
         self.last = now;
@@ -85,12 +86,12 @@ pub(super) struct Log {
     frequent: HashMap<u32, Frequent>,
     sums: Sums,
     threads: f64,
-    /// Launches were made before the first that was pushed.
+    /// There were launches before the first one pushed.
     is_cut: bool,
 }
 
 impl Log {
-    /// One that begins later than the launches do.
+    /// A log that begins later than the launches do.
     pub(super) fn cut() -> Self {
         Self { is_cut: true, ..Self::default() }
     }
@@ -128,7 +129,8 @@ impl Log {
         true
     }
 
-    /// The name that a launch is kept under, if it is. Copies after a pause are no sign: their loader made it.
+    /// The name under which a launch is kept, if it is. Copies after a pause are no sign: their loader caused
+    /// it.
     fn kept_as(&mut self, mut name: u32, kind: Kind) -> Option<u32> {
         while let Some(frequent) = self.frequent.get_mut(&name) {
             if kind == Kind::Copy || !frequent.begins(self.sums.count) {
@@ -139,7 +141,7 @@ impl Log {
         Some(name)
     }
 
-    /// Forgets single launches of the names that come most often, until half of the space is free.
+    /// Drops single launches of the most frequent names, until half of the space is free.
     fn thin(&mut self) {
         let mut places: HashMap<u32, Vec<u32>> = HashMap::new();
         for event in &self.events {
@@ -169,7 +171,7 @@ impl Log {
             self.events.push(event);
         }
         if self.events.len() > KEPT * 3 / 4 {
-            // Nothing comes twice: kernels are chosen, weights are loaded.
+            // Nothing repeats: kernels are being chosen, weights loaded.
             *self = Self::cut();
         }
     }
@@ -190,12 +192,12 @@ impl Log {
         !self.frequent.is_empty()
     }
 
-    /// Whether launches were made of which it knows nothing.
+    /// Whether there were launches before it began.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Of all launches so far.
+    /// Over all launches so far.
     pub(super) fn sums(&self) -> Sums {
         self.sums
     }
@@ -208,7 +210,7 @@ impl Log {
     }
 }
 
-/// What the first launch of a frequent name after a pause is called.
+/// The name of the first launch of a frequent name after a pause.
 fn after_a_pause(name: u32) -> u32 {
     name.rotate_left(7) ^ 0x5bd1_e995
 }

@@ -1,24 +1,26 @@
-//! The period of a program's launches: the least one in which everything happens, also what happens once.
+//! The period of a program's launches: the shortest one that includes everything, even what happens once.
 //!
-//! A name that comes `count` times in every step has a property that can be looked for: whatever lies between one of its launches
-//! and the `count`th after it is the same, as a multiset, wherever one begins. Within a step (layers, buckets, micro-batches) that
-//! holds too, but for the segment that has what comes once. So each period that is found is judged by what it does *not* hold:
-//! an optimizer's kernels after every fourth micro-batch show a part of a step, the copy of a figure for the log does not.
-//! Where both may be, there is no answer.
+//! A name that occurs `count` times in every step has a searchable property: the launches between one of its
+//! occurrences and the `count`th after it are the same multiset, wherever one begins. Within a step (layers,
+//! buckets, micro-batches) that holds too, except for the segment with the unique launches. So each period
+//! found is judged by what it does *not* contain: an optimizer's kernels after every fourth micro-batch
+//! indicate a part of a step, the copy of a figure for the log does not. Where both are possible, there is no
+//! answer.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::log::{Event, Log, Sums};
 use crate::launches::{Kind, Launch};
 
-/// A name is looked at if it was launched at least this often.
+/// Names with fewer launches are not considered.
 const FEWEST: usize = 8;
 
-/// Of one name only the latest launches are looked at. A name that a step has more often shows no period.
+/// Only the latest launches of one name are considered. A name that is more frequent within a step shows no
+/// period.
 const LOOKED_AT: usize = 2048;
 const IN_A_STEP: usize = 64;
 
-/// Names looked at, two of each frequency.
+/// Names considered, two of each frequency.
 const NAMES: usize = 48;
 
 /// Segments of a period that must be alike.
@@ -39,34 +41,36 @@ const SAME_NUMBER: f64 = 0.005;
 /// A collective of fewer bytes carries a figure, not gradients.
 const FIGURE: f32 = 4096.0;
 
-/// Something that happens less often than once in this many repetitions is no part of the step: without GEMMs, and with.
+/// Something rarer than once in this many repetitions is no part of the step: without GEMMs, and with.
 const SELDOM: f64 = 256.0;
 const SELDOM_WITH_GEMMS: f64 = 32.0;
-/// So few kernels may be a log entry that looks at whole tensors: an update has one for each parameter, unless it is fused.
+/// This few kernels may be a log entry that reads whole tensors: an update has one for each parameter, unless
+/// it is fused.
 const FEW: usize = 4;
 /// Launches of a step that are compared one by one.
 const COMPARED: usize = 2048;
 /// Common numbers of micro-batches in a step. Something after every fifth, tenth or hundredth repetition may be a log entry.
 const ACCUMULATED: [u32; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
-/// A period is believed after at least this many repetitions over at least this many seconds; one of these is enough.
+/// A period is accepted after at least this many repetitions over at least this many seconds; one of these is
+/// enough.
 const BELIEVED: [(usize, f64); 4] = [(1000, 0.3), (32, 3.0), (12, 15.0), (6, 60.0)];
 
-/// What one step is made of.
+/// The contents of one step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Period {
     /// Launches in a step, and the sum of their names.
     pub(super) launches: u32,
     pub(super) names: u64,
-    /// Repetitions that were seen.
+    /// Repetitions seen.
     pub(super) seen: usize,
     /// Launches before the first repetition; `None` if the log begins later than they do.
     pub(super) before: Option<u32>,
-    /// The launches, in the order of the first of each; of a very long step the rarer ones.
+    /// The launches, in the order of the first of each; for a very long step the rarer ones.
     pub(super) members: Vec<Member>,
 }
 
-/// A launch that every step holds `count` times.
+/// A launch that occurs `count` times in every step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Member {
     pub(super) launch: Launch,
@@ -75,31 +79,31 @@ pub(super) struct Member {
     pub(super) offset: u32,
 }
 
-/// A period that one name shows.
+/// A period found by one name.
 #[derive(Debug)]
 struct Candidate {
     sums: Sums,
-    /// Where repetitions begin that do not overlap, and where each ends: places in the log.
+    /// Begin and end of repetitions that do not overlap: positions in the log.
     segments: Vec<(usize, usize)>,
 }
 
-/// What a period is, from the best to the worst.
+/// Verdicts on a period, from the best to the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Judgement {
     Step,
-    /// It may be the step, and may be a part of one.
+    /// It may be the step, or a part of one.
     Ambiguous,
-    /// Something else happens too often beside it, and it is most of what is launched.
+    /// Other work occurs too often beside it, and it makes up most launches.
     MicroBatch,
-    /// Something else happens too often beside it.
+    /// Other work occurs too often beside it.
     Part,
-    /// It holds no whole number of batches: several of it may.
+    /// It does not contain a whole number of batches: several of it may.
     OfABatch,
-    /// Little of what is launched.
+    /// A small share of the launches.
     Minor,
 }
 
-/// `None` while more has to be seen.
+/// `None` while more launches are needed.
 pub(super) fn find(log: &Log) -> Option<Period> {
     let mut judged: HashMap<Sums, (Judgement, Candidate)> = HashMap::new();
     for positions in worth_looking_at(log) {
@@ -110,7 +114,7 @@ pub(super) fn find(log: &Log) -> Option<Period> {
     let mut judged: Vec<_> = judged.into_values().collect();
     judged.retain(|(judgement, _)| *judgement != Judgement::Minor);
     judged.sort_by_key(|(_, candidate)| candidate.sums.count);
-    // Several of what is no step are no step.
+    // A multiple of a part of a step is no step.
     let parts: Vec<_> = judged
         .iter()
         .filter(|(judgement, _)| *judgement != Judgement::OfABatch)
@@ -136,7 +140,7 @@ pub(super) fn find(log: &Log) -> Option<Period> {
     None
 }
 
-/// Places of the launches of the names that are worth it: two of each frequency, the rarest first.
+/// Positions of the launches of the names considered: two of each frequency, the rarest first.
 fn worth_looking_at(log: &Log) -> Vec<Vec<usize>> {
     let mut positions: HashMap<u32, Vec<usize>> = HashMap::new();
     for (place, event) in log.events().iter().enumerate() {
@@ -158,7 +162,8 @@ fn worth_looking_at(log: &Log) -> Vec<Vec<usize>> {
     taken
 }
 
-/// The numbers of launches of a name after which the same was launched more often than after one more or one less, the least first.
+/// The numbers of launches of a name after which the same launch follows more often than after one more or
+/// one less, the least first.
 fn candidates(log: &Log, positions: &[usize]) -> impl Iterator<Item = Candidate> {
     let events = log.events();
     let pairs = |count: usize| positions.iter().copied().zip(positions[count..].iter().copied());
@@ -190,7 +195,7 @@ fn candidates(log: &Log, positions: &[usize]) -> impl Iterator<Item = Candidate>
     })
 }
 
-/// Boyer and Moore's vote: the value that more than half of all are, if there is one.
+/// Boyer and Moore's majority vote: the value of more than half of all, if there is one.
 fn majority<T: PartialEq>(all: impl Iterator<Item = T>) -> Option<T> {
     let mut leader = None;
     let mut votes = 0_usize;
@@ -230,7 +235,7 @@ fn judge(log: &Log, candidate: &Candidate) -> Judgement {
     let kept = beside(log, candidate, &inside, |from, to| {
         Some(events[from..to].iter().map(|event| (event.launch, event.original)))
     });
-    // Of names that are not kept the recent launches know.
+    // The recent launches include names that are not kept.
     let whole = if log.is_thinned() { &recent } else { &kept };
     let (is_plain, unlike) =
         whole.as_ref().map_or((false, false), |beside| (is_plain(&beside.inside), beside.unlike));
@@ -239,8 +244,8 @@ fn judge(log: &Log, candidate: &Candidate) -> Judgement {
     kept.map(judge).max(recent.map(judge)).unwrap_or(Judgement::Minor)
 }
 
-/// What happens beside a period, of what a look at the launches between two places of the log gives: each with the name that it was
-/// launched as. `known` are such names that the period holds.
+/// The launches beside a period, from those between two positions in the log: each with its name at launch.
+/// `known` are such names within the period.
 fn beside<L: Iterator<Item = (Launch, u32)>>(
     log: &Log,
     Candidate { sums, segments }: &Candidate,
@@ -274,7 +279,7 @@ fn beside<L: Iterator<Item = (Launch, u32)>>(
         let times =
             |(name, &(_, count)): (&u32, &(Kind, usize))| known_counts.get(name).unwrap_or(&0) / count;
         let whole = inside.iter().map(times).min().unwrap_or(0) as u32;
-        // Where known GEMMs come beside, as in an evaluation, most kernels are those of the evaluation.
+        // If known GEMMs occur beside it, as in an evaluation, most kernels belong to the evaluation.
         let evaluates = events[to].before.since(events[from].before).gemms > whole * sums.gemms;
         let surplus = events[to].threads - events[from].threads - f64::from(whole) * threads;
         let mut kernels = 0;
@@ -302,17 +307,17 @@ fn beside<L: Iterator<Item = (Launch, u32)>>(
     Some(found)
 }
 
-/// When something happens beside a period that is no log entry: after how many repetitions.
+/// When something beyond a log entry occurs beside a period: after how many repetitions.
 #[derive(Debug, Default)]
 struct Beside {
     repetitions: usize,
     with_gemms: BTreeSet<usize>,
     without: BTreeSet<usize>,
-    /// Some of what comes without GEMMs is no mere log entry.
+    /// Some of the events without GEMMs are more than a log entry.
     updates: bool,
-    /// Some of those GEMMs are of forms that the period does not have.
+    /// Some of those GEMMs have forms that are absent from the period.
     unlike: bool,
-    /// What the period itself holds, and how often.
+    /// The contents of the period, with counts.
     inside: HashMap<u32, (Kind, usize)>,
 }
 
@@ -321,7 +326,7 @@ impl Beside {
         self.with_gemms.len() + self.without.len()
     }
 
-    /// `covered` is the part of all launches that the repetitions make up.
+    /// `covered` is the share of the repetitions in all launches.
     fn judge(self, covered: f64, is_plain: bool, unlike: bool) -> Judgement {
         let apart = |occasions: &BTreeSet<usize>| self.repetitions as f64 / occasions.len() as f64;
         let often = apart(&self.without) <= SELDOM;
@@ -339,8 +344,8 @@ impl Beside {
     }
 }
 
-/// Whether a period is a mere alternation, in which a step of eight equal parts would look like eight steps. The launch of a
-/// graph is no part.
+/// Whether a period is a mere alternation, in which a step of eight equal parts would look like eight steps.
+/// A graph launch is no part.
 fn is_plain(inside: &HashMap<u32, (Kind, usize)>) -> bool {
     let has = |wanted: Kind| inside.values().any(|&(kind, _)| kind == wanted);
     let mut counts = inside.values().map(|&(_, count)| count);
@@ -348,7 +353,7 @@ fn is_plain(inside: &HashMap<u32, (Kind, usize)>) -> bool {
     inside.len() <= 2 && !has(Kind::Graph) && !has(Kind::Copy) && counts.all(|count| Some(count) == first)
 }
 
-/// Copies to the device that come as regularly as batches do: how many launches from one to the next, in the mean and mostly.
+/// Copies to the device that are as regular as batches: launches from one to the next, mean and usual.
 fn batches(events: &[Event]) -> Vec<[f64; 2]> {
     let mut copies: HashMap<u32, Vec<u32>> = HashMap::new();
     for event in events.iter().filter(|event| event.launch.kind == Kind::Copy) {
@@ -364,14 +369,14 @@ fn batches(events: &[Event]) -> Vec<[f64; 2]> {
     copies.into_values().filter_map(apart).collect()
 }
 
-/// Whether a period of this many launches holds a whole number of batches.
+/// Whether a period of this many launches contains a whole number of batches.
 fn divides(launches: u32, apart: f64) -> bool {
     let batches = f64::from(launches) / apart;
     batches >= 0.5 && (batches / batches.round() - 1.0).abs() <= SAME_NUMBER
 }
 
-/// Whether it is the same over and over, and then a few kernels: equal layers and their loss, or steps and a log entry. Of what comes
-/// often only the latest launches are known one by one.
+/// Whether it repeats one unit, followed by a few kernels: equal layers and their loss, or steps and a log
+/// entry. Only the latest launches of frequent names are known one by one.
 fn may_be_several(log: &Log, candidate: &Candidate) -> bool {
     let (from, to) = candidate.segments[candidate.segments.len() - 1];
     let Some(launches) = log.recent(log.events()[from].before, log.events()[to].before) else { return false };
@@ -381,10 +386,10 @@ fn may_be_several(log: &Log, candidate: &Candidate) -> bool {
         return false;
     }
     (1..=length / 2).any(|period| {
-        // The launches that no equal one follows a period later, around the end to the beginning.
+        // Launches without an equal one a period later, around the end to the beginning.
         let unlike = |place: &usize| launches[*place].name != launches[(*place + period) % length].name;
         let unlike: Vec<usize> = (0..length).filter(unlike).collect();
-        // Of n repetitions and what comes after them, the last repetition and what comes after have none, and nothing else.
+        // Of n repetitions and their tail, the last repetition and the tail have none, and nothing else.
         let (Some(&first), Some(&last)) = (unlike.first(), unlike.last()) else { return false };
         let around = unlike.windows(2).map(|pair| (pair[1] - pair[0], pair[0])).max();
         let (gap, before) = around.unwrap_or_default();

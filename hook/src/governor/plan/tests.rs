@@ -1,4 +1,4 @@
-//! A simulated process under the plan: what it spends, and what wavers.
+//! A simulated process under the plan: its spending, and its fluctuations.
 
 use super::*;
 
@@ -11,7 +11,7 @@ const GEMM: Subject = Subject::Class(Class::Gemm);
 const GRAPH: Subject = Subject::Class(Class::Graph);
 const ALL_RANKS: Subject = Subject::Communicator(0);
 
-/// A process that launches so many operations a second of each subject, each timed if its number says so.
+/// A process with a number of operations a second for each subject, each timed if its number is selected.
 struct Load {
     plan: Plan,
     now: u64,
@@ -29,7 +29,8 @@ impl Load {
         self.plan.claims.get(&subject).map_or(FIRST, |claim| claim.rate)
     }
 
-    /// Gives the share of wall time that was spent. `wavering` is how much each visit's number differs from the mean.
+    /// Returns the share of wall time that was spent. `wavering` is how much each visit's number differs from
+    /// the mean.
     fn run(&mut self, seconds: f64, loads: &[(Subject, f64)], counting: f64, wavering: f64) -> f64 {
         let (begun, until) = (self.now, self.now + (seconds * SECOND as f64) as u64);
         let before = self.spent();
@@ -98,7 +99,7 @@ fn a_tenfold_jump_is_answered_within_two_seconds() {
     assert!(share <= BUDGET, "{share}");
 }
 
-/// A process that was idle, and timed all there was, is not overrun by what comes then.
+/// A process that was idle, and timed everything, stays within budget when load follows.
 #[test]
 fn a_burst_after_silence_is_noticed_at_once() {
     let mut load = Load::new();

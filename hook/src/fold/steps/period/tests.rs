@@ -1,10 +1,10 @@
-//! Programs as sequences of launches, as training loops of each kind make them.
+//! Programs as sequences of launches, for each kind of training loop.
 
 use super::*;
 
 const MS: u64 = 1_000_000;
 
-/// What the names of launches of other sizes differ by.
+/// The difference between the names of launches of other sizes.
 const OTHER_SIZES: u32 = 10_000;
 
 /// A launch without its time.
@@ -36,7 +36,7 @@ fn graph(name: u32) -> Op {
     Op(5000 + name, Kind::Graph, 0.0)
 }
 
-/// Blocks of the same two GEMMs, forwards; backwards with the double.
+/// Blocks of the same two GEMMs, forward; backward twice as many.
 fn forward(blocks: u32) -> Vec<Op> {
     (0..blocks).flat_map(|_| [gemm(1), kernel(1, 1e6), gemm(2), kernel(2, 1e6)]).collect()
 }
@@ -56,7 +56,7 @@ fn optimizer(parameters: u32) -> Vec<Op> {
     (0..parameters).map(|_| kernel(20, 1e5)).collect()
 }
 
-/// Steps of 50 ms each, whatever is in them, of which the step number is told; gives the log.
+/// Steps of 50 ms each, whatever their contents; `step` gets the step number. Returns the log.
 fn play(steps: usize, step: impl FnMut(usize) -> Vec<Op>) -> Log {
     play_at(50 * MS, steps, step)
 }
@@ -74,7 +74,7 @@ fn play_at(took: u64, steps: usize, mut step: impl FnMut(usize) -> Vec<Op>) -> L
     log
 }
 
-/// How many launches a step has, as far as is known.
+/// The number of launches in a step, if known.
 fn launches(log: &Log) -> Option<u32> {
     find(log).map(|period| period.launches)
 }
@@ -105,7 +105,7 @@ fn equal_blocks_and_equal_buckets_are_no_steps() {
     assert_eq!(every_step(200, &ten), Some(hard(&ten)));
 }
 
-/// Gradient descent without layers: every twentieth time the largest value of what it fits is looked at.
+/// Gradient descent without layers: every twentieth time the largest value of the fit is read.
 #[test]
 fn a_figure_of_a_whole_tensor_now_and_then_makes_no_longer_step() {
     let step = [gemm(1), kernel(1, 5e5), gemm(2), kernel(2, 2.6e5), kernel(3, 2.6e5)];
@@ -241,7 +241,7 @@ fn sequences_of_different_length_are_found_without_their_sizes() {
     assert_eq!(launches(&play(400, |number| step(number, true))), Some(hard(&step(0, true))));
 }
 
-/// A program that somebody might write, from a number: its step, and what else it does.
+/// A plausible program, generated from a number: its step, and its other work.
 #[test]
 fn whatever_the_program_the_answer_is_right_or_there_is_none() {
     let (mut right, mut unknown) = (0, 0);
@@ -265,7 +265,7 @@ fn whatever_the_program_the_answer_is_right_or_there_is_none() {
         }
         step.extend(optimizer(parameters));
         if micro_batches > 1 && parameters == 0 {
-            // Nothing tells the step.
+            // The step is undeterminable.
             continue;
         }
         let (log_every, test_every, test_batches) =
