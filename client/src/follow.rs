@@ -9,7 +9,7 @@ use std::{
 
 use xpu_model::{
     baseline::Runs,
-    finding::{self, Episode, Examiner, Log},
+    finding::{self, Chronicle, Examiner},
     job::{Clock, Job, Jobs},
     status::{Status, UnreachableHost},
 };
@@ -25,22 +25,6 @@ use crate::arrival::{Arrival, Endpoint, Link};
 /// What is kept of the last frames, in time and in bytes.
 pub const LATELY: Duration = Duration::from_mins(1);
 const LATELY_BYTES: usize = 32 << 20;
-
-/// How often it is looked what was wrong, in the time of the hosts; of many ranks, less often.
-const LOOK: Duration = Duration::from_secs(2);
-const EACH: u32 = 128;
-
-/// Findings that are gone, told of at most.
-const EPISODES: usize = 64;
-
-/// What came and went, of the job that is asked for.
-#[derive(Debug, Default)]
-struct Chronicle {
-    job: JobName,
-    examiner: Examiner,
-    log: Log,
-    looked: Moment,
-}
 
 /// What arrived so far.
 #[derive(Debug)]
@@ -59,8 +43,8 @@ pub struct Following {
     clock: Clock,
     /// The frames of the last minute, where somebody wants them.
     lately: Option<(Packer, Ring)>,
-    /// What came and went, where somebody wants to know.
-    chronicle: Option<Box<Chronicle>>,
+    /// What came and went of a job, where somebody wants to know.
+    chronicle: Option<Box<(JobName, Chronicle)>>,
     /// Past runs that the job is held against.
     runs: Option<Arc<Runs>>,
 }
@@ -98,14 +82,10 @@ impl Following {
         let Some(mut chronicle) = self.chronicle.take() else { return };
         if let Some(job) = self.job() {
             let now = self.jobs.clock();
-            if chronicle.job != *job.name() {
-                *chronicle = Chronicle { job: job.name().clone(), ..Chronicle::default() };
+            if chronicle.0 != *job.name() {
+                *chronicle = (job.name().clone(), Chronicle::default());
             }
-            if now.since(chronicle.looked) >= LOOK * (1 + job.ranks().len() as u32 / EACH) {
-                let findings = chronicle.examiner.examine(job, now);
-                chronicle.log.follow(&findings, now);
-                chronicle.looked = now;
-            }
+            chronicle.1.look(job, now);
         }
         self.chronicle = Some(chronicle);
     }
@@ -283,14 +263,8 @@ impl Following {
             None => Status::of(&self.jobs, &Job::new(self.named.clone().unwrap_or_default()), now),
         };
         status.coverage.hosts_unreachable = self.unreachable().collect();
-        if let Some(chronicle) = self.chronicle.as_ref().filter(|chronicle| chronicle.job == status.job) {
-            let is_there = |gone: &Episode| {
-                status.findings.iter().any(|finding| {
-                    (finding.kind, finding.class, &finding.ranks) == (gone.kind, gone.class, &gone.ranks)
-                })
-            };
-            let gone = chronicle.log.episodes().filter(|gone| !is_there(gone));
-            status.came_and_went = gone.take(EPISODES).collect();
+        if let Some((_, chronicle)) = self.chronicle.as_deref().filter(|(job, _)| *job == status.job) {
+            status.came_and_went = chronicle.gone(&status.findings);
         }
         status
     }

@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_model::job::{Clock, Jobs};
+use xpu_model::{
+    finding::{Chronicle, Episode, Finding},
+    job::{Clock, Jobs},
+};
 use xpu_wire::{
     frame::{Body, Event, Frame, topic},
     id::{HostName, JobName, Rank},
@@ -44,6 +47,8 @@ pub(crate) struct Wishes {
 pub(crate) struct Known {
     jobs: Jobs,
     clock: Clock,
+    /// What came and went of each job.
+    chronicles: BTreeMap<JobName, Chronicle>,
     tallies: BTreeMap<Place, Tally>,
     /// When each rank was last in a snapshot.
     told: BTreeMap<Place, Moment>,
@@ -74,6 +79,11 @@ impl Known {
     /// The current time on the jobs' hosts.
     pub(crate) fn there(&self, now: Moment) -> Moment {
         self.clock.there(now)
+    }
+
+    /// What was wrong with a job and is not among these findings any more.
+    pub(crate) fn gone(&self, job: &JobName, present: &[Finding]) -> Vec<Episode> {
+        self.chronicles.get(job).map_or_else(Vec::new, |chronicle| chronicle.gone(present))
     }
 
     pub(crate) fn tally(&self, job: &JobName, rank: Rank) -> Option<&Tally> {
@@ -134,8 +144,25 @@ impl Known {
             }
             _ => {}
         }
-        self.jobs.fold(frame);
+        if let Body::History(history) = &frame.body {
+            history.frames.frames().for_each(|frame| self.fold(&frame));
+        } else {
+            self.fold(frame);
+        }
         self.clock.hear(&self.jobs, now);
+    }
+
+    fn fold(&mut self, frame: &Frame) {
+        let now = self.jobs.clock();
+        for job in self.jobs.iter().take(JOBS) {
+            if !self.chronicles.contains_key(job.name()) {
+                self.chronicles.insert(job.name().clone(), Chronicle::default());
+            }
+            if let Some(chronicle) = self.chronicles.get_mut(job.name()) {
+                chronicle.look(job, now);
+            }
+        }
+        self.jobs.fold(frame);
     }
 
     /// Numbers of a stream count up by one.
@@ -156,6 +183,7 @@ impl Known {
         let Self { looked_at, told, .. } = self;
         told.retain(|_, told| now.since(*told) < FORGOTTEN);
         self.jobs.forget(|job, rank| !told.contains_key(&(job.clone(), rank)));
+        self.chronicles.retain(|job, _| self.jobs.get(job).is_some());
         self.jobs.keep_details(|job, rank| looked_at.contains_key(&(job.clone(), rank)));
         self.tallies.retain(|place, _| told.contains_key(place));
         let wanted = self.wanted();

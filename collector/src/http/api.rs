@@ -140,6 +140,7 @@ pub(super) async fn job(State(app): State<Arc<App>>, Path(name): Path<String>) -
     let status = seen(&app, move |known| {
         let job = find(known, Some(&name))?;
         let mut status = Status::of(known.jobs(), job, known.there(Moment::now()));
+        status.came_and_went = known.gone(job.name(), &status.findings);
         status.price(known.pages().price);
         Ok(status)
     });
@@ -197,7 +198,8 @@ pub(super) async fn findings(
         if let Some(price) = known.pages().price {
             price.apply(&mut findings);
         }
-        Ok(json!({ "job": job.name(), "findings": findings }))
+        let gone = known.gone(job.name(), &findings);
+        Ok(json!({ "job": job.name(), "findings": findings, "came_and_went": gone }))
     });
     Ok(Json(found.await?))
 }

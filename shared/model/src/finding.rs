@@ -1,5 +1,6 @@
 //! What is wrong with a job, in a sentence with its evidence. Pure functions over a [`Job`].
 
+mod chronicle;
 mod cohort;
 mod cpu_wait;
 mod dead;
@@ -19,6 +20,7 @@ mod wait;
 
 use std::{fmt, ops::Add as _, time::Duration};
 
+pub use chronicle::Chronicle;
 pub use cohort::peers;
 pub use device::{Clocks, HeldClock};
 pub use evidence::{Evidence, Figures};
