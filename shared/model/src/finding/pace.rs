@@ -1,17 +1,16 @@
-//! Steps that take longer than before, or occasionally much longer, whichever rank causes it.
+//! Steps that take longer than before, whichever rank causes it.
 
 mod late;
+mod pauses;
 
 use late::Late;
 use xpu_wire::{id::Rank, unit::Nanoseconds};
 
 use super::{
-    Class, Confidence, Cost, Evidence, Finding, Kind, Severity,
-    cohort::{MANY, usual_of_others},
-    cpu_wait, device,
+    Class, Confidence, Cost, Evidence, Finding, Kind, Severity, cpu_wait, device,
     evidence::{
         cost::LATE_HOST,
-        pace::{LateLaunches, Pauses, Regression},
+        pace::{LateLaunches, Regression},
     },
 };
 use crate::job::{Job, PaceSample, RankView, median};
@@ -45,22 +44,6 @@ const LONG_OF: f64 = 0.25;
 const QUIET_S: f64 = 4.0;
 const QUIET_STEPS: f64 = 20.0;
 
-/// Digests over which pauses are looked for; those that must hold one, and the share of time lost in all.
-const WINDOW: usize = 28;
-const PAUSES: usize = 4;
-const LOST: f64 = 0.06;
-
-/// A step that takes this many times the usual is a pause, however many of a digest do.
-const MUCH_LONGER: f64 = 1.5;
-const MANY_STEPS: f32 = 8.0;
-
-/// Pauses that took more than this share of what they take now, before, are none that began.
-const MUCH_AS_BEFORE: f64 = 0.5;
-
-/// The share of the loss by which threads of the causing rank wait less: in all, and in either half.
-const MOST: f64 = 0.6;
-const HALF: f64 = 0.35;
-
 /// What is wrong for so many times as long as steps are longer, and seconds, may be why; likewise the other way round.
 const EARLIER: f64 = 1.5;
 const EARLIER_S: f64 = 10.0;
@@ -75,7 +58,7 @@ pub(super) fn changes(job: &Job) -> Option<Finding> {
     }
     // Pauses in every digest leave the step in the middle as it was.
     let mean = || Growth::find(&asked, Measure::Mean).filter(Growth::matters);
-    pauses(job, &asked).or_else(|| Some(regression(job, &mean()?)))
+    pauses::found(job, &asked).or_else(|| Some(regression(job, &mean()?)))
 }
 
 /// Whether, and by how much, steps take longer for good, whichever rank is the cause.
@@ -308,129 +291,6 @@ fn regression(job: &Job, growth: &Growth) -> Finding {
         severity: Severity::Slow,
         cost: Some(growth.cost(job.ranks().len())),
     }
-}
-
-/// What a rank lost in its last digests in single long steps.
-struct Lost {
-    /// Share of the time of all of them, and of that since the first pause, which is not in it.
-    share: f64,
-    recent: f64,
-    /// The usual step, and the mean one since the first pause. Seconds.
-    pace: f64,
-    step: f64,
-    /// Pauses apart, and digests since the first.
-    pauses: usize,
-    since: usize,
-    /// Seconds since the first.
-    span: f64,
-}
-
-/// In digests of which the last `skip` are left out.
-fn lost(view: &RankView, skip: usize) -> Option<Lost> {
-    // Newest first.
-    let samples: Vec<PaceSample> = view.pace_samples().rev().skip(skip).take(WINDOW).copied().collect();
-    if samples.len() < WINDOW / 2 {
-        return None;
-    }
-    let pace = quarter(&samples)?;
-    // Steps that are all a little longer are no pause; of many the one in the middle is none.
-    let usual = |sample: &PaceSample| {
-        let own = if sample.steps < MANY_STEPS { pace } else { f64::from(sample.pace) };
-        own.clamp(pace, MUCH_LONGER * pace)
-    };
-    let over = |sample: &PaceSample| f64::from(sample.span) - f64::from(sample.steps) * usual(sample);
-    let span = |samples: &[PaceSample]| samples.iter().map(|sample| f64::from(sample.span)).sum::<f64>();
-    let long = |sample: &PaceSample| over(sample) > (0.5 * pace).max(0.05);
-    let hits: Vec<usize> = (0..samples.len()).filter(|&at| long(&samples[at])).collect();
-    // Digests in a row that all hold one are no pauses: steps are just longer.
-    let apart = hits.iter().filter(|&&at| at == 0 || !hits.contains(&(at - 1))).count();
-    let sum = |hits: &[usize]| hits.iter().map(|&at| over(&samples[at])).sum::<f64>();
-    // An interval that begins with a pause would hold one too many.
-    let (first, later) = hits.split_last().map_or((0, &hits[..]), |(&first, later)| (first, later));
-    let (passed, steps) =
-        (span(&samples[..first]), samples[..first].iter().map(|sample| f64::from(sample.steps)).sum::<f64>());
-    Some(Lost {
-        share: sum(&hits) / span(&samples),
-        recent: if passed > 0.0 { sum(later) / passed } else { 0.0 },
-        pace,
-        step: if steps > 0.0 { passed / steps } else { pace },
-        pauses: apart,
-        since: hits.last().map_or(0, |first| first + 1),
-        span: span(&samples[..hits.last().map_or(0, |first| first + 1)]),
-    })
-}
-
-/// The usual step, by those digests that hold no pause.
-fn quarter(samples: &[PaceSample]) -> Option<f64> {
-    let mut paces: Vec<f64> =
-        samples.iter().map(|sample| f64::from(sample.pace.min(sample.span / sample.steps))).collect();
-    paces.sort_by(f64::total_cmp);
-    paces.get(paces.len() / 3).copied()
-}
-
-fn pauses(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
-    let losses =
-        |skip: usize| -> Vec<Lost> { asked.iter().filter_map(|(_, view)| lost(view, skip)).collect() };
-    let lost = losses(0);
-    let of = |pick: fn(&Lost) -> f64| median(lost.iter().map(pick).collect());
-    let (share, hits, since_s) = (of(|l| l.share)?, of(|l| l.pauses as f64)?, of(|l| l.span)?);
-    let (recent, step) = (of(|l| l.recent)?, of(|l| l.step)?);
-    if share < LOST || hits < PAUSES as f64 || lost.len() * 2 <= asked.len() {
-        return None;
-    }
-    let mut ranks = who_waits_less(job, share, of(|l| l.since as f64)? as usize);
-    let late = if ranks.is_empty() { late::ranks(job, of(|l| l.pace)?) } else { None };
-    if let Some(late) = &late {
-        ranks.clone_from(&late.ranks);
-    }
-    // What all ranks do together now and then is the program's own (evaluation, checkpoints, rollouts), unless it is new.
-    let earlier = median(losses(WINDOW).iter().map(|lost| lost.share).collect());
-    if ranks.is_empty() && earlier.is_none_or(|earlier| earlier > MUCH_AS_BEFORE * share) {
-        return None;
-    }
-    let known = !ranks.is_empty();
-    Some(Finding {
-        kind: if known { Kind::SlowRank } else { Kind::Regression },
-        class: Class::Pauses,
-        ranks: ranks.clone(),
-        confidence: if known { Confidence::Likely } else { Confidence::Guess },
-        since_s,
-        evidence: Evidence::Pauses(Pauses {
-            ranks,
-            lost_pct: 100.0 * recent,
-            window_s: since_s,
-            pauses: hits,
-            late: late.map(Late::told),
-        }),
-        advice: "look for what runs occasionally: garbage collection (gc.freeze, gc.disable), checkpoints, evaluation, logging, a data loader that runs dry".to_owned(),
-        collective: None,
-        severity: Severity::Slow,
-        cost: Some(Cost::of(recent, 0.0, Some(Nanoseconds((step * 1e9) as u64)), (job.ranks().len(), since_s))),
-    })
-}
-
-/// Ranks, a few at most, whose threads waited for the GPU less than the others' by most of that share of time, and in both halves
-/// of the digests since the first pause: they had something else to do, and not once.
-fn who_waits_less(job: &Job, share: f64, since: usize) -> Vec<Rank> {
-    let less = |skip: usize, digests: usize, than: f64| -> Vec<Rank> {
-        let waits = job.ranks().filter_map(|(rank, view)| Some((rank, view.blocked_before(skip, digests)?)));
-        let waits: Vec<_> = waits.collect();
-        let usual = |of: Rank| {
-            // Of a few, each is held against the others alone.
-            let others = waits.iter().filter(|(rank, _)| waits.len() >= MANY || *rank != of);
-            usual_of_others(others.map(|&(_, wait)| wait).collect())
-        };
-        let all = usual(Rank(0)).filter(|_| waits.len() >= MANY);
-        let less = |&&(rank, wait): &&(Rank, f64)| {
-            all.or_else(|| usual(rank)).is_some_and(|usual| usual - wait > than * share)
-        };
-        waits.iter().filter(less).map(|&(rank, _)| rank).collect()
-    };
-    let half = since / 2;
-    let (later, earlier) = (less(0, half, HALF), less(half, half, HALF));
-    let mut ranks = less(0, WINDOW, MOST);
-    ranks.retain(|rank| later.contains(rank) && earlier.contains(rank));
-    if ranks.len() > (job.ranks().len() / 5).max(1) { Vec::new() } else { ranks }
 }
 
 #[cfg(test)]
