@@ -47,7 +47,7 @@ pub(crate) struct Wishes {
 pub(crate) struct Known {
     jobs: Jobs,
     clock: Clock,
-    /// What came and went of each job.
+    /// Ended findings of each job.
     chronicles: BTreeMap<JobName, Chronicle>,
     tallies: BTreeMap<Place, Tally>,
     /// When each rank was last in a snapshot.
@@ -81,7 +81,7 @@ impl Known {
         self.clock.there(now)
     }
 
-    /// What was wrong with a job and is not among these findings any more.
+    /// Findings of a job that have ended: those of its history that are not among those of now.
     pub(crate) fn gone(&self, job: &JobName, present: &[Finding]) -> Vec<Episode> {
         self.chronicles.get(job).map_or_else(Vec::new, |chronicle| chronicle.gone(present))
     }

@@ -1,4 +1,4 @@
-//! What was wrong with a job, while somebody followed it or in the past that a collector gave out.
+//! Findings of a job that have ended, seen live or in the history that a collector keeps.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use xpu_wire::unit::Moment;
 use super::{Episode, Examiner, Finding, Log};
 use crate::job::Job;
 
-/// How often it is looked what is wrong, in the time of the hosts; of many ranks, less often.
+/// How often findings are computed, by the hosts' clock; less often with many ranks.
 const LOOK: Duration = Duration::from_secs(2);
 const EACH: u32 = 128;
 
-/// Findings that are gone, told of at most.
+/// Ended findings that are listed, at most.
 const EPISODES: usize = 64;
 
 /// Of one job.
@@ -23,7 +23,7 @@ pub struct Chronicle {
 }
 
 impl Chronicle {
-    /// Looks what is wrong, where it is time to. To be called before each frame is folded: ranks of one second are then complete.
+    /// Computes the findings if it is time to. Call it before each frame is folded: the ranks of the second before are then complete.
     pub fn look(&mut self, job: &Job, now: Moment) {
         if now.since(self.looked) >= LOOK * (1 + job.ranks().len() as u32 / EACH) {
             let findings = self.examiner.examine(job, now);
@@ -32,7 +32,7 @@ impl Chronicle {
         }
     }
 
-    /// What came and is not among these findings any more, newest first.
+    /// Findings that came and are not among those of now, newest first.
     pub fn gone(&self, present: &[Finding]) -> Vec<Episode> {
         let is_there = |gone: &Episode| {
             let same = |it: &Finding| (it.kind, it.class, &it.ranks) == (gone.kind, gone.class, &gone.ranks);
