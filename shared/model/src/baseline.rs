@@ -1,4 +1,4 @@
-//! What was normal of a run that is over: kept beside it, for the runs that come after it to be held against.
+//! The baseline of a finished run: kept in a file, for later runs to be compared with.
 
 mod measure;
 mod runs;
@@ -18,7 +18,7 @@ use xpu_wire::{
 
 use crate::job::median;
 
-/// What was normal of the ranks of one run, or of those of them that were on one host.
+/// The baseline of the ranks of one run, or of those on one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Baseline {
     pub job: JobName,
@@ -34,15 +34,15 @@ pub struct Baseline {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gpu {
-    /// As CUDA names it; empty where that is not known.
+    /// As CUDA names it; empty if unknown.
     pub name: String,
-    /// What tells models apart where only the driver's library speaks.
+    /// Distinguishes models when only the driver's library is available.
     pub sm_clock_max: Option<u32>,
     pub memory_total: Option<u64>,
 }
 
 impl Gpu {
-    /// Whether they are of one model, as far as is known.
+    /// Whether they are of one model, as far as known.
     pub fn is_like(&self, other: &Self) -> bool {
         fn alike<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
             one.zip(other).is_none_or(|(one, other)| one == other)
@@ -54,30 +54,31 @@ impl Gpu {
     }
 }
 
-/// What was normal of one rank, in its steady state: medians over half minutes. Unknown figures are `null`, never zero.
+/// The baseline of one rank, in its steady state: medians over half minutes. Unknown figures are `null`,
+/// never zero.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Normal {
     pub rank: Rank,
     pub host: HostName,
-    /// How long it was measured, in seconds.
+    /// Length of the measurement, in seconds.
     pub measured_s: f64,
-    /// Elapsed time over steps, and the spread of that from half minute to half minute.
+    /// Elapsed time over steps, and the spread of that between half minutes.
     pub step_ms_mean: Option<f64>,
     pub step_ms_spread: Option<f64>,
     /// Of single steps.
     pub step_ms_p50: Option<f64>,
     pub step_ms_p99: Option<f64>,
-    /// Arithmetic of the GEMMs of a step.
+    /// FLOPs of a step's GEMMs.
     pub step_tflop: Option<f64>,
     pub gemm_tflops: Option<f64>,
-    /// Known where all ranks of a communicator are on one host.
+    /// Known if all ranks of a communicator are on one host.
     pub bus_gb_s: Option<f64>,
     /// Share of the time that the others waited for it alone, in percent; likewise.
     pub cost_pct: Option<f64>,
 }
 
-/// Where runs are kept: `~/.local/state/xpu-top/runs`, by these variables.
+/// The folder of runs: `~/.local/state/xpu-top/runs`, by these variables.
 pub fn folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let set = variable("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || Some(PathBuf::from(variable("HOME")?).join(".local/state"));

@@ -1,39 +1,41 @@
-//! Where a row of figures changed for good: from which one on, and from what to what.
+//! Where a series of figures changed for good: from which figure on, and from what to what.
 //!
-//! A row is cut in two where that explains most of its variance, and the halves again. A cut counts only if the middles on both
-//! sides differ by more than noise does, and enough figures on both prove it: one figure that is far off, as a checkpoint is, changes no middle.
+//! A series is cut in two where that explains most of its variance, and the halves again. A cut counts only
+//! if the medians on both sides differ by more than noise does, and enough figures on both prove it: a single
+//! outlier, such as a checkpoint, changes no median.
 
 use crate::job::median;
 
 /// Figures on either side that prove a change.
 const LEAST: usize = 8;
 
-/// The share by which the middle must change, and how many times the usual spread.
+/// Least relative change of the median, and least multiple of the usual spread.
 const SHARE: f64 = 0.04;
 const SPREADS: f64 = 3.0;
 
-/// Noise is never taken for less than this share.
+/// Noise is never assumed smaller than this share.
 const LEAST_SPREAD: f64 = 0.002;
 
-/// Changes told apart in one row: with more it is no row of steady segments. And cuts tried to find them.
+/// Changes distinguished in one series: with more it is no series of steady segments. And cuts tried to find
+/// them.
 const MOST: usize = 8;
 const TRIED: usize = 32;
 
-/// How many times the variance of noise a cut must explain to be tried.
+/// The multiple of the noise's variance that a cut must explain to be tried.
 const TELLING: f64 = 12.0;
 
-/// One change for good.
+/// One permanent change.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChangePoint {
     /// The first figure after it.
     pub at: usize,
-    /// The middles of what lies between this change and its neighbours.
+    /// The medians between this change and its neighbours.
     pub before: f64,
     pub after: f64,
 }
 
 impl ChangePoint {
-    /// By what share of what was before; negative for less.
+    /// Relative change; negative for a decrease.
     pub fn by(&self) -> f64 {
         self.after / self.before - 1.0
     }
@@ -47,14 +49,14 @@ pub fn changes(figures: &[f64]) -> Vec<ChangePoint> {
     let mut open = vec![(0, figures.len())];
     while let Some((from, to)) = open.pop() {
         let Some((gain, at)) = best_cut(&calm[from..to]) else { continue };
-        // What goes there and back again differs in no middle before it is cut twice.
+        // A change that reverts differs in no median before it is cut twice.
         if cuts.len() < TRIED && gain > TELLING * noise {
             cuts.push(from + at);
             open.extend([(from, from + at), (from + at, to)]);
         }
     }
     cuts.sort_unstable();
-    // Cut further, what differed as a whole may not differ from its neighbour.
+    // After further cuts, a segment may no longer differ from its neighbour.
     loop {
         let ends = |at: usize| {
             let from = if at == 0 { 0 } else { cuts[at - 1] };
@@ -74,7 +76,7 @@ pub fn changes(figures: &[f64]) -> Vec<ChangePoint> {
     }
 }
 
-/// Each figure as the middle of the five around it.
+/// Each figure replaced by the median of the five around it.
 fn without_outliers(figures: &[f64]) -> Vec<f64> {
     let around = |at: usize| {
         let (from, to) = (at.saturating_sub(2), (at + 3).min(figures.len()));
@@ -83,7 +85,7 @@ fn without_outliers(figures: &[f64]) -> Vec<f64> {
     (0..figures.len()).map(around).collect()
 }
 
-/// Where to cut so that the squares of what is left are smallest, and by how much less they are.
+/// The cut with the smallest remaining sum of squares, and the reduction.
 fn best_cut(figures: &[f64]) -> Option<(f64, usize)> {
     let all: f64 = figures.iter().sum();
     let whole = all * all / figures.len() as f64;
@@ -100,7 +102,7 @@ fn best_cut(figures: &[f64]) -> Option<(f64, usize)> {
     best
 }
 
-/// The variance among neighbours, which changes for good do not make larger.
+/// The variance among neighbours, which permanent changes do not increase.
 fn noise(figures: &[f64]) -> f64 {
     let steps = figures.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
     let usual = median(figures.to_vec()).unwrap_or(0.0);
@@ -108,7 +110,7 @@ fn noise(figures: &[f64]) -> f64 {
     spread * spread / 2.0
 }
 
-/// The middles of both, if they differ by more than their figures do among themselves.
+/// The medians of both, if they differ by more than the figures' own spread.
 fn differ(before: &[f64], after: &[f64]) -> Option<(f64, f64)> {
     let (was, is) = (median(before.to_vec())?, median(after.to_vec())?);
     let spread = |figures: &[f64], middle: f64| {
@@ -129,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    /// Steps of so many milliseconds, two percent off at most.
+    /// Steps of this many milliseconds, two percent off at most.
     fn steps(of: &[(usize, f64)]) -> Vec<f64> {
         let noise = |n: u64| 0.98 + 0.04 * (priority(n) >> 11) as f64 / (1_u64 << 53) as f64;
         let row = of.iter().flat_map(|&(count, time)| std::iter::repeat_n(time, count));

@@ -1,7 +1,7 @@
-//! Where the NCCL calls of a job's ranks part for the first time, by their records: all ranks of a communicator make the same collectives
-//! in the same order, and to each send belongs a receive.
+//! The first divergence between the NCCL calls of a job's ranks, by their records: all ranks of a
+//! communicator make the same collectives in the same order, and each send has a receive.
 //!
-//! Pure: no clock, no network. What comes after the first divergence follows from it.
+//! Pure: no clock, no network. Everything after the first divergence follows from it.
 
 mod order;
 mod pairs;
@@ -19,7 +19,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// The calls of a divergence that are told, by what was called.
+/// Distinct calls of a divergence that are reported.
 const TOLD: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,17 +28,17 @@ pub struct Divergence {
     pub communicator: String,
     #[serde(skip)]
     pub id: CommunicatorId,
-    /// What the program calls it; empty if it gave no name.
+    /// The program's name for it; empty if it has none.
     pub name: String,
-    /// The number at which they part; `None` of an order between two communicators.
+    /// The number at which they diverge; `None` for the order of two communicators.
     pub number: Option<u64>,
-    /// Who did not do as the others: those of both sides where it cannot be told.
+    /// The ranks that deviate: both sides if it is undecided.
     pub ranks: Vec<Rank>,
-    /// How it is known who that is.
+    /// How that is known.
     pub by: By,
-    /// What was called there, each with the ranks that did; those of `ranks` first.
+    /// The calls there, each with its ranks; those of `ranks` first.
     pub calls: Vec<PartedCall>,
-    /// It did not keep the job from going on: calls after it ended on all ranks.
+    /// It did not stop the job: later calls ended on all ranks.
     pub passed: bool,
     /// One sentence.
     pub sentence: String,
@@ -47,13 +47,13 @@ pub struct Divergence {
     at: Moment,
 }
 
-/// How calls part.
+/// The form of a divergence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Parting {
-    /// A rank made calls that the others did not make.
+    /// A rank made additional calls.
     Extra,
-    /// A rank left out calls that the others made.
+    /// A rank omitted calls that the others made.
     LeftOut,
     Operation,
     Size,
@@ -64,36 +64,37 @@ pub enum Parting {
     Order,
     /// A send without its receive, or a receive without its send.
     Unmatched,
-    /// A rank has not come to what the others have called.
+    /// A rank has not reached the others' calls.
     NotEntered,
 }
 
-/// How it is known who parted.
+/// How it is known which side deviates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// More ranks did the other thing.
+    /// More ranks are on the other side.
     Majority,
-    /// It had never done so before, and the others had.
+    /// It had never made such a call before, and the others had.
     Novelty,
-    /// It is not.
+    /// Unknown.
     Nothing,
 }
 
-/// One call, by those that made it.
+/// One call, and its ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PartedCall {
     pub ranks: Vec<Rank>,
     /// `AllReduce (492 B)`
     pub call: String,
-    /// `train.py:212 log_metrics`; `None` where it is not known.
+    /// `train.py:212 log_metrics`; `None` if it is unknown.
     pub site: Option<String>,
-    /// Nobody had made this call before, from there, in what is recorded.
+    /// No rank had made this call before, from there, within the records.
     pub new: bool,
 }
 
-/// The first of all: one that keeps the job from going on comes before those that did not, and a call that does not fit before one that
-/// has not come. `stands`: no rank has moved since its record was read, so what is missing does not come a moment later.
+/// The first of all: one that blocks the job comes before those that did not, and a call that does not match
+/// before a missing one. `stands`: no rank has moved since its record was read, so a missing call will not
+/// follow a moment later.
 pub fn first<'a>(records: impl Iterator<Item = &'a RankRecord>, stands: bool) -> Option<Divergence> {
     let records: Vec<_> = records.collect();
     let mut of: BTreeMap<CommunicatorId, Vec<Sequence<'a>>> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! Processes that may become ranks. `xpu-top run` leaves a file for each in the runtime directory, named by its pid,
-//! which stays the program's: so a collector waits for a job that is slow to begin, whoever came first.
+//! Processes that may become ranks. `xpu-top run` leaves a file for each in the runtime directory, named by
+//! its pid, which the program keeps: so a collector waits for a slow job, whichever process started first.
 
 use std::{
     fs,
@@ -14,22 +14,22 @@ use xpu_wire::{
     process::Process,
 };
 
-/// Files looked at; a host starts tens.
+/// Files read; a host starts tens.
 const MOST: usize = 4096;
 
 /// Longest file that is read: two numbers and two names.
 const LONGEST: u64 = 4096;
 
-/// One process that was started to be watched.
+/// One started process that will be monitored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
     pub pid: Pid,
     pub job: JobName,
-    /// The rank its launcher gave it; a launcher itself has none.
+    /// Its launcher's rank; a launcher itself has none.
     pub rank: Option<String>,
 }
 
-/// Tells the collector with this base port, now or later, that a process is to come.
+/// Announces a process to the present or later collector with this base port.
 pub fn announce(runtime: &RuntimeDir, base: BasePort, expected: &Expected) -> io::Result<()> {
     let Process::Here { started, .. } = Process::find(expected.pid) else {
         return Err(io::ErrorKind::NotFound.into());
@@ -40,13 +40,13 @@ pub fn announce(runtime: &RuntimeDir, base: BasePort, expected: &Expected) -> io
         _ => {}
     }
     let rank = expected.rank.as_deref().unwrap_or_default();
-    // Written aside: who reads half a file would take its process for gone.
+    // Written to a temporary file: a reader of half a file would believe that the process is gone.
     let aside = dir.join(format!("{}.new", expected.pid));
     fs::write(&aside, format!("{started}\n{}\n{rank}\n", expected.job))?;
     fs::rename(aside, dir.join(expected.pid.to_string()))
 }
 
-/// Those that live. The files of others are removed.
+/// The living ones. The files of others are removed.
 pub fn living(runtime: &RuntimeDir, base: BasePort) -> Vec<Expected> {
     let found = fs::read_dir(directory(runtime, base)).into_iter().flatten().flatten().take(MOST);
     let mut living = Vec::new();
@@ -63,7 +63,7 @@ pub fn living(runtime: &RuntimeDir, base: BasePort) -> Vec<Expected> {
     living
 }
 
-/// A pipe somebody put there is not waited for.
+/// Does not wait on a pipe in its place.
 fn read(path: &Path) -> io::Result<String> {
     let file =
         fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)?;
@@ -104,7 +104,7 @@ mod tests {
         };
         announce(&runtime, base, &expected(id(), None)).unwrap();
         announce(&runtime, base, &expected(child.id(), Some("3"))).unwrap();
-        // Another process under a number that was used before, and a file of garbage.
+        // Another process under a reused pid, and an invalid file.
         fs::write(directory(&runtime, base).join("1"), "12\nj\n\n").unwrap();
         fs::write(directory(&runtime, base).join("2"), "\u{1b}").unwrap();
         let mut found = living(&runtime, base);

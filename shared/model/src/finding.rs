@@ -1,4 +1,4 @@
-//! What is wrong with a job, in a sentence with its evidence. Pure functions over a [`Job`].
+//! The problems of a job, each as a sentence with its evidence. Pure functions over a [`Job`].
 
 mod chronicle;
 mod cohort;
@@ -40,26 +40,26 @@ use crate::{
     status::RankState,
 };
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     pub kind: Kind,
     pub class: Class,
     pub ranks: Vec<Rank>,
     pub confidence: Confidence,
-    /// How much it matters: by its cost, where that is known.
+    /// Its importance: by its cost, if that is known.
     pub severity: Severity,
-    /// How long it has been so, in seconds.
+    /// Its duration, in seconds.
     pub since_s: f64,
-    /// What it is told by: a sentence, and its figures.
+    /// Its evidence: a sentence, and its figures.
     #[serde(flatten)]
     pub evidence: Evidence,
     /// What to do next.
     pub advice: String,
-    /// The collective the job stands at.
+    /// The collective in which the job hangs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collective: Option<Standstill>,
-    /// What it takes of the job's time, where that is known.
+    /// Its cost in the job's time, if that is known.
     #[serde(flatten)]
     pub cost: Option<Cost>,
 }
@@ -72,25 +72,25 @@ pub struct Cost {
     pub pct: f64,
     #[serde(rename = "cost_pct_error")]
     pub pct_error: f64,
-    /// Milliseconds of a step; `None` where no step is known.
+    /// Milliseconds of a step; `None` if the step time is unknown.
     #[serde(rename = "cost_ms_per_step")]
     pub ms_per_step: Option<f64>,
-    /// GPU-hours lost since it began: those of all ranks.
+    /// GPU-hours lost since it began, of all ranks.
     pub gpu_hours: f64,
-    /// What those cost, where somebody says what one does.
+    /// Their price, if one is set.
     #[serde(flatten)]
     pub money: Option<Money>,
 }
 
-/// One collective, as those tell of it that entered it.
+/// One collective, as its ranks report it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standstill {
     pub communicator: String,
-    /// What the program calls it; empty if it gave no name.
+    /// The program's name for it; empty if it has none.
     pub name: String,
-    /// Counted from 0, alike on every rank.
+    /// Counted from 0, equal on every rank.
     pub number: u64,
-    /// The operation and its bytes; `None` where those that came went on to others, and it cannot be told.
+    /// The operation and its bytes; `None` if its ranks went on to others, so that it is unknown.
     pub operation: Option<String>,
     pub bytes: Option<u64>,
 }
@@ -98,17 +98,17 @@ pub struct Standstill {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A rank's process ended without saying so.
+    /// A rank's process ended without a goodbye.
     Exited,
-    /// The job, or ranks that belong together, make no progress.
+    /// The job, or a group of ranks, makes no progress.
     Hang,
     /// A rank that the others wait for.
     SlowRank,
-    /// Bytes that move slower than they did, or than elsewhere, while all are on time.
+    /// Transfers are slower than before, or than elsewhere, while all ranks are on time.
     SlowLink,
-    /// Steps that take longer than they did, on all ranks alike.
+    /// Steps take longer than before, on all ranks alike.
     Regression,
-    /// A GPU that is in trouble, whether or not it shows yet.
+    /// A GPU has a problem, whether or not it has effects yet.
     Device,
 }
 
@@ -116,7 +116,7 @@ impl Kind {
     pub const ALL: [Self; 6] =
         [Self::Exited, Self::Hang, Self::SlowRank, Self::SlowLink, Self::Regression, Self::Device];
 
-    /// As documents have it.
+    /// As in documents.
     pub fn word(self) -> &'static str {
         match self {
             Self::Exited => "exited",
@@ -132,60 +132,60 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// The process is gone, and did not say why.
+    /// The process is gone, without a known reason.
     Dead,
-    /// An exception of Python that nobody caught.
+    /// An uncaught Python exception.
     Exception,
     /// A fatal signal.
     Signal,
     /// OOM-killed by the kernel.
     Oom,
-    /// It exited with a code that is not 0.
+    /// It exited with a code other than 0.
     ExitCode,
-    /// An error of CUDA, after which nothing works, or of NCCL.
+    /// An error of CUDA that breaks the context, or of NCCL.
     CudaError,
     NcclError,
-    /// The process lives and runs no more.
+    /// The process is alive but does not run.
     Stopped,
-    /// A communicator is being made, and not all come to it.
+    /// A communicator is being created, and some ranks do not come.
     Init,
     /// Others wait in a collective these ranks did not enter.
     NotEntered,
     /// Ranks wait for each other in different communicators.
     Deadlock,
-    /// The ranks do not mean the same collective.
+    /// The ranks call different collectives.
     Mismatch,
-    /// All called it, some are still inside the call.
+    /// All called it; some are still inside the call.
     NotLaunched,
-    /// A communicator is being ended, and not all come to it.
+    /// A communicator is being destroyed, and some ranks do not come.
     Finalize,
     /// A rank called fewer sends and receives than those that do the same.
     Unmatched,
-    /// All launched it, and the GPU of some has not come to it: what they launched before does not end.
+    /// All launched it, and some GPUs have not reached it: their earlier work does not end.
     NotStarted,
     /// All launched it, and it does not end.
     InKernel,
-    /// It ended on others and not on these.
+    /// It ended on others but not on these.
     Partial,
     /// Its GPU computes slower.
     Compute,
     /// It computes slower because its clocks are held down.
     Clocks,
-    /// Its GPU is as fast as the others' and gets its work late.
+    /// Its GPU is as fast as the others' but gets its work late.
     Host,
-    /// It stands still now and then.
+    /// It pauses occasionally.
     Pauses,
-    /// A host, or the one way between two ranks.
+    /// A host, or the only link between two ranks.
     Link,
-    /// A communicator, wherever in it.
+    /// A communicator, at an unknown place.
     Group,
-    /// Steps, for a reason that is not known.
+    /// Steps, for an unknown reason.
     Step,
-    /// Steps take longer than in a run before.
+    /// Steps take longer than in an earlier run.
     PastRun,
     /// Device memory is nearly full.
     Memory,
-    /// The driver told of an error.
+    /// The driver reported an error.
     Xid,
 }
 
@@ -211,13 +211,13 @@ pub enum Confidence {
     Certain,
 }
 
-/// How much a finding matters.
+/// The importance of a finding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// It costs less than 5 % of the time, or nothing yet.
     Minor,
-    /// Less than 15 %, or what it costs is not known.
+    /// Less than 15 %, or an unknown cost.
     #[default]
     Slow,
     /// More, or the job makes no progress.
@@ -225,7 +225,7 @@ pub enum Severity {
 }
 
 impl Cost {
-    /// This share of the time, of all GPUs of a job, for so long.
+    /// This share of the time, of all GPUs of a job, for this duration.
     fn of(share: f64, error: f64, step: Option<Nanoseconds>, (ranks, since_s): (usize, f64)) -> Self {
         Self {
             pct: 100.0 * share,
@@ -236,7 +236,7 @@ impl Cost {
         }
     }
 
-    /// All that these findings cost together, which is all of the time at most; `None` if they are not known to cost anything.
+    /// The cost of these findings together, at most all of the time; `None` if no cost is known.
     pub fn sum(findings: &[Finding]) -> Option<Self> {
         let costs = || findings.iter().filter_map(|finding| finding.cost);
         let sum = |of: fn(&Self) -> f64| costs().map(|cost| of(&cost)).sum::<f64>();
@@ -282,37 +282,38 @@ impl Finding {
         format!("{}; {}", self.evidence, self.advice)
     }
 
-    /// Whether the job stands for it.
+    /// Whether it stops the job.
     pub fn stops_the_job(&self) -> bool {
-        // A job that lost a rank makes no more progress than one that hangs.
+        // A job that lost a rank makes no more progress than a hung one.
         matches!(self.kind, Kind::Exited | Kind::Hang)
     }
 }
 
-/// Digests of a rank, a second apart, after which it would be known if it were slow: those over which arithmetic and lateness are
-/// summed where few collectives are timed, and the one before them.
+/// Digests of a rank, a second apart, after which slowness would be detected: those over which FLOPs and
+/// lateness are summed if few collectives are timed, and the one before them.
 pub const WATCHED: u32 = 13;
 
-/// All that is wrong with `job` at `now`, worst first. Who asks every second keeps an [`Examiner`].
+/// All findings of `job` at `now`, the worst first. Callers that ask every second keep an [`Examiner`].
 pub fn examine(job: &Job, now: Moment) -> Vec<Finding> {
     Examiner::default().examine(job, now)
 }
 
-/// What a job makes no progress for, if it makes none: a part of [`examine`] that takes little.
+/// Why a job makes no progress, if it makes none: a cheap part of [`examine`].
 pub fn standstill(job: &Job, now: Moment) -> Option<Finding> {
-    // Who lost a rank waits for it: that is no finding of its own.
+    // Ranks that lost another one wait for it: that is no separate finding.
     dead::ranks(job, now).or_else(|| hang::examine(job, now))
 }
 
-/// Whether the job makes no progress: by what was found, or, where a part of it is seen, because that part stands.
+/// Whether the job makes no progress: by its findings, or if only a part of it is seen, because that part
+/// hangs.
 pub fn stands(job: &Job, findings: &[Finding]) -> bool {
     findings.iter().any(Finding::stops_the_job) || hang::part(job)
 }
 
-/// A rank of a job that stands waits once it has not moved for this long, and for twice its usual step.
+/// A rank of a hung job waits once it has not moved for this long, and for twice its usual step.
 const WAITS: Duration = Duration::from_secs(5);
 
-/// What a rank's state is in the light of what was found.
+/// A rank's state, given the findings.
 pub fn state(findings: &[Finding], rank: Rank, view: &RankView) -> RankState {
     let named = || findings.iter().filter(|finding| finding.ranks.contains(&rank));
     let step = view.pace().map_or(Duration::ZERO, |pace| Duration::from_nanos(pace.0));

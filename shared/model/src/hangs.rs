@@ -1,5 +1,5 @@
-//! Where a collector keeps what it knew of a job that hung, or of which a rank ended badly: one folder each, for `--replay` to read when the
-//! job and the collector are gone.
+//! Where a collector saves a job that hung, or whose rank failed: one folder each, for `--replay` to read
+//! when the job and the collector are gone.
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -11,7 +11,7 @@ pub const RECORDING: &str = "recording.xpurec";
 /// The status of the job, as `xpu-top status --json` has it.
 pub const STATUS: &str = "status.json";
 
-/// Where the folders are: `~/.local/state/xpu-top/hangs`, by these variables.
+/// The folders' place: `~/.local/state/xpu-top/hangs`, by these variables.
 pub fn folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     Some(baseline::folder(variable)?.with_file_name("hangs"))
 }

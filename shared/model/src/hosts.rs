@@ -1,6 +1,6 @@
-//! Which hosts to watch: a hosts file or a list, as clusters write them, to endpoints.
+//! The hosts to watch: a hosts file or a list, in clusters' notation, to endpoints.
 //!
-//! A line that makes no sense costs that line and a warning, never the rest: on a thousand hosts one is always wrong.
+//! An invalid line costs that line and a warning, never the rest: on a thousand hosts one is always wrong.
 
 mod name;
 mod range;
@@ -16,23 +16,23 @@ use std::{
 
 use xpu_wire::endpoint::{BasePort, Endpoint};
 
-/// Hosts in all. The largest clusters have a third of it; a slip of the finger in a range has more.
+/// Hosts in total. The largest clusters have a third of it; a typo in a range has more.
 const MOST_HOSTS: usize = 100_000;
 
 /// Largest hosts file that is read.
 const LARGEST_FILE: u64 = 16 << 20;
 
-/// Warnings kept; a file of the wrong sort would give one for each of its lines.
+/// Warnings kept; a file of the wrong kind would cause one for each of its lines.
 const MOST_WARNINGS: usize = 20;
 
-/// The hosts named, each once, and what could not be understood.
+/// The named hosts, each once, and the invalid parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hosts {
     pub endpoints: Vec<Endpoint>,
     pub warnings: Vec<Warning>,
 }
 
-/// What is wrong with a part of the list, and what to write.
+/// An error in a part of the list, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     pub place: String,
@@ -52,7 +52,7 @@ impl Hosts {
         Self { endpoints, warnings: Vec::new() }
     }
 
-    /// From a file of one host a line. `base` is for those that name no port.
+    /// From a file of one host a line. `base` is for those without a port.
     pub fn from_file(path: &Path, base: BasePort) -> io::Result<Self> {
         let mut bytes = Vec::new();
         File::open(path)?.take(LARGEST_FILE).read_to_end(&mut bytes)?;
@@ -87,7 +87,7 @@ struct Gathering {
 }
 
 impl Gathering {
-    /// `host[:port]`, then words such as `slots=8` that are for others.
+    /// `host[:port]`, then words such as `slots=8` that are ignored.
     fn take_line(&mut self, line: &str, base: BasePort, place: impl Fn() -> String) {
         let mut words = line.split_whitespace();
         let Some(names) = words.next() else { return };

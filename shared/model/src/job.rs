@@ -1,7 +1,8 @@
-//! What is known now of a job: frames folded into one picture, whichever host they came from and in whatever order.
+//! The present state of a job: frames folded into one state, whichever host they came from and in whatever
+//! order.
 //!
-//! Pure: no clock, no network. The collector folds its own host's frames, the viewer those of all hosts, a replay those
-//! of a file, and all come to the same picture.
+//! Pure: no clock, no network. The collector folds its own host's frames, the viewer those of all hosts, a
+//! replay those of a file, and all come to the same state.
 
 mod arrival_skew;
 mod bound;
@@ -48,15 +49,15 @@ pub struct Job {
     ranks: BTreeMap<Rank, Box<RankView>>,
     joins: Joins,
     transfers: Transfers,
-    /// By host, as its collector said last.
+    /// By host, by its collector's last report.
     turned_away: BTreeMap<HostName, u32>,
     stacks: Stacks,
     records: Records,
-    /// How ranks ended that did not end well: may come before they are introduced.
+    /// Ends of failed ranks: may come before they are introduced.
     exits: BTreeMap<Rank, RankExit>,
-    /// How far the clock of each host is behind that of the host whose clock is furthest, and what it said then.
+    /// How far each host's clock is behind the most advanced one, and its value then.
     behind: BTreeMap<HostName, (Moment, Duration)>,
-    /// Whether ranks may not agree on how many there are.
+    /// Whether ranks may disagree on their number.
     mixed: bool,
     revision: u64,
 }
@@ -97,13 +98,13 @@ impl Job {
             .or_insert_with(|| Box::new(RankView::new(host.clone(), digest.pid)));
         view.digest((host, *now), digest, self.revision, &mut self.joins, &mut self.transfers);
         if view.is_alive() {
-            // What was said of its end was said too early.
+            // The report of its end was premature.
             self.exits.remove(&digest.rank);
         }
         view.take_exit(self.exits.get(&digest.rank));
     }
 
-    /// Forgets who ended in a run of more ranks than there are now: those that live say how many there are.
+    /// Drops ranks that ended in a larger former run: the living ones report the number of ranks.
     fn forget_former(&mut self) {
         if !self.mixed {
             return;
@@ -119,7 +120,7 @@ impl Job {
         self.revision += u64::from(self.ranks.len() != before);
     }
 
-    /// What a host said before and is told of again says nothing new of its clock.
+    /// A repeated frame of a host says nothing new about its clock.
     fn hear_clock(&mut self, frame: &Frame, behind: Duration) {
         match self.behind.get_mut(&frame.host) {
             Some((said, _)) if *said >= frame.now => {}
@@ -128,7 +129,7 @@ impl Job {
         }
     }
 
-    /// What a host's clock said, by the clock of the host whose clock is furthest: those of two hosts may differ by minutes.
+    /// A host's moment, by the most advanced host's clock: two hosts may differ by minutes.
     pub fn common(&self, host: &HostName, moment: Moment) -> Moment {
         moment.after(self.behind.get(host).map(|&(_, behind)| behind).unwrap_or_default())
     }
@@ -144,12 +145,12 @@ impl Job {
     fn detail(&mut self, rank: Rank, detail: &xpu_wire::frame::RankDetail) {
         self.with_rank(rank, |view| {
             view.detail(&detail.summary);
-            // No finding is made of it.
+            // No finding depends on it.
             false
         });
     }
 
-    /// `change` says whether it was one.
+    /// `change` returns whether it was one.
     fn with_rank(&mut self, rank: Rank, change: impl FnOnce(&mut RankView) -> bool) {
         self.revision += 1;
         if let Some(view) = self.ranks.get_mut(&rank)
@@ -163,7 +164,7 @@ impl Job {
         &self.name
     }
 
-    /// Counts up whenever anything changed: what is computed from a job can be kept until then.
+    /// Counts up with every change: results computed from a job are valid until then.
     pub fn revision(&self) -> u64 {
         self.revision
     }
@@ -181,7 +182,7 @@ impl Job {
         self.ranks.get(&rank).map(Box::as_ref)
     }
 
-    /// As many as the ranks say there are; those that were never seen included.
+    /// As many as the ranks report; including those that were never seen.
     pub fn world_size(&self) -> u32 {
         self.views().map(RankView::world_size).max().unwrap_or(0)
     }
@@ -217,9 +218,9 @@ impl Job {
         median(rates.collect()).map(GigabytesPerSecond)
     }
 
-    /// The most ranks seen of a communicator that is only seen in part.
+    /// The most ranks seen of a communicator that is only partly seen.
     ///
-    /// A rank that has just come is left out: the other hosts' words may be on their way.
+    /// A new rank is left out: the other hosts' reports may be on their way.
     pub fn partly_seen(&self) -> Option<PartlySeen> {
         self.ranks.values().filter(|view| view.is_settled()).find_map(|view| {
             let mut most = None;
@@ -233,8 +234,8 @@ impl Job {
         })
     }
 
-    /// Of the timed collectives the ranks remember, the share every rank of the communicator has reported. `None` while
-    /// none was timed.
+    /// The share of the ranks' timed collectives that every rank of the communicator has reported. `None`
+    /// while none was timed.
     pub fn joined(&self) -> Option<f64> {
         let samples = || self.views().flat_map(RankView::samples);
         let joined =
@@ -243,7 +244,7 @@ impl Job {
         (all > 0).then(|| joined as f64 / all as f64)
     }
 
-    /// How fast bytes move in its communicators.
+    /// The transfer rates of its communicators.
     pub fn transfers(&self) -> &Transfers {
         &self.transfers
     }
@@ -252,23 +253,24 @@ impl Job {
         self.joins.get(sample.place, sample.communicator, sample.sequence)
     }
 
-    /// The collective as all its ranks saw it; `None` while any of them is missing. Without the last to come, the
-    /// shortest duration holds waiting, and is no transfer.
+    /// The collective as all its ranks saw it; `None` while any of them is missing. Without the last rank,
+    /// the shortest duration includes waiting, and is no transfer.
     fn complete(&self, sample: &Sample) -> Option<&Join> {
         self.join(sample).filter(|join| join.is_complete())
     }
 
-    /// Living processes that claim ranks of this job which others are.
+    /// Living processes that claim ranks of this job which others hold.
     pub fn turned_away(&self) -> u32 {
         self.turned_away.values().fold(0, |sum, more| sum.saturating_add(*more))
     }
 
-    /// How much later than the first rank this one came to its collectives, at the median.
+    /// How much later than the first rank this one entered its collectives, at the median.
     pub fn lateness(&self, rank: Rank) -> Option<Nanoseconds> {
         self.lateness_of(self.ranks.get(&rank)?.samples())
     }
 
-    /// Bus bandwidth and lateness of a rank of this job: both are of the same collectives, which are looked up once.
+    /// Bus bandwidth and lateness of a rank of this job: both concern the same collectives, which are looked
+    /// up once.
     pub fn meeting(&self, view: &RankView) -> (Option<GigabytesPerSecond>, Option<Nanoseconds>) {
         let (mut rates, mut late) = (Vec::with_capacity(SAMPLES), Vec::with_capacity(SAMPLES));
         for sample in view.samples() {
@@ -287,7 +289,7 @@ impl Job {
     }
 }
 
-/// GB/s over the bus, once all had come.
+/// GB/s over the bus, once all had entered.
 fn rate(sample: &Sample, join: &Join) -> Option<f64> {
     GigabytesPerSecond::from_work(sample.bus_bytes as f64, join.transfer()).map(|rate| rate.0)
 }
@@ -297,19 +299,19 @@ fn late_by(sample: &Sample, join: &Join) -> f64 {
     join.longest().0.saturating_sub(sample.duration.0) as f64
 }
 
-/// How much is seen of a communicator of which not all is.
+/// The seen part of a partly seen communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartlySeen {
     pub ranks: u32,
     pub of: u32,
 }
 
-/// The middle value; the mean of the two middle ones of an even number.
+/// The median; the mean of the two middle values for an even number.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     median_of(&mut values)
 }
 
-/// The same, of values whose order is lost.
+/// The same, reordering the values.
 fn median_of(values: &mut [f64]) -> Option<f64> {
     let (count, middle) = (values.len(), values.len() / 2);
     if count == 0 {

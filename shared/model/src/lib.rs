@@ -1,8 +1,9 @@
-//! What frames add up to.
+//! The state of jobs, folded from frames.
 //!
-//! [`job`] folds frames into what is known now, [`status`] is that as a document, [`finding`] what is wrong with it, [`divergence`]
-//! where the NCCL calls of a hung job's ranks part. [`stack`] merges the stacks of many ranks into one tree. [`baseline`] is what was
-//! normal in an earlier run. [`hosts`] reads which hosts there are.
+//! [`job`] folds frames into the present state, [`status`] is that as a document, [`finding`] its problems,
+//! [`divergence`] the first difference between the NCCL calls of a hung job's ranks. [`stack`] merges the
+//! stacks of many ranks into one tree. [`baseline`] describes the normal state of an earlier run. [`hosts`]
+//! parses host lists.
 //!
 //! Nothing here reads a clock or the network: time comes in as an argument.
 

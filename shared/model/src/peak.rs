@@ -1,17 +1,17 @@
 //! The peak of a GPU: dense FLOPS by precision.
 //!
-//! From NVIDIA's data sheets and architecture white papers of each model (V100, T4, A100, A30, A40, A10, H100, H200,
-//! GH200, L4, L40, L40S, DGX and HGX B200, GB200, Ampere GA102 and Ada AD102), without sparsity: where a sheet gives
-//! only the figure with sparsity, half of it. Boost clocks under no power limit: what real GEMMs reach is less. A
-//! model that is not listed has no peak, and what is computed from one is unknown: nothing is guessed from a name that
-//! looks alike.
+//! From NVIDIA's data sheets and architecture white papers of each model (V100, T4, A100, A30, A40, A10,
+//! H100, H200, GH200, L4, L40, L40S, DGX and HGX B200, GB200, Ampere GA102 and Ada AD102), without sparsity:
+//! where a sheet gives only the figure with sparsity, half of it. Boost clocks without a power limit: real
+//! GEMMs reach less. A model that is not listed has no peak, and figures based on it are unknown: nothing is
+//! guessed from a similar name.
 
 use xpu_wire::{
     datatype::DataType,
     gemm::{ComputeType, GemmShape},
 };
 
-/// What elements are multiplied as.
+/// The precision of a multiplication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
     Float64,
@@ -36,7 +36,7 @@ impl Precision {
         ("int8", Self::Int8),
     ];
 
-    /// Of a GEMM; `None` for one no tensor core or plain multiplier is known for.
+    /// For a GEMM; `None` if no tensor core or plain multiplier is known for it.
     pub fn of(shape: &GemmShape) -> Option<Self> {
         Some(match (shape.datatype, shape.compute) {
             (DataType::Float64 | DataType::Complex128, _) => Self::Float64,
@@ -56,10 +56,10 @@ impl Precision {
     }
 }
 
-/// Peaks of one model, in 10^12 operations a second, in the order of [`Precision::ALL`]; 0 where it has no such units.
+/// Peaks of one model, in TFLOPS, in the order of [`Precision::ALL`]; 0 without such units.
 type Row = [f64; 8];
 
-/// The words a model's name must hold, and its peaks. The first that fits counts.
+/// The words that a model's name must contain, and its peaks. The first match counts.
 #[rustfmt::skip]
 const MODELS: [(&[&str], Row); 27] = [
     //                  fp64   fp32   tf32    fp16    bf16    fp8     fp4      int8
@@ -93,7 +93,7 @@ const MODELS: [(&[&str], Row); 27] = [
     (&["RTX", "3090"],  [0.0, 35.6, 35.6, 71.0, 71.0, 0.0, 0.0, 284.0]),
 ];
 
-/// Words that make another model of a name: laptops, larger and smaller siblings, and slices of a GPU.
+/// Words that make a name another model's: laptops, larger and smaller siblings, and slices of a GPU.
 const OTHERS: [&str; 6] = ["MIG", "Laptop", "Ti", "D", "SUPER", "Mobile"];
 
 /// Peaks of one GPU.
@@ -103,10 +103,10 @@ pub struct Peaks {
 }
 
 impl Peaks {
-    /// Names the figures that stand before the data sheets': `bf16=989,fp8=1979`, in 10^12 operations a second.
+    /// Overrides the data sheets: `bf16=989,fp8=1979`, in TFLOPS.
     pub const VARIABLE: &str = "XPU_TOP_PEAK_TFLOPS";
 
-    /// Reads what [`Self::VARIABLE`] holds.
+    /// Parses [`Self::VARIABLE`].
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut peaks = Self::default();
         for part in text.split(',').filter(|part| !part.trim().is_empty()) {
@@ -127,7 +127,7 @@ impl Peaks {
         Ok(peaks)
     }
 
-    /// Of the GPU that CUDA gives this name, where these figures say nothing else.
+    /// For the GPU with this CUDA name, unless overridden.
     #[must_use]
     pub fn or_of(self, device: &str) -> Self {
         let words: Vec<_> = device.split([' ', '-']).collect();
@@ -138,7 +138,7 @@ impl Peaks {
         Self { tera: std::array::from_fn(|at| self.tera[at].or_else(|| sheet(at))) }
     }
 
-    /// Seconds that the arithmetic of one such GEMM takes at the peak.
+    /// Seconds that one such GEMM's FLOPs take at the peak.
     pub fn seconds(&self, shape: &GemmShape) -> Option<f64> {
         let precision = Precision::of(shape)?;
         let at = Precision::ALL.iter().position(|(_, known)| *known == precision)?;

@@ -1,7 +1,8 @@
-//! The stacks of all ranks as one tree: where they go together, and where one goes another way.
+//! The stacks of all ranks as one tree: where they agree, and where one differs.
 //!
-//! Pure. A root is a role that threads have on every rank (the main thread first), below it are frames, outermost first.
-//! Every node knows the ranks that are there and those that are not; where ranks part, the fewest come first.
+//! Pure. A root is a role that threads have on every rank (the main thread first), below it are frames,
+//! outermost first. Every node knows the ranks that are there and those that are not; where ranks differ, the
+//! fewest come first.
 
 mod call;
 mod folded;
@@ -27,19 +28,19 @@ use xpu_wire::id::Rank;
 /// The merged stacks of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tree {
-    /// All ranks the tree is of, also those of which nothing could be read.
+    /// All ranks of the tree, including those that could not be read.
     pub ranks: Ranks,
     pub roots: Vec<Node>,
 }
 
-/// A role or a frame, with all who are in it.
+/// A role or a frame, with its ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     #[serde(flatten)]
     pub word: Word,
     pub here: Ranks,
     pub missing: Ranks,
-    /// Ranks of which a thread is here and no deeper.
+    /// Ranks with a thread that ends here.
     pub ends: Ranks,
     /// Threads here, of all ranks.
     pub threads: usize,
@@ -47,7 +48,7 @@ pub struct Node {
 }
 
 impl Tree {
-    /// Where the rank's main thread is: its innermost frame of Python, which people wrote; else its innermost.
+    /// Position of the rank's main thread: its innermost Python frame; else its innermost.
     pub fn place_of(&self, rank: Rank) -> Option<&Word> {
         let main = |node: &&Node| node.word.name == MAIN_THREAD && node.here.contains(rank);
         let mut node = self.roots.iter().find(main)?;

@@ -32,10 +32,10 @@ pub use exit::ExitStatus;
 pub use live::{STALE, age_of, stale_since};
 pub use stacks::StackStatus;
 
-/// Texts of blindness passed on; ranks mostly say the same.
+/// Texts of blind spots passed on; ranks mostly have the same.
 const BLIND: usize = 16;
 
-/// A rank's waiting for the CPU is that of so long.
+/// The time over which a rank's wait for the CPU is summed.
 const CPU_WAIT: Duration = Duration::from_secs(10);
 
 /// The document. Unknown figures are `null`, never zero.
@@ -44,49 +44,49 @@ pub struct Status {
     pub job: JobName,
     pub world_size: u32,
     pub steps: StepRange,
-    /// What the ranks that say so work through together, in a second.
+    /// Total throughput of the ranks that report it, per second.
     pub tokens_per_s: Option<f64>,
     pub samples_per_s: Option<f64>,
-    /// Mean of the last losses the ranks told of.
+    /// Mean of the ranks' last reported losses.
     pub loss: Option<f64>,
-    /// Ranks whose last loss is infinite, or no number.
+    /// Ranks whose last loss is infinite, or not a number.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub loss_not_finite: Vec<Rank>,
-    /// Model FLOPs utilisation, the mean over the ranks of which it is known: 0.4 is 40 %.
+    /// Model FLOPs utilisation, the mean over the ranks with a known one: 0.4 is 40 %.
     pub mfu: Option<f64>,
-    /// Seconds since any rank's figures were of now; absent while one's are.
+    /// Seconds since any rank's figures were current; absent while one's are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub figures_age_s: Option<f64>,
-    /// What holds the job up as a whole; `None` while too little is known.
+    /// What limits the job as a whole; `None` while too little is known.
     pub bound: Option<Bound>,
     pub ranks: Vec<RankStatus>,
     pub findings: Vec<Finding>,
-    /// What they cost together; absent where nothing is known to cost anything.
+    /// Their total cost; absent if no cost is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<Cost>,
-    /// Where the NCCL calls of the ranks part for the first time; only once their records were read, which is where a job stands.
+    /// The first divergence between the ranks' NCCL calls; only once their records were read, as in a hang.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub divergence: Option<Divergence>,
-    /// What was wrong and is not any more, newest first, as far as whoever asks was told of the past.
+    /// Ended findings, newest first, as far as the history reaches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub came_and_went: Vec<Episode>,
-    /// Where all ranks are; only once stacks were read.
+    /// Positions of all ranks; only once stacks were read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stacks: Option<StackStatus>,
     pub coverage: Coverage,
-    /// Jobs that are there beside this one.
+    /// Other jobs.
     pub other_jobs: Vec<JobName>,
-    /// Those of them that make no progress.
+    /// Those of them without progress.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_jobs_hang: Vec<JobName>,
 }
 
-/// Steps completed, over the ranks that mark them.
+/// Steps completed, over the ranks with a source of steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRange {
     pub min: Option<Step>,
     pub max: Option<Step>,
-    /// A lower bound of the steps of the ranks of which no more is known.
+    /// A lower bound for ranks whose exact number is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_least: Option<Step>,
     /// Step time in milliseconds: elapsed time over the steps of the last half minute; the median over ranks.
@@ -94,16 +94,16 @@ pub struct StepRange {
     /// Median and 99th percentile of the single steps of that time, in milliseconds; medians over ranks.
     pub p50_ms: Option<f64>,
     pub p99_ms: Option<f64>,
-    /// Whose clock single steps are by; of ranks that differ, the host's.
+    /// The clock of single steps; if ranks differ, the host's.
     pub timed_by: Option<StepClock>,
-    /// Who says where steps end; of ranks that differ, the lesser word: detected before optimizer before marked.
+    /// The source of steps; if ranks differ, the less reliable: detected before optimizer before marked.
     pub source: Option<StepSign>,
-    /// The optimizer whose steps are the program's, where that is the source.
+    /// The optimizer whose steps count as the program's, if that is the source.
     #[serde(default)]
     pub optimizer: Option<String>,
 }
 
-/// Who says where a step ends.
+/// The source of step ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepSign {
@@ -111,9 +111,9 @@ pub enum StepSign {
     Marked,
     /// PyTorch: an optimizer of the program has stepped.
     Optimizer,
-    /// The hook: what the program asks of the GPU repeats.
+    /// The hook: the program's launches repeat.
     Detected,
-    /// The same, and the step number is a lower bound: how many steps came before the first repetition is unknown.
+    /// The same, and the step number is a lower bound: the steps before the first repetition are unknown.
     DetectedLate,
 }
 
@@ -128,7 +128,7 @@ impl From<StepSource> for StepSign {
     }
 }
 
-/// Whose clock single steps are timed by.
+/// The clock of single steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepClock {
@@ -153,7 +153,7 @@ pub struct RankStatus {
     pub host: HostName,
     pub pid: Pid,
     pub step: Option<Step>,
-    /// A lower bound of the step, where no more is known: its source is `detected_late`.
+    /// A lower bound of the step, if no more is known: its source is `detected_late`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_at_least: Option<Step>,
     /// When it was completed, in seconds since 1970 by the clock of the rank's host.
@@ -162,7 +162,7 @@ pub struct RankStatus {
     /// Elapsed time over steps, and of single steps median and 99th percentile: all of the last half minute.
     #[serde(default)]
     pub step_ms_mean: Option<f64>,
-    /// The mean is of so many steps, up to `step`.
+    /// Number of steps in the mean, up to `step`.
     #[serde(default)]
     pub steps_measured: Option<u64>,
     pub step_ms_p50: Option<f64>,
@@ -174,16 +174,16 @@ pub struct RankStatus {
     pub tokens_per_s: Option<f64>,
     pub samples_per_s: Option<f64>,
     pub loss: Option<f64>,
-    /// Its last loss is infinite, or no number.
+    /// Its last loss is infinite, or not a number.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub loss_not_finite: bool,
     /// Share of the last half minute in which the GEMMs could have been done at the GPU's peak.
     pub mfu: Option<f64>,
     pub gemm_tflops: Option<Tflops>,
-    /// What its GEMMs reach of what its GPU can do at the clock it has now, in percent.
+    /// Its GEMMs' share of the GPU's peak at its present clock, in percent.
     #[serde(default)]
     pub gemm_peak_pct: Option<f64>,
-    /// On the transfer alone: waiting for other ranks is not in it.
+    /// Of the transfer alone: waiting for other ranks is excluded.
     pub bus_gb_s: Option<GigabytesPerSecond>,
     pub lateness_ms_p50: Option<f64>,
     pub state: RankState,

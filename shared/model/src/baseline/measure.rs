@@ -1,4 +1,4 @@
-//! Measures what is normal of a run while it lasts.
+//! Measures the baseline of a run while it lasts.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,17 +13,17 @@ use super::{
 };
 use crate::job::{Job, RankView, median};
 
-/// Steps that compile and warm up, and how long after them figures over half a minute have nothing of them any more.
+/// Steps that compile and warm up, and the time after which half-minute figures no longer include them.
 const FIRST: u64 = 10;
 const WARM: Duration = Duration::from_secs(30);
 
-/// Who has not moved for so long has no figures of now.
+/// A rank that has not moved for this long has no current figures.
 const MOVES: Duration = Duration::from_secs(5);
 
-/// Readings that are kept of a rank; when they are full, every second gives way, and as many are left out from then on.
+/// Readings kept per rank; when they are full, every second one is dropped, and the interval doubles.
 const READINGS: usize = 256;
 
-/// Readings from which something is said.
+/// Readings needed for a baseline.
 const LEAST: usize = 3;
 
 /// One reading: unknown is NaN.
@@ -38,12 +38,12 @@ pub struct Measure {
 struct Readings {
     pid: Pid,
     host: HostName,
-    /// When its first steps were done, and it was read last.
+    /// When its first steps were done, and when it was last read.
     warm: Option<Moment>,
     first: Moment,
     last: Moment,
     all: Vec<[f32; FIGURES]>,
-    /// One in so many is kept.
+    /// One reading in this many is kept.
     every: u32,
     skipped: u32,
 }
@@ -61,7 +61,7 @@ impl Measure {
         }
     }
 
-    /// What was normal so far; `None` while too little is known.
+    /// The baseline so far; `None` while too little is known.
     pub fn baseline(&self, job: &Job, gpu_name: &str) -> Option<Baseline> {
         let ranks: Vec<_> = self.ranks.iter().filter_map(|(&rank, all)| all.normal(rank)).collect();
         let gpu = Gpu { name: gpu_name.to_owned(), ..gpu(job) };
@@ -145,7 +145,7 @@ impl Readings {
     }
 }
 
-/// Arithmetic of a step, in TFLOP, over the last half minute.
+/// FLOPs of a step, in TFLOP, over the last half minute.
 pub(crate) fn work(view: &RankView) -> Option<f64> {
     let latest = || view.pace_samples().rev().take(WARM.as_secs() as usize);
     let sum =

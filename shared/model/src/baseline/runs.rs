@@ -1,4 +1,4 @@
-//! Past runs, and which of them a job is held against.
+//! Past runs, and the one that a job is compared with.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use xpu_wire::unit::Moment;
 use super::{Baseline, Gpu};
 use crate::job::{Job, RankView};
 
-/// Ranks of one run start within so long.
+/// Largest difference between the starts of one run's ranks.
 const TOGETHER: Duration = Duration::from_mins(2);
 
-/// A run that left something lasted longer than this: what began within so long before a job is a part of it that is not seen.
+/// A saved run lasted longer than this: one that began within this time before a job is an unseen part of it.
 const APART: Duration = Duration::from_secs(30);
 
 /// Past runs, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
     all: Vec<Baseline>,
-    /// One was named: whatever the job is called, it is held against that.
+    /// The user named a run: the job is compared with it, whatever the job's name.
     named: bool,
 }
 
 impl Runs {
-    /// Each host writes of its own ranks: those of one run are brought together.
+    /// Each host writes a file of its own ranks: the files of one run are merged.
     pub fn of(mut parts: Vec<Baseline>) -> Self {
         parts.sort_by(|a, b| (&a.job, a.world_size, a.began).cmp(&(&b.job, b.world_size, b.began)));
         let mut all: Vec<Baseline> = Vec::new();
@@ -45,7 +45,7 @@ impl Runs {
         Self { all, named: false }
     }
 
-    /// The one that these are a part of.
+    /// The run that contains this part.
     pub fn only(self, part: &Baseline) -> Self {
         let is_it = |run: &Baseline| {
             (&run.job, run.world_size) == (&part.job, part.world_size)
@@ -55,7 +55,7 @@ impl Runs {
         Self { all: vec![run.unwrap_or_else(|| part.clone())], named: true }
     }
 
-    /// The last run of the same job, of as many ranks on GPUs of the same model, that was before the one that runs.
+    /// The last earlier run of the same job, with as many ranks on GPUs of the same model.
     pub fn before(&self, job: &Job) -> Option<&Baseline> {
         let began = began(job);
         let gpu = gpu(job);
@@ -67,7 +67,7 @@ impl Runs {
     }
 }
 
-/// What the driver's library tells of its GPUs.
+/// Its GPUs, by the driver's library.
 pub(super) fn gpu(job: &Job) -> Gpu {
     let reading = job.ranks().find_map(|(_, view)| view.device());
     Gpu {
@@ -77,7 +77,7 @@ pub(super) fn gpu(job: &Job) -> Gpu {
     }
 }
 
-/// When the first of the ranks started that are known.
+/// When the first known rank started.
 pub(super) fn began(job: &Job) -> Option<Moment> {
     job.ranks().map(|(_, view)| view).filter_map(RankView::info).map(|info| info.started).min()
 }

@@ -9,14 +9,14 @@ use xpu_wire::{
 
 use super::{By, Divergence, Parting, sequence::Said, tell};
 
-/// Calls that are compared, and calls before them that say what a rank usually does next.
+/// Calls that are compared, and calls before them that show what a rank usually does next.
 const COMPARED: usize = 256;
 const CONTEXT: usize = 4;
 
-/// Calls of two communicators in the order of one rank: whether each is of the second.
+/// The calls of one rank on two communicators, in order: whether each is of the second.
 struct Line<'a> {
     record: &'a RankRecord,
-    /// Those that have not ended everywhere.
+    /// Calls that have not ended everywhere.
     now: Vec<(bool, &'a RecordedCall)>,
     before: Vec<(bool, &'a RecordedCall)>,
 }
@@ -45,7 +45,7 @@ fn id_of(record: &RankRecord, call: &RecordedCall) -> Option<CommunicatorId> {
 }
 
 fn parted(pair: [CommunicatorId; 2], records: &[&RankRecord]) -> Option<Divergence> {
-    // From where on not all have ended, and everybody has a record.
+    // From where on not all have ended, and every rank has a record.
     let mut from = [0; 2];
     for (from, id) in from.iter_mut().zip(pair) {
         let of = |record: &&RankRecord| {
@@ -99,7 +99,7 @@ fn line(record: &RankRecord, pair: [CommunicatorId; 2], from: [u64; 2]) -> Line<
 }
 
 impl Line<'_> {
-    /// Whether it does next what it did when it had called the same before; `None` if it never had.
+    /// Whether the next call repeats what followed the same calls before; `None` without an example.
     fn is_usual(&self, at: usize) -> Option<bool> {
         let said = |&(second, call): &(bool, &RecordedCall)| (second, Said::of(call));
         let all: Vec<_> = self.before.iter().chain(&self.now[..at]).map(said).collect();
@@ -136,7 +136,7 @@ fn found(pair: [CommunicatorId; 2], sides: &[Vec<&Line<'_>>; 2], at: usize) -> D
     };
     let calls = vec![told(here), told(there)];
     let words = |side: &[&Line<'_>]| crate::finding::phrase::ranks(&ranks(side));
-    // It made a call that it never made; what follows is in another order for that alone.
+    // It made a new call; only therefore are the following ones in another order.
     let extra = minority.is_some() && calls[0].new;
     let sentence = format!(
         "{} called {}{} of communicator {} before any more of communicator {}, where {} called {} of communicator {} first",

@@ -10,13 +10,13 @@ use xpu_wire::{
 
 use super::{By, Divergence, Parting, tell};
 
-/// Calls after which a first send or receive is no part of what the ranks do to each other.
+/// Calls after which a first send or receive does not belong to the usual pattern.
 const WARM: u64 = 32;
 
-/// Who sends to whom, by ranks in the communicator.
+/// Sender and receiver, by ranks in the communicator.
 type Way = (CommunicatorId, u32, u32);
 
-/// One end of a way: the calls that are recorded there, by number, and what comes next.
+/// One end of a pair: its recorded calls, by number, and the next number.
 #[derive(Default)]
 struct End<'a> {
     of: Option<&'a RankRecord>,
@@ -24,7 +24,7 @@ struct End<'a> {
 }
 
 impl<'a> End<'a> {
-    /// The number after the last; `None` if the calls of this way may have left the record.
+    /// The number after the last; `None` if calls of this pair may have left the record.
     fn next(&self) -> Option<u64> {
         let record = self.of?;
         let whole = record.made as usize <= record.calls.len();
@@ -37,7 +37,7 @@ impl<'a> End<'a> {
 }
 
 pub(super) fn first(records: &[&RankRecord]) -> Option<Divergence> {
-    // A graph's launch says nothing of its sends one by one.
+    // A graph's launch does not list its sends.
     let hidden: BTreeSet<CommunicatorId> = records
         .iter()
         .flat_map(|record| record.calls.iter().map(move |call| (record, call)))
@@ -79,7 +79,7 @@ pub(super) fn first(records: &[&RankRecord]) -> Option<Divergence> {
         let [Some(sent), Some(received)] = [ends[0].next(), ends[1].next()] else { continue };
         let number = sent.min(received);
         if sent != received {
-            // Who calls, who does not answer, and the first call without an answer.
+            // The calling side, the silent side, and the first call without an answer.
             let (calls, lacks) = if sent > received { (0, 1) } else { (1, 0) };
             let Some(&call) = ends[calls].calls.get(&number) else { continue };
             unmatched.push((
@@ -91,7 +91,7 @@ pub(super) fn first(records: &[&RankRecord]) -> Option<Divergence> {
             ));
         }
     }
-    // Who lacks a call because it waits itself is not where it began.
+    // A rank that lacks a call because it waits itself is not the origin.
     let waiting: BTreeSet<Rank> = unmatched.iter().map(|(_, _, calls, ..)| calls.rank).collect();
     let began = |of: &&(CommunicatorId, &RecordedCall, &RankRecord, &RankRecord, Option<&RecordedCall>)| {
         !waiting.contains(&of.3.rank)
@@ -148,7 +148,7 @@ fn without_partner(
 ) -> Divergence {
     let there = tell::one(calls, call);
     let answer = if call.operation == Operation::Send { "receive" } else { "send" };
-    // A call that was never made before has no partner because it is one too many.
+    // A call without precedent has no partner because it is one too many.
     let known = calls.calls.iter().any(|other| other.order < call.order && other.operation == call.operation);
     let alone = call.order > WARM && ![calls, lacks].iter().any(|record| sends_before(record, call));
     let extra = there.new && (known || alone);

@@ -1,4 +1,4 @@
-//! Ranks of one communicator whose collectives are not the same.
+//! Ranks of one communicator with different collectives.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -10,10 +10,10 @@ use super::{
     tell,
 };
 
-/// Calls that a rank may have made more, or left out, in a row.
+/// Consecutive calls that a rank may have made additionally, or omitted.
 const IN_A_ROW: u64 = 8;
 
-/// The first number at which they say something else; else the first that some have not come to.
+/// The first number with different calls; else the first that some have not reached.
 pub(super) fn first(sequences: &[Sequence<'_>], stands: bool) -> Option<Divergence> {
     if sequences.len() < 2 {
         return None;
@@ -40,7 +40,7 @@ pub(super) fn first(sequences: &[Sequence<'_>], stands: bool) -> Option<Divergen
     shifted(sequences, from).or(passed).or_else(behind)
 }
 
-/// They do not mean the same collective by `number`.
+/// They call different collectives as `number`.
 fn parted(
     sequences: &[Sequence<'_>],
     (from, number): (u64, u64),
@@ -48,17 +48,17 @@ fn parted(
 ) -> Divergence {
     let (minority, majority, by) = sides(number, said);
     let (one, other) = (minority[0], majority[0]);
-    // They came through it together, and all to the next.
+    // They completed it together, and all went on to the next.
     let done = |one: &Sequence<'_>, at| one.at(at).is_some_and(|call| call.state == CallState::Done);
     let all_ended = sequences.iter().all(|one| {
         let next = number + 1;
         done(one, number) && done(one, next) && one.said(next) == other.said(next)
     });
-    // It was so when the record begins: what parted them is not in it.
+    // They already differ where the record begins: the cause is not in it.
     let earlier = number == from && from > 0;
     let (kind, count) = shape(one, other, number);
     if by == By::Nothing && !earlier {
-        // Both did both before: who does not do what it did when it had called the same last time is who parted.
+        // Both have made both calls before: the rank that breaks its own pattern is the one that deviates.
         let by = (By::Novelty, all_ended, earlier);
         match (one.is_usual(number), other.is_usual(number)) {
             (Some(false), Some(true)) => {
@@ -78,7 +78,7 @@ fn parted(
     tell::parted(kind, (&minority, &majority), (number, count), (by, all_ended, earlier))
 }
 
-/// Who does not do as the others, the others, and how that is known.
+/// The deviating ranks, the others, and how that is known.
 type Sides<'a, 'b> = (Vec<&'b Sequence<'a>>, Vec<&'b Sequence<'a>>, By);
 
 fn sides<'a, 'b>(number: u64, said: &BTreeMap<Said, Vec<&'b Sequence<'a>>>) -> Sides<'a, 'b> {
@@ -90,7 +90,7 @@ fn sides<'a, 'b>(number: u64, said: &BTreeMap<Said, Vec<&'b Sequence<'a>>>) -> S
     if let [majority] = majority[..] {
         return (flat(&minority), majority.clone(), By::Majority);
     }
-    // As many against as many: who does for the first time what it does.
+    // Equal numbers on both sides: the side whose call is new deviates.
     let is_new = |group: &&Vec<&'b Sequence<'a>>| {
         group.iter().all(|one| {
             let (said, site) = (one.said(number), one.site(number));
@@ -104,7 +104,7 @@ fn sides<'a, 'b>(number: u64, said: &BTreeMap<Said, Vec<&'b Sequence<'a>>>) -> S
     let mut all = said.values();
     let (one, others) = (all.next().cloned().unwrap_or_default(), all.collect::<Vec<_>>());
     let others = flat(&others);
-    // Who goes on as the other does from here on has one more.
+    // If one continues from here like the other, it has one call more.
     if others[0].goes_on_as(number + 1, one[0], number, 1)
         && !one[0].goes_on_as(number + 1, others[0], number, 1)
     {
@@ -113,7 +113,7 @@ fn sides<'a, 'b>(number: u64, said: &BTreeMap<Said, Vec<&'b Sequence<'a>>>) -> S
     (one, others, By::Nothing)
 }
 
-/// In what way the one does not do as the other, and by how many calls.
+/// The form of the deviation, and the number of calls.
 fn shape(one: &Sequence<'_>, other: &Sequence<'_>, number: u64) -> (Parting, u64) {
     let (Some(said), Some(majority)) = (one.said(number), other.said(number)) else {
         return (Parting::Operation, 1);
@@ -121,7 +121,7 @@ fn shape(one: &Sequence<'_>, other: &Sequence<'_>, number: u64) -> (Parting, u64
     let (here, there) = (one.site(number), other.site(number));
     let same_site = here.is_some() && here == there;
     if !one.goes_on_as(number + 1, other, number + 1, 1) {
-        // One place may call sizes in turn: by a single call they are not told apart.
+        // One call site may alternate between sizes: a single call does not distinguish them.
         let least = if same_site { 2 } else { 1 };
         for count in 1..=IN_A_ROW {
             if one.goes_on_as(number + count, other, number, least) {
@@ -137,7 +137,7 @@ fn shape(one: &Sequence<'_>, other: &Sequence<'_>, number: u64) -> (Parting, u64
     } else if said.root != majority.root {
         Parting::Root
     } else if said.datatype != majority.datatype {
-        // Of so many elements it makes another size, too.
+        // The same element count makes another size, too.
         Parting::Type
     } else if said.bytes != majority.bytes {
         Parting::Size
@@ -149,8 +149,8 @@ fn shape(one: &Sequence<'_>, other: &Sequence<'_>, number: u64) -> (Parting, u64
     (kind, 1)
 }
 
-/// All say the same, and some have called more: calls that are alike, of which one came from somewhere else. What the others have not
-/// called at all they may only be late for.
+/// All calls are alike, and some ranks have made more: one of the equal calls came from another site. Where
+/// the others have no calls at all, they may only be late.
 fn shifted(sequences: &[Sequence<'_>], from: u64) -> Option<Divergence> {
     let (least, most) = ends(sequences)?;
     let ahead: Vec<_> = sequences.iter().filter(|one| one.end() == most).collect();
@@ -180,7 +180,7 @@ fn shifted(sequences: &[Sequence<'_>], from: u64) -> Option<Divergence> {
     Some(tell::parted(kind, (minority, majority), (number, count), (by, false, false)))
 }
 
-/// The first that some have not come to.
+/// The first that some have not reached.
 fn behind(sequences: &[Sequence<'_>], from: u64, to: u64) -> Option<Divergence> {
     let (least, _) = ends(sequences)?;
     if least >= to || least < from {

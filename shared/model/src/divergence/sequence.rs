@@ -9,7 +9,7 @@ use xpu_wire::{
     id::Rank,
 };
 
-/// Collectives that graphs stand for and that are told apart; of more, a communicator is not judged.
+/// Collectives in graphs that are distinguished; a communicator with more is not judged.
 const MOST: usize = 1 << 16;
 
 #[derive(Clone, Debug)]
@@ -18,11 +18,11 @@ pub(super) struct Sequence<'a> {
     pub place: u16,
     /// The number of the first.
     pub first: u64,
-    /// A number is left out where the record was written while it was read.
+    /// A number is missing where the record was written while it was read.
     calls: Vec<Option<&'a RecordedCall>>,
 }
 
-/// What all ranks must say alike.
+/// The values that must be equal on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Said {
     pub operation: Operation,
@@ -40,7 +40,7 @@ impl Said {
     }
 }
 
-/// Those of one rank. Of a communicator whose calls have left the record nothing is said.
+/// Those of one rank. A communicator whose calls have left the record is left out.
 pub(super) fn of(record: &RankRecord) -> Vec<Sequence<'_>> {
     let mut of: BTreeMap<u16, BTreeMap<u64, &RecordedCall>> = BTreeMap::new();
     for call in record.calls.iter().filter(|call| call.operation.is_collective()) {
@@ -49,7 +49,7 @@ pub(super) fn of(record: &RankRecord) -> Vec<Sequence<'_>> {
         let known = of.entry(call.communicator).or_default();
         for number in number..number.saturating_add(u64::from(call.replays.max(1))) {
             if known.len() < MOST {
-                // A number that was taken back is given again.
+                // A number that was taken back is reused.
                 known.insert(number, call);
             }
         }
@@ -58,7 +58,7 @@ pub(super) fn of(record: &RankRecord) -> Vec<Sequence<'_>> {
     let all = (0..).zip(&record.communicators);
     all.filter_map(|(place, communicator)| {
         let Some(known) = of.get(&place).filter(|known| known.len() < MOST) else {
-            // One that was made and not called yet.
+            // One that was created and not used yet.
             let new = whole && !communicator.closed && communicator.size > 1;
             return new.then(|| Sequence { record, place, first: 0, calls: Vec::new() });
         };
@@ -94,7 +94,7 @@ impl<'a> Sequence<'a> {
         self.at(number).map(Said::of)
     }
 
-    /// Where it was called: the frame that is the program's own, as text.
+    /// Its call site: the program's own frame, as text.
     pub(super) fn site(&self, number: u64) -> Option<String> {
         self.record.site(self.at(number)?)?.place()
     }
@@ -106,7 +106,7 @@ impl<'a> Sequence<'a> {
         })
     }
 
-    /// Whether it says here what it said when it had said the same before; `None` if it never had.
+    /// Whether the call repeats what followed the same calls before; `None` without an example.
     pub(super) fn is_usual(&self, number: u64) -> Option<bool> {
         let before = |number: u64| -> Option<[Said; 3]> {
             let at = |back: u64| self.said(number.checked_sub(back)?);
@@ -117,13 +117,14 @@ impl<'a> Sequence<'a> {
         Some(self.said(last) == self.said(number))
     }
 
-    /// Whether from here on it says what the other says from there on, as far as both go, which is for so many calls at least.
+    /// Whether its calls from here on equal the other's from there on, as far as both go, which must be at
+    /// least `least` calls.
     pub(super) fn goes_on_as(&self, from: u64, other: &Self, there: u64, least: u64) -> bool {
         let both = self.end().saturating_sub(from).min(other.end().saturating_sub(there));
         both >= least && (0..both).all(|at| alike(self.said(from + at), other.said(there + at)))
     }
 
-    /// The same of the sites, where both are known.
+    /// The same for the call sites, if both are known.
     pub(super) fn comes_from_as(&self, from: u64, other: &Self, there: u64) -> bool {
         let both = self.end().saturating_sub(from).min(other.end().saturating_sub(there));
         both > 0 && (0..both).all(|at| alike(self.site(from + at), other.site(there + at)))

@@ -12,10 +12,11 @@ use xpu_wire::{
 use super::{By, Divergence, PartedCall, Parting, TOLD, parting::ranks, sequence::Sequence};
 use crate::finding::phrase;
 
-/// How it is known who parted, whether the job went on, and whether it was so before the record begins.
+/// How the deviating side is known, whether the job continued, and whether they already differed where the
+/// record begins.
 type Known = (By, bool, bool);
 
-/// A divergence in one communicator: those that parted, the others, at which number, and by how many calls.
+/// A divergence in one communicator: the deviating ranks, the others, the number, and the number of calls.
 pub(super) fn parted(
     kind: Parting,
     (minority, majority): (&[&Sequence<'_>], &[&Sequence<'_>]),
@@ -120,7 +121,7 @@ fn at_site(site: Option<&str>) -> String {
     site.map_or_else(String::new, |site| format!(", at {site}"))
 }
 
-/// What was called by that number, and by whom.
+/// The calls with that number, and their ranks.
 fn calls(of: &[&Sequence<'_>], number: u64) -> Vec<PartedCall> {
     let mut said: BTreeMap<(String, Option<String>), (Vec<Rank>, bool)> = BTreeMap::new();
     for one in of {
@@ -181,7 +182,7 @@ pub(super) fn name(call: &RecordedCall) -> String {
     }
 }
 
-/// Exactly: sizes that differ by a little are told apart.
+/// Exactly: slightly different sizes must look different.
 fn size(bytes: u64) -> String {
     if bytes.is_multiple_of(if bytes < 1 << 20 { 1 << 8 } else { 1 << 16 }) || bytes < 1 << 10 {
         phrase::bytes(bytes)
@@ -212,7 +213,7 @@ pub(super) fn call(call: &PartedCall) -> String {
     told(std::slice::from_ref(call))
 }
 
-/// Any divergence that is of two calls.
+/// Any divergence between two calls.
 pub(super) fn of_calls(
     kind: Parting,
     (communicator, name): (xpu_wire::id::CommunicatorId, &str),

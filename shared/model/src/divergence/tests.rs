@@ -1,4 +1,4 @@
-//! Records of ranks that part, and of ranks that do not.
+//! Records of ranks that diverge, and of ranks that do not.
 
 use xpu_wire::{
     collective::Operation::{self, AllReduce, Broadcast, Recv, Send},
@@ -11,10 +11,10 @@ use super::*;
 
 const BUCKET: u64 = 4 << 20;
 
-/// What a rank does otherwise.
+/// A rank's deviation.
 type Change = fn(&mut RecordedCall);
 
-/// One rank's record in the making.
+/// One rank's record being built.
 #[derive(Clone)]
 struct Calls {
     record: RankRecord,
@@ -89,7 +89,7 @@ impl Calls {
         self.record.calls.last_mut().unwrap()
     }
 
-    /// What a training loop calls in a step.
+    /// A training loop's calls in a step.
     fn step(&mut self) {
         for bucket in 0..3 {
             self.call(0, AllReduce, BUCKET + bucket, 131);
@@ -98,7 +98,7 @@ impl Calls {
     }
 }
 
-/// So many ranks that do the same, and what some do beside it.
+/// Ranks that do the same, with additions of some.
 fn ranks(world: u32, mut with: impl FnMut(u32, &mut Calls)) -> Vec<RankRecord> {
     (0..world)
         .map(|rank| {
@@ -126,7 +126,7 @@ fn ranks_that_do_the_same_do_not_part() {
     for world in [2, 3, 8] {
         let records = ranks(world, |_, _| ());
         assert_eq!(first(records.iter(), true), None);
-        // What has left one record earlier is not missing there.
+        // A call that left one record earlier is not missing there.
         let mut cut = records.clone();
         cut[0].calls.drain(..7);
         assert_eq!(first(cut.iter(), true), None);
@@ -151,7 +151,7 @@ fn one_call_too_many_is_the_rank_s_that_made_it() {
     }
 }
 
-/// It waits for its result, and comes to nothing that the others call: it may be one too many, or another instead.
+/// It waits for its result, and reaches none of the others' calls: it may be additional, or a replacement.
 #[test]
 fn a_call_too_many_is_told_before_the_rank_goes_on() {
     for world in [2, 8] {
@@ -171,7 +171,7 @@ fn a_call_too_many_is_told_before_the_rank_goes_on() {
     }
 }
 
-/// Only where they come from tells them apart.
+/// Only the call sites distinguish them.
 #[test]
 fn a_call_too_many_that_is_like_the_others_is_told_by_its_place() {
     for world in [2, 8] {
@@ -241,7 +241,8 @@ fn another_size_type_root_reduction_and_operation_are_told() {
     }
 }
 
-/// With as many against as many, who does what it never did is named; if both did it before, both are.
+/// With equal numbers on both sides, the side with a new call is named; if both calls have precedents, both
+/// are.
 #[test]
 fn of_two_ranks_the_one_is_named_that_did_something_new() {
     let mut records = ranks(2, |rank, calls| {
@@ -272,7 +273,7 @@ fn what_ended_everywhere_kept_nobody() {
     let passed = found(&records);
     is(&passed, Parting::Type, &[5]);
     assert!(passed.passed);
-    // What does not end now comes first.
+    // The unfinished one comes first.
     for record in &mut records {
         let mut last = record.calls.iter().rev().find(|call| call.communicator == 0).unwrap().clone();
         last.number = last.number.map(|number| number + 1);
@@ -322,7 +323,8 @@ fn another_order_of_two_communicators_is_told() {
     assert_eq!(first(grouped.iter(), true), None);
 }
 
-/// Two ranks that train, log and validate, as `tests/gpu/hangs.py` does, and what rank 1 does at last in place of the step or after it.
+/// Two ranks that train, log and validate, as `tests/gpu/hangs.py` does, and rank 1's last call instead of
+/// the step or after it.
 fn two_that_log(wrong: impl Fn(&mut Calls) -> bool) -> Vec<RankRecord> {
     let steps = 12;
     let step = |calls: &mut Calls, wrong: &dyn Fn(&mut Calls) -> bool| {
@@ -349,7 +351,7 @@ fn two_that_log(wrong: impl Fn(&mut Calls) -> bool) -> Vec<RankRecord> {
         .collect()
 }
 
-/// On a GPU rank 0 was named, which went on to the other communicator as ever.
+/// On a GPU, rank 0 was named, which went on to the other communicator as usual.
 #[test]
 fn a_call_too_many_before_another_communicator_is_the_rank_s_that_made_it() {
     let records = two_that_log(|calls| {
@@ -441,7 +443,7 @@ fn a_rank_that_has_not_come_is_told_apart_from_a_call_too_many() {
         });
         let late = found(&records);
         is(&late, Parting::NotEntered, &[1]);
-        // While they go on it may come a moment later.
+        // While they run it may follow a moment later.
         assert_eq!(first(records.iter(), false), None);
         assert!(late.sentence.contains("at train.py:131 train"), "{}", late.sentence);
     }
@@ -466,7 +468,7 @@ fn a_shift_from_before_the_record_is_not_given_a_place() {
     assert_eq!(found.ranks.len(), 2);
 }
 
-/// A CUDA graph counts as so many collectives of which nothing more is known.
+/// A CUDA graph counts as that many collectives of which nothing more is known.
 #[test]
 fn graphs_are_compared_as_wholes() {
     let with = |differing: u32| {

@@ -10,27 +10,27 @@ use xpu_wire::id::{CommunicatorId, Rank};
 use super::rank_profile::{Mix, RankProfile};
 use crate::job::{Job, RankView, median};
 
-/// Means of the ranks of one cohort lie this close.
+/// Means of the ranks of one cohort differ by at most this share.
 pub(super) const ALIKE: f64 = 0.05;
 
-/// Digests that count as now.
+/// Digests that count as current.
 pub(super) const RECENT: usize = 5;
 
-/// Of them, in how many something must be so before it is told.
+/// Number of these in which a condition must hold to be reported.
 pub(super) const PERSISTENT: usize = 3;
 
-/// Digests over which lateness is looked for that is in few collectives of a step, of which few are timed.
+/// Digests over which lateness is searched that affects few collectives of a step, of which few are timed.
 pub(super) const LONG: usize = 3 * RECENT;
 
-/// Ranks from which the one in the middle is a measure for all; of fewer it is the one that tells least.
+/// Ranks for which the median is a reference; for fewer it is the least conspicuous rank.
 pub(super) const MANY: usize = 4;
 
-/// What the others of a rank have usually.
+/// The usual value of a rank's others.
 pub(super) fn usual_of_others(others: Vec<f64>) -> Option<f64> {
     least_or_middle(others.len() + 1, others)
 }
 
-/// What all ranks have usually.
+/// The usual value of all ranks.
 pub(super) fn usual_of_all(all: Vec<f64>) -> Option<f64> {
     least_or_middle(all.len(), all)
 }
@@ -39,7 +39,7 @@ fn least_or_middle(ranks: usize, known: Vec<f64>) -> Option<f64> {
     if ranks < MANY { known.into_iter().min_by(f64::total_cmp) } else { median(known) }
 }
 
-/// One rank, with what its digests say of it.
+/// One rank, and the profile of its digests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member<'a> {
     pub rank: Rank,
@@ -55,13 +55,13 @@ impl Deref for Member<'_> {
     }
 }
 
-/// Ranks by what they do, as far as digests tell.
+/// Ranks grouped by their work, as far as digests show it.
 pub(super) fn of<'a>(
     ranks: impl Iterator<Item = (Rank, &'a RankView, &'a RankProfile)>,
 ) -> Vec<Vec<Member<'a>>> {
     let counting = ranks.filter(|(.., profile)| profile.counts);
     let members: Vec<_> = counting.map(|(rank, view, profile)| Member { rank, view, profile }).collect();
-    // Of sizes there are few: what is sorted are their places, which lie together.
+    // There are few distinct sizes: their indices are sorted, which lie together.
     let sizes: BTreeSet<&[u32]> = members.iter().map(|member| &member.profile.mix.sizes[..]).collect();
     let sizes: Vec<_> = sizes.into_iter().collect();
     let place = |member: &Member<'a>| sizes.binary_search(&&member.profile.mix.sizes[..]).unwrap_or_default();
@@ -79,7 +79,7 @@ pub(super) fn of<'a>(
     cohorts.map(|cohort| cohort.into_iter().map(|(_, member)| member).collect()).collect()
 }
 
-/// The ranks that do the same work as this one, itself among them: those it can be compared with.
+/// The ranks that do the same work as this one, itself included: those comparable with it.
 pub fn peers(job: &Job, rank: Rank) -> Vec<Rank> {
     let Some(this) = job.rank(rank) else { return Vec::new() };
     let (mix, part) = (Mix::of(this), this.part());
@@ -93,8 +93,8 @@ pub fn peers(job: &Job, rank: Rank) -> Vec<Rank> {
     job.ranks().filter(|&(other, view)| other == rank || alike(view)).map(|(other, _)| other).collect()
 }
 
-/// The ranks of a cohort by the part they have, as far as communicators tell: where ranks send to each other, those of one stage are
-/// in one, and those of another in another.
+/// The ranks of a cohort by part, as far as communicators show it: if ranks send to each other, those of one
+/// stage form a part.
 pub(super) fn parts<'a>(cohort: &'a [Member<'a>]) -> Vec<Vec<&'a Member<'a>>> {
     let mut parts: BTreeMap<Option<CommunicatorId>, Vec<_>> = BTreeMap::new();
     for member in cohort {

@@ -1,4 +1,4 @@
-//! Ranks that do not get the CPU time they ask for: what may explain that steps are longer, or that a rank is late.
+//! Ranks that do not get the CPU time they need: a possible cause of longer steps, or of a late rank.
 
 use std::time::Duration;
 
@@ -7,17 +7,18 @@ use xpu_wire::id::Rank;
 use super::{cohort::usual_of_others, evidence::pace::LacksCpu};
 use crate::job::{CpuWait, Job, RankView};
 
-/// The share of the time that is waited at least, and how many times that of the others.
+/// Least share of the time spent waiting, and least multiple of the others' share.
 const LEAST: f64 = 0.15;
 const TIMES_THEIRS: f64 = 2.0;
 
-/// Seconds that are looked back over at most, and at least.
+/// Longest and shortest look-back, in seconds.
 const LONGEST: f64 = 28.0;
 const SHORTEST: f64 = 4.0;
 
 pub(super) const ADVICE: &str = "look at what else runs on that host's cores (top, taskset -p), at the job's CPU binding and limits (numactl, cpu.max, --cpus-per-task), and at the number of data loader workers";
 
-/// Living ranks that wait for the CPU since so many seconds, each far longer than the others do; or all, where most do.
+/// Living ranks that have waited for the CPU for this many seconds, each far longer than the others do; or
+/// all, if most do.
 pub(super) fn ranks(job: &Job, since_s: f64) -> Option<LacksCpu> {
     let living = job.ranks().filter(|(_, view)| view.is_alive());
     let waits: Vec<(Rank, CpuWait)> = living.map(|(rank, view)| (rank, of(view, since_s))).collect();
@@ -35,7 +36,7 @@ pub(super) fn ranks(job: &Job, since_s: f64) -> Option<LacksCpu> {
     Some(told(named.iter().map(|(rank, _)| *rank).collect(), wait, usual))
 }
 
-/// The same of one rank, held against others.
+/// The same for one rank, compared with others.
 pub(super) fn one(rank: Rank, view: &RankView, others: &[&RankView], since_s: f64) -> Option<LacksCpu> {
     let wait = of(view, since_s);
     let usual = usual_of_others(others.iter().map(|other| of(other, since_s).share()).collect());

@@ -11,13 +11,13 @@ use xpu_wire::{
 use super::{Class, Confidence, Evidence, Finding, Kind, Severity, evidence::exit::Exited};
 use crate::job::{Job, RankView};
 
-/// Those that ended without a word so close to each other ended together.
+/// Unexplained ends this close to each other count as one.
 const TOGETHER: Duration = Duration::from_secs(2);
 
 pub(super) fn ranks(job: &Job, now: Moment) -> Option<Finding> {
     let ended = |view: &RankView| view.life() == Life::Died || view.exit().is_some();
     let mut dead: Vec<_> = job.ranks().filter(|(_, view)| ended(view)).collect();
-    // Who was told to end did not begin it, whatever the clocks of the hosts say.
+    // A rank that was asked to end is not the first, whatever the hosts' clocks show.
     let followed = |view: &RankView| view.exit().is_some_and(RankExit::was_asked_to_end);
     let gone = |view: &RankView| gone(job, view);
     dead.sort_by_key(|&(rank, view)| (followed(view), gone(view), rank));
@@ -61,7 +61,7 @@ pub(super) fn ranks(job: &Job, now: Moment) -> Option<Finding> {
     })
 }
 
-/// When its process ended, or where that is not known, was last heard.
+/// When its process ended, or if that is unknown, was last heard.
 fn gone(job: &Job, view: &RankView) -> Moment {
     let noted = view.exit().map(|exit| exit.at);
     job.common(view.host(), noted.or_else(|| view.gone()).unwrap_or_else(|| view.heard()))

@@ -1,4 +1,4 @@
-//! GPUs in trouble, by what the driver's library says of them.
+//! GPUs with problems, by the driver's library.
 
 use std::{fmt, time::Duration};
 
@@ -14,17 +14,17 @@ use super::{
 };
 use crate::job::{Job, RankView, median};
 
-/// Below this share of the others' clock one is held back.
+/// Below this share of the others' clock a GPU is held back.
 const LOW: f64 = 0.95;
 
-/// Readings that must say so, of the last ones.
+/// Number of the last readings that must agree.
 const READINGS: usize = 5;
 const PERSISTENT: usize = 3;
 
 /// Above this share device memory is nearly full: an allocation of a few hundred megabytes fails.
 const FULL: f64 = 0.98;
 
-/// What no healthy GPU meets under load.
+/// Reasons that no healthy GPU has under load.
 const HARD: Throttle = Throttle(
     Throttle::HARDWARE_SLOWDOWN.0
         | Throttle::SOFTWARE_THERMAL.0
@@ -32,7 +32,7 @@ const HARD: Throttle = Throttle(
         | Throttle::POWER_BRAKE.0,
 );
 
-/// How long an error is told of.
+/// How long an error is reported.
 const RECENT: Duration = Duration::from_mins(10);
 
 fn readings(view: &RankView) -> impl Iterator<Item = &DeviceReading> {
@@ -44,12 +44,12 @@ fn clock(view: &RankView) -> Option<f64> {
     median(readings(view).filter_map(|reading| reading.sm_clock.map(f64::from)).collect())
 }
 
-/// The clock of the ranks in the middle.
+/// The median clock of the ranks.
 pub(super) fn usual_clock<'a>(ranks: impl Iterator<Item = &'a RankView>) -> Option<f64> {
     median(ranks.filter_map(clock).collect())
 }
 
-/// What the driver tells of a rank's clocks against those of others.
+/// A rank's clocks compared with others', by the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Clocks {
     /// They are held down.
@@ -66,7 +66,7 @@ pub enum Clocks {
 pub struct HeldClock {
     pub mhz: f64,
     pub usual_mhz: f64,
-    /// What holds them; nothing where the driver does not say.
+    /// The reasons; none if the driver does not report them.
     pub reasons: Throttle,
     pub temperature_c: Option<u32>,
 }
@@ -82,18 +82,19 @@ impl fmt::Display for HeldClock {
     }
 }
 
-/// What accounts for this share of a cost, or a clock for this share of how much slower GEMMs are, is reported as the cause.
+/// A fact that accounts for this share of a cost, or a clock for this share of the GEMMs' slowdown, is
+/// reported as the cause.
 pub(super) const EXPLAINS: f64 = 0.35;
 
 impl Clocks {
-    /// `usual`: the clock of the ranks in the middle.
+    /// `usual`: the median clock of the ranks.
     pub(super) fn of(view: &RankView, usual: Option<f64>) -> Self {
         let known = || Some((view, clock(view)?, view.device()?, usual?));
         let Some((view, mhz, latest, usual_mhz)) = known() else { return Self::Unknown };
-        // What the cap of power takes from all alike is no reason.
+        // A power cap that affects all alike is no reason.
         let reasons = latest.throttle.filter(|reasons| reasons.is_held()).unwrap_or_default();
         let most = f64::from(latest.sm_clock_max.unwrap_or(0));
-        // Where all are held alike, as a hot room does, only what holds them tells.
+        // If all are held alike, as in a hot room, only the reasons count.
         let usual_mhz = if reasons.0 & HARD.0 != 0 { usual_mhz.max(most) } else { usual_mhz };
         let low = |reading: &&DeviceReading| {
             reading.sm_clock.is_some_and(|clock| f64::from(clock) < LOW * usual_mhz)
@@ -102,14 +103,15 @@ impl Clocks {
             let temperature_c = latest.temperature;
             return Self::Held(HeldClock { mhz, usual_mhz, reasons, temperature_c });
         }
-        // One that is held hard may be low the next time it is looked at.
+        // A GPU with a hard throttle may be low at the next reading.
         if mhz < LOW * usual_mhz || reasons.0 & HARD.0 != 0 {
             return Self::Unknown;
         }
         Self::Well { mhz, usual_mhz }
     }
 
-    /// What is told of them where GEMMs run at this share of their usual rate: a clock that is lower by much less is not why.
+    /// The verdict for GEMMs at this share of their usual rate: a clock that is lower by much less is not the
+    /// cause.
     pub(super) fn or_no_cause_at(self, rate: f64) -> Self {
         match self {
             Self::Held(held) if 1.0 - held.mhz / held.usual_mhz < EXPLAINS * (1.0 - rate) => Self::Unknown,
@@ -117,7 +119,7 @@ impl Clocks {
         }
     }
 
-    /// Where to look for why its GEMMs are slow.
+    /// Where to look for the cause of its slow GEMMs.
     pub(super) fn advice(&self) -> &'static str {
         let held = |any: u64| matches!(self, Self::Held(held) if held.reasons.0 & any != 0);
         match self {
@@ -154,12 +156,12 @@ impl Clocks {
     }
 }
 
-/// Whether it is known that nothing holds its clocks down now.
+/// Whether its clocks are known not to be held down now.
 pub(super) fn is_unheld(view: &RankView) -> bool {
     readings(view).next().and_then(|reading| reading.throttle).is_some_and(|reasons| !reasons.is_held())
 }
 
-/// Whether it is known that the driver told of no error on its GPU.
+/// Whether the driver is known to have reported no error on its GPU.
 pub(super) fn is_without_xid(view: &RankView) -> bool {
     readings(view).next().is_some_and(|reading| reading.xids == Some(0))
 }
@@ -168,7 +170,7 @@ pub(super) fn troubles(job: &Job, now: Moment) -> Vec<Finding> {
     errors(job, now).into_iter().chain(full(job)).collect()
 }
 
-/// Programs that break leave errors behind, too: those say nothing of the GPU.
+/// Failing programs leave errors too: those do not concern the GPU.
 fn is_of_hardware(code: u32) -> bool {
     !matches!(code, 13 | 31 | 43 | 45)
 }

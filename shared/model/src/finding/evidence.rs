@@ -87,7 +87,7 @@ impl fmt::Display for Evidence {
     }
 }
 
-/// In documents, a sentence and its figures stand beside each other.
+/// In documents, a sentence and its figures are side by side.
 impl Serialize for Evidence {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(2))?;
@@ -97,22 +97,23 @@ impl Serialize for Evidence {
     }
 }
 
-/// Numbers by name, each with its unit in it: `_ms`, `_s`, `_pct`, `_tflops`, `_gb_s`, `_mhz`, `_c`, `_bytes`; what has none is counted.
+/// Numbers by name, with the unit as suffix: `_ms`, `_s`, `_pct`, `_tflops`, `_gb_s`, `_mhz`, `_c`, `_bytes`;
+/// counts have none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures(Vec<(&'static str, f64)>);
 
-/// Digits of a measured figure that say something.
+/// Significant digits of a measured figure.
 const DIGITS: i32 = 4;
 
 impl Figures {
-    /// Takes a measured figure, where it is known.
+    /// Adds a measured figure, if it is known.
     pub(super) fn put(&mut self, name: &'static str, value: impl Into<Option<f64>>) {
         if let Some(value) = value.into().filter(|value| value.is_finite()) {
             self.0.push((name, rounded(value)));
         }
     }
 
-    /// Takes what was counted, whole.
+    /// Adds a count.
     pub(super) fn count(&mut self, name: &'static str, value: impl Into<Option<u64>>) {
         if let Some(value) = value.into() {
             self.0.push((name, value as f64));
@@ -128,7 +129,7 @@ impl Figures {
     }
 }
 
-/// With four digits that count, and never less than whole.
+/// Four significant digits, and never fewer than the whole part.
 fn rounded(value: f64) -> f64 {
     let before = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 + 1 };
     let scale = 10_f64.powi((DIGITS - before).clamp(0, 9));
@@ -139,7 +140,7 @@ impl Serialize for Figures {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (name, value) in self.iter() {
-            // What is whole has no point.
+            // Whole numbers have no point.
             let whole = value as i64;
             if whole as f64 == value {
                 map.serialize_entry(name, &whole)?;

@@ -1,4 +1,5 @@
-//! Computes findings repeatedly: the inputs of one rank when it has reported, the combination of all ranks on request.
+//! Computes findings repeatedly: the inputs of one rank when it has reported, the combination of all ranks on
+//! request.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,30 +11,30 @@ use super::{
 };
 use crate::{baseline::Runs, job::Job};
 
-/// Of one job; whoever goes to another begins anew.
+/// For one job; another job starts afresh.
 #[derive(Debug, Default)]
 pub struct Examiner {
-    /// Each as of when what it is made of changed last.
+    /// Each with the revision of its inputs.
     profiles: BTreeMap<Rank, (u64, RankProfile)>,
-    /// Past runs that the job is held against.
+    /// Past runs that the job is compared with.
     runs: Option<Arc<Runs>>,
 }
 
 impl Examiner {
-    /// From now on the job is held against past runs.
+    /// From now on the job is compared with past runs.
     pub fn hold_against(&mut self, runs: Option<&Arc<Runs>>) {
         self.runs = runs.cloned();
     }
 
-    /// One for another job.
+    /// A new one for another job.
     pub fn anew(&self) -> Self {
         Self { runs: self.runs.clone(), ..Self::default() }
     }
 
-    /// Works out now what would else take its time when all ranks are examined. To be called with ranks that have just reported.
+    /// Computes in advance for ranks that have just reported, so that examining all ranks takes less time.
     pub fn prepare(&mut self, job: &Job, ranks: impl Iterator<Item = Rank>) {
         for rank in ranks {
-            // Who is new is met when all are.
+            // New ranks are added when all are examined.
             if let (Some((of, profile)), Some(view)) = (self.profiles.get_mut(&rank), job.rank(rank))
                 && *of != view.changed()
             {
@@ -42,7 +43,7 @@ impl Examiner {
         }
     }
 
-    /// All that is wrong with `job` at `now`, worst first: the same, however much was prepared.
+    /// All findings of `job` at `now`, the worst first: independent of what was prepared.
     pub fn examine(&mut self, job: &Job, now: Moment) -> Vec<Finding> {
         self.meet(job);
         let standstill = standstill(job, now);
@@ -51,12 +52,12 @@ impl Examiner {
         let ranks = job.ranks().zip(profiles).map(|((rank, view), (_, profile))| (rank, view, profile));
         let cohorts = cohort::of(ranks);
         let growth = if stands { None } else { pace::growth(job) };
-        // NCCL's own threads move bytes slower without a core: the link is not the cause.
+        // NCCL's threads transfer more slowly without a core: the link is not the cause.
         let lacks_cpu = growth.and_then(|growth| cpu_wait::ranks(job, growth.since_s));
         let mut link = link::slow(job).filter(|_| !stands && lacks_cpu.is_none());
         let mut slow = slow::ranks(&cohorts, stands || link.is_some(), growth.as_ref());
         if slow.len() > 1 {
-            // What several ranks take of it is not known.
+            // The shares of several ranks in it are unknown.
             slow = slow::ranks(&cohorts, stands || link.is_some(), None);
         }
         if let (Some(link), Some(growth)) = (&mut link, growth)
@@ -65,7 +66,7 @@ impl Examiner {
         {
             (link.cost, link.since_s) = (Some(growth.cost(job.ranks().len())), growth.since_s);
         }
-        // What a slow rank takes of all steps is told with it.
+        // A slow rank's finding includes its cost to all steps.
         let explained = stands || link.is_some() || !slow.is_empty();
         let pace = if explained { None } else { pace::changes(job) };
         let stops = standstill.into_iter().map(|finding| idle(job, finding, now));
@@ -96,7 +97,7 @@ impl Examiner {
     }
 }
 
-/// A job that makes no progress loses all of its GPUs, until its last rank has ended.
+/// A job without progress loses all of its GPUs, until its last rank has ended.
 fn idle(job: &Job, finding: Finding, now: Moment) -> Finding {
     let over_s = dead::over(job).map_or(0.0, |over| now.since(over).as_secs_f64());
     let lost_s = (finding.since_s - over_s).max(0.0);
@@ -114,7 +115,7 @@ mod tests {
         job::Jobs,
     };
 
-    /// Whatever was prepared, and when: what is found is what who looks for the first time finds.
+    /// Whatever was prepared, and when: the findings equal those of a new examiner.
     #[test]
     fn who_prepares_finds_what_who_does_not_finds() {
         let mut simulation = Simulation::new(3, 2, 8);

@@ -1,5 +1,5 @@
-//! A job that makes no progress, and the rank that causes it. Only the first divergence is reported: later ones follow
-//! from it.
+//! A job without progress, and the rank that causes it. Only the first divergence is reported: later ones
+//! follow from it.
 
 mod divergence;
 mod kernel;
@@ -25,25 +25,26 @@ use super::{
 };
 use crate::job::{Job, RankView};
 
-/// No job hangs before. A little less than ten seconds: digests come once a second.
+/// No job counts as hung earlier. A little less than ten seconds: digests come once a second.
 const PATIENCE: Duration = Duration::from_millis(9_500);
 
-/// Many times its usual step.
+/// A multiple of its usual step.
 const STEPS: u32 = 5;
 
-/// Until the first steps are done, libraries are loaded and kernels compiled; a rank that still launches works.
+/// Until the first steps are done, libraries are loaded and kernels compiled; a rank that still launches
+/// works.
 const LONG_PATIENCE: Duration = Duration::from_mins(1);
 
 /// Once each rank has done a whole step it has loaded and compiled most of what it needs.
 const EARLY_PATIENCE: Duration = Duration::from_secs(12);
 
-/// How long some of a job may go on while others stand.
+/// How long some of a job's ranks may run on while others hang.
 const SETTLING: Duration = Duration::from_secs(3);
 
-/// A rank that moved so lately may have been waited for.
+/// A rank that moved this recently may have been awaited.
 const RESUMED: Duration = Duration::from_millis(2_500);
 
-/// Ranks enough to have trained for a while, where nobody marks steps.
+/// Steps after which a rank counts as training, if none are marked.
 const WARM: u64 = 10;
 
 pub(super) fn examine(job: &Job, now: Moment) -> Option<Finding> {
@@ -61,8 +62,8 @@ pub(super) fn examine(job: &Job, now: Moment) -> Option<Finding> {
         .or_else(|| waiting(job, &still))
 }
 
-/// Whether a job of which a part is seen stands, as far as that part tells: all ranks that live there do. Who waits for whom, and whether
-/// others work, is not known; who is in no call that waits is given longer.
+/// Whether a partly seen job hangs, as far as that part shows: all its living ranks do. The dependencies and
+/// the other ranks' work are unknown; a rank in no waiting call gets more time.
 pub(super) fn part(job: &Job) -> bool {
     let deadline = deadline(job);
     let still = wait::still(job, deadline);
@@ -75,7 +76,7 @@ pub(super) fn part(job: &Job) -> bool {
     job.ranks().len() < job.world_size() as usize && alive().all(|view| view.stands_for() >= patience)
 }
 
-/// Some wait for others, or all for what does not end.
+/// Some ranks wait for others, or all for something that does not end.
 fn waiting(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     if divergence::someone_works(still) {
         return None;
@@ -86,12 +87,13 @@ fn waiting(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
         .or_else(|| kernel::longest(still))
 }
 
-/// Who waits for whom is known once all stand; ranks stand one after the other, and hosts tell of it at their own times.
+/// Dependencies are known once all ranks hang; they stop one after another, and hosts report it at different
+/// times.
 fn has_settled(job: &Job, still: &[Still<'_>], deadline: Duration) -> bool {
     let Some(longest) = still.iter().map(|still| still.stands_for).max() else { return true };
     let alive = || job.ranks().filter(|(_, view)| view.life() == Life::Alive);
     let stand = alive().filter(|(_, view)| view.stands_for() >= deadline).count();
-    // Where one has just gone on, the others have not told so yet.
+    // If one has just moved, the others have not reported it yet.
     let resumed = longest < LONG_PATIENCE && alive().any(|(_, view)| view.stands_for() < RESUMED);
     stand == alive().count() || (longest >= deadline + SETTLING && !resumed)
 }
@@ -105,7 +107,7 @@ fn slowest(job: &Job) -> Option<Nanoseconds> {
     job.ranks().filter_map(|(_, view)| view.pace()).max()
 }
 
-/// How long a job may stand, by whether its first step is done and by its slowest rank's step.
+/// How long a job may pause, by whether its first step is done and by its slowest rank's step.
 pub fn patience(begun: bool, slowest: Option<Nanoseconds>) -> Duration {
     if !begun {
         return LONG_PATIENCE;
@@ -113,7 +115,7 @@ pub fn patience(begun: bool, slowest: Option<Nanoseconds>) -> Duration {
     slowest.map_or(PATIENCE, |pace| PATIENCE.max(Duration::from_nanos(pace.0) * STEPS))
 }
 
-/// Steps that compile kernels and make connections.
+/// Steps that compile kernels and set up connections.
 const FIRST: u64 = 2;
 
 /// Whether the first steps are done.
@@ -131,7 +133,7 @@ fn has_stepped(job: &Job) -> bool {
         && digests.all(|digest| digest.step.is_some_and(|step| step.0 > 0))
 }
 
-/// A finding of a communicator that stands.
+/// A finding about a hung communicator.
 fn finding(
     class: Class,
     ranks: Vec<Rank>,
@@ -157,13 +159,13 @@ fn finding(
     }
 }
 
-/// What a rank is doing, as far as that is seen.
+/// A rank's activity, as far as visible.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Doing {
     Ended,
     Gone,
     Silent,
-    /// Inside a call, for so many seconds.
+    /// Inside a call, for this many seconds.
     Inside(Call, f64),
     /// Inside no call of CUDA or NCCL.
     Outside,
@@ -198,7 +200,7 @@ impl fmt::Display for Doing {
     }
 }
 
-/// Whether somebody is held in a call that waits.
+/// Whether any rank is blocked in a waiting call.
 fn anyone_held<'a>(places: impl IntoIterator<Item = &'a Place<'a>>) -> bool {
     places.into_iter().any(|place| place.is_alive() && held(place.view).is_some())
 }

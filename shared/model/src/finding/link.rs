@@ -1,4 +1,4 @@
-//! Bytes that move slower than they did, or than in groups like it. What waiting takes is not in it: only transfers are looked at.
+//! Transfers slower than before, or than in similar groups. Waiting is excluded: only transfers are compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,28 +10,28 @@ use crate::job::{Job, Track, Traffic, median};
 /// Below this share of its usual bandwidth a communicator is slow.
 const SLOW: f64 = 0.8;
 
-/// And so many times the usual spread below it.
+/// And this multiple of the usual spread below it.
 const SPREADS: f64 = 4.0;
-/// Of single windows, which spread more, so many are enough for all of those in a row.
+/// The same for single windows, which spread more: enough if all in a row satisfy it.
 const WINDOWS: f64 = 2.0;
 
 const LEAST_SPREAD: f64 = 0.03;
 
-/// Windows in a row that must be slow; and as many after which it is told though others may follow.
+/// Consecutive windows that must be slow; and the number after which it is reported though others may follow.
 const RECENT: usize = 4;
 const SETTLED: usize = 7;
 
-/// Windows of its own past, or groups like it, that are enough to compare with.
+/// Past windows, or similar groups, that suffice for comparison.
 const PAST: usize = 5;
 const GROUPS: usize = 4;
 
-/// A communicator that is slow.
+/// A slow communicator.
 struct Slow {
     id: CommunicatorId,
     traffic: Traffic,
     rate: f64,
     usual: f64,
-    /// Compared with groups like it, rather than with its past.
+    /// Compared with similar groups, rather than with its past.
     among: Option<usize>,
     run: usize,
 }
@@ -40,7 +40,7 @@ fn recent(track: &Track) -> Option<f64> {
     (track.windows().len() >= RECENT).then(|| median(track.windows().take(RECENT).collect())).flatten()
 }
 
-/// The newest windows in a row that are slow.
+/// The newest consecutive slow windows.
 fn low_run(track: &Track, usual: f64, spread: f64) -> usize {
     let bound = (SLOW * usual).min(usual - SPREADS * spread.max(LEAST_SPREAD * usual));
     track.windows().take_while(|&rate| rate < bound).count()
@@ -69,7 +69,7 @@ pub(super) fn slow(job: &Job) -> Option<Finding> {
     for (&traffic, tracks) in &alike {
         let rates: Vec<f64> = tracks.iter().filter_map(|(_, track)| recent(track)).collect();
         let windows: Vec<f64> = tracks.iter().flat_map(|(_, track)| track.windows().take(RECENT)).collect();
-        // Few collectives make a window: one and the same group's differ, too.
+        // Few collectives make a window: even one group's windows differ.
         let scatter = |usual| WINDOWS / SPREADS * spread_of(&windows, usual);
         let usual = median(rates.clone())
             .filter(|_| rates.len() >= GROUPS)
@@ -93,7 +93,7 @@ pub(super) fn slow(job: &Job) -> Option<Finding> {
             }
         }
     }
-    // One window may be slow by chance, or be the first of many: which are slow is told together.
+    // One window may be slow by chance, or be the first of many: slow communicators are reported together.
     let longest = slow.values().map(|slow| slow.run).max()?;
     let undecided = slow.values().filter(|slow| slow.run < RECENT).count();
     slow.retain(|_, slow| slow.run >= RECENT);
@@ -104,7 +104,7 @@ pub(super) fn slow(job: &Job) -> Option<Finding> {
     Some(finding(job, &slow, worst))
 }
 
-/// Who is in which communicator, as their last digests say.
+/// The members of each communicator, by their last digests.
 fn members(job: &Job) -> BTreeMap<CommunicatorId, Vec<(Rank, &HostName)>> {
     let mut members: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for (rank, view) in job.ranks() {
@@ -120,7 +120,7 @@ fn finding(job: &Job, slow: &BTreeMap<CommunicatorId, Slow>, worst: &Slow) -> Fi
     let hosts = |id: &CommunicatorId| -> BTreeSet<&HostName> {
         members.get(id).into_iter().flatten().map(|&(_, host)| host).collect()
     };
-    // The hosts that all slow ones pass, where those that pass others are slow only there.
+    // The hosts common to all slow ones, if those that also span other hosts are slow only there.
     let mut common = hosts(&worst.id);
     for id in slow.keys() {
         common = common.intersection(&hosts(id)).copied().collect();

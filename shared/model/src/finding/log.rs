@@ -7,7 +7,7 @@ use xpu_wire::{id::Rank, unit::Moment};
 
 use super::{Class, Finding, Kind};
 
-/// Entries kept; the oldest give way.
+/// Entries kept; the oldest are dropped.
 const KEPT: usize = 256;
 
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     Came,
-    /// It is not so any more, after so long.
+    /// It ended, after this duration.
     Went(Duration),
 }
 
@@ -36,26 +36,26 @@ struct Present {
     finding: Finding,
 }
 
-/// A finding that is not so any more.
+/// A finding that has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Episode {
     pub kind: Kind,
     pub class: Class,
     pub ranks: Vec<Rank>,
-    /// When it was found first and was no longer, in seconds since 1970.
+    /// When it was first and last found, in seconds since 1970.
     pub came_at: f64,
     pub went_at: f64,
-    /// As it was found last.
+    /// As last found.
     pub evidence: String,
 }
 
-/// What makes a finding the same from one second to the next, whatever its figures.
+/// What identifies a finding from one second to the next, whatever its figures.
 fn identity(finding: &Finding) -> (Kind, Class, &[Rank]) {
     (finding.kind, finding.class, &finding.ranks)
 }
 
 impl Log {
-    /// Takes what is wrong now.
+    /// Takes the present findings.
     pub fn follow(&mut self, findings: &[Finding], now: Moment) {
         let is_there = |known: &Finding| findings.iter().any(|finding| identity(finding) == identity(known));
         for gone in self.present.extract_if(.., |present| !is_there(&present.finding)).collect::<Vec<_>>() {
@@ -85,7 +85,7 @@ impl Log {
         self.entries.iter().rev()
     }
 
-    /// What came and is not so any more, newest first.
+    /// Ended findings, newest first.
     pub fn episodes(&self) -> impl Iterator<Item = Episode> {
         self.entries().filter_map(|Entry { at, finding, what }| {
             let What::Went(after) = what else { return None };
@@ -103,7 +103,7 @@ impl Log {
         })
     }
 
-    /// When it was seen first, by this machine's clock.
+    /// When it was first seen, by this machine's clock.
     pub fn since(&self, finding: &Finding) -> Option<Moment> {
         let known = |present: &&Present| identity(&present.finding) == identity(finding);
         self.present.iter().find(known).map(|present| present.since)

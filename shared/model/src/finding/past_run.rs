@@ -1,4 +1,4 @@
-//! Steps that take longer than in a run before, whether or not they ever took less in this one.
+//! Steps that take longer than in an earlier run, whether or not they ever took less in this one.
 
 use xpu_wire::{id::Rank, unit::Nanoseconds};
 
@@ -10,28 +10,29 @@ use crate::{
     job::{Job, RankView, median},
 };
 
-/// The share by which steps must take longer, and by how many times what half minutes of that run differed by.
+/// The share by which steps must take longer, and the multiple of that run's variation between half minutes.
 const LONGER: f64 = 0.03;
 const SPREADS: f64 = 3.0;
 
-/// Who does so much more or less in a step does not do the same work: the two runs say nothing of each other.
+/// If FLOPs per step differ by more, the work differs: the two runs are not comparable.
 const SAME_WORK: f64 = 0.03;
 
-/// Steps that compile and warm up, and seconds of the others that are enough to judge by.
+/// Steps that compile and warm up, and seconds of later ones that suffice.
 const FIRST: f64 = 10.0;
 const ENOUGH: f64 = 20.0;
 
-/// Seconds of steps that are done before a rank's first digests tell of any.
+/// Seconds of steps before a rank's first digests with any.
 const UNHEARD: f64 = 3.0;
 
-/// The share of all steps to which it is known when something began.
+/// Relative precision with which a begin is known.
 const BLUR: f64 = 0.02;
 
-/// A change that explains this share of the loss is reported as its cause; ranks are named if no more than one in FEW differ.
+/// A change that explains this share of the loss is reported as its cause; ranks are named if no more than
+/// one in FEW differ.
 const EXPLAINS: f64 = 0.35;
 const FEW: usize = 5;
 
-/// What is told of `job` against `run`; `others` are the findings that there are, of which each costs its part.
+/// The finding of `job` against `run`; `others` are the existing findings, each with a part of the cost.
 pub(super) fn slower(job: &Job, run: &Baseline, others: &[Finding]) -> Option<Finding> {
     let then = run.median(|normal| normal.step_ms_mean)?;
     let asked = asked(job);
@@ -93,7 +94,7 @@ pub(super) fn slower(job: &Job, run: &Baseline, others: &[Finding]) -> Option<Fi
 /// Since when steps take longer than that.
 struct Since {
     seconds: f64,
-    /// As long as the job has done steps, or as is known of them, but for the first.
+    /// As long as the job has had steps, or as they are known, except the first.
     from_first: bool,
     throughout: bool,
 }
@@ -132,7 +133,7 @@ fn cause(job: &Job, run: &Baseline, lost: f64) -> (Vec<Rank>, String) {
         let ranks: Vec<Rank> = apart.map(|&(rank, _)| rank).collect();
         if ranks.len() > (changes.len() / FEW).max(1) { Vec::new() } else { ranks }
     };
-    // Whom the others wait for now, and did not wait for then.
+    // Ranks that the others wait for now, and did not wait for then.
     let waited_for = changes(&|view, normal| Some(view.toll()?.cost - normal.cost_pct? / 100.0));
     let ranks = worst(&waited_for);
     if !ranks.is_empty() {
@@ -189,14 +190,14 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
     const DAY: u64 = 86_400 * SECOND;
 
-    /// Eight ranks that do a step in so many milliseconds, from the second `from` of the run on.
+    /// Eight ranks with steps of this many milliseconds, from second `from` of the run on.
     struct Run {
         simulation: Simulation,
         ms: f64,
         from: u64,
-        /// Arithmetic of a step, in the usual.
+        /// FLOPs of a step, relative to the usual.
         work: f64,
-        /// Rank 3's GEMMs take so many times longer, and the others wait for it.
+        /// Rank 3's GEMMs take this multiple, and the others wait for it.
         slow: f64,
     }
 
@@ -245,7 +246,7 @@ mod tests {
             jobs
         }
 
-        /// What was normal of it.
+        /// Its baseline.
         fn baseline(&self) -> Baseline {
             let mut measure = Measure::default();
             let jobs = self.watched(90, |job| measure.take(job));
@@ -285,7 +286,7 @@ mod tests {
         assert_eq!(Run::on(4, 120.0).found(Baseline { world_size: 16, ..baseline() }), []);
     }
 
-    /// What it costs is the slow rank's, and told once.
+    /// Its cost is the slow rank's, and reported once.
     #[test]
     fn the_rank_that_is_slower_than_then_is_named_and_not_its_victims() {
         let baseline = Run::on(0, 100.0).baseline();
@@ -297,7 +298,7 @@ mod tests {
         let sum = Cost::sum(&found).unwrap().pct;
         assert!(sum < lost + 5.0, "{sum} of {lost}: {found:#?}");
         assert!(past.evidence.to_string().contains("20 % more"), "{}", past.evidence);
-        // Where no rule names it, that run does.
+        // If no rule names it, that run does.
         let jobs = Run { slow: 1.3, ..Run::on(4, 120.0) }.watched(90, |_| {});
         let alone = slower(jobs.foremost().unwrap(), &baseline, &[]).unwrap();
         assert_eq!(alone.ranks, [Rank(3)], "{}", alone.evidence);

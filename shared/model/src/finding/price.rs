@@ -6,17 +6,17 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 use super::{Cost, Finding};
 
-/// Names the price of a GPU-hour where the command line does not.
+/// Sets the price of a GPU-hour if the command line does not.
 pub const PRICE: &str = "XPU_TOP_GPU_HOUR_PRICE";
 
-/// What one GPU costs in an hour: `2.5`, `2.5 EUR`.
+/// The price of one GPU hour: `2.5`, `2.5 EUR`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
     per_hour: f64,
     currency: Option<Currency>,
 }
 
-/// Three letters, as ISO 4217 has them.
+/// Three letters, as in ISO 4217.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Currency([u8; 3]);
 
@@ -36,7 +36,7 @@ impl Price {
         Money { amount: self.per_hour * gpu_hours, currency: self.currency }
     }
 
-    /// Says of each finding what the GPU-hours cost that were lost to it.
+    /// Adds to each finding the price of its lost GPU-hours.
     pub fn apply(self, findings: &mut [Finding]) {
         for Cost { gpu_hours, money, .. } in findings.iter_mut().filter_map(|finding| finding.cost.as_mut()) {
             *money = Some(self.of(*gpu_hours));

@@ -1,5 +1,5 @@
-//! The inputs of findings from a rank's own digests. They do not change until the rank reports again, so this need not
-//! be worked out in the second in which all ranks are looked at.
+//! The inputs of findings from a rank's own digests. They change only when the rank reports, so they need not
+//! be computed when all ranks are examined.
 
 use xpu_wire::{collective::Operation, id::CommunicatorId, unit::Nanoseconds};
 
@@ -9,69 +9,71 @@ use super::{
 };
 use crate::job::{Arrivals, RankView, Toll, median};
 
-/// Digests whose arithmetic is that of now.
+/// Digests whose FLOPs count as current.
 const LATELY: usize = RECENT;
 
-/// Who comes last to most of its collectives, at this share of them, in so many of the recent digests, always comes last.
+/// A rank that is last into this share of its collectives, in this many of the recent digests, is always
+/// last.
 const MOST: f64 = 0.6;
 const ALWAYS: usize = RECENT - 1;
 
-/// Digests of one's own past that are enough to compare with.
+/// Digests of a rank's past that suffice for comparison.
 const PAST: usize = 10;
 
-/// One rank's figures of the last digests.
+/// One rank's figures over the last digests.
 #[derive(Debug)]
 pub(super) struct RankProfile {
-    /// Whether it is among those that are compared: a living rank whose hook is off is not; one that ended says off with its last word.
+    /// Whether it is compared: a living rank whose hook is off is not; an ended one reports off in its last
+    /// message.
     pub counts: bool,
     pub mix: Mix,
     pub part: Option<CommunicatorId>,
     /// TFLOPS, newest first.
     pub rates: Vec<f64>,
     pub rate: Option<f64>,
-    /// What it was before, over minutes; `None` while too little is known.
+    /// Its earlier value, over minutes; `None` while too little is known.
     pub past: Option<f64>,
-    /// Share of its steps that its GEMMs take, by their arithmetic.
+    /// The GEMMs' share of its steps, by FLOPs.
     pub busy: Option<f64>,
-    /// Share of the latest seconds that they took.
+    /// Their share of the latest seconds.
     pub busy_lately: Option<f64>,
-    /// How late in each digest, as a share of the time that passed, newest first.
+    /// Its lateness in each digest, as a share of the time, newest first.
     pub late: Vec<f64>,
-    /// The same of three times as many digests.
+    /// The same over three times as many digests.
     pub late_longer: Vec<f64>,
-    /// That of most digests; `None` while too little was joined.
+    /// That of most digests; `None` while too few collectives matched.
     lateness: Option<f64>,
-    /// How late in all of these together but the worst of them, as the sum of what its collectives waited for it and as what that
-    /// takes of the time.
+    /// Its lateness over all of these except the worst, as the sum of the waits of its collectives and as its
+    /// cost in time.
     pub late_summed: f64,
     pub late_pooled: f64,
-    /// Whether it is always the last to come.
+    /// Whether it is always last.
     pub always_last: bool,
-    /// Seconds, a digest each, since it began to come last.
+    /// Seconds, a digest each, since it became the last.
     pub since_last: f64,
-    /// Its own waiting, likewise, in all of them.
+    /// Its own waiting, likewise, over all of them.
     pub waited: f64,
-    /// Share of the collectives it came last to.
+    /// Share of the collectives that it was last into.
     pub last: f64,
-    /// Arithmetic a second and the seconds that is of, of each of [`work::spans`].
+    /// FLOPs a second and the seconds covered, for each of [`work::spans`].
     pub arithmetic: [[Option<(f64, f64)>; 3]; work::DIGESTS.len()],
-    /// Communicators it uses, in order; `None` where it sends to one rank alone, or deals tokens out.
+    /// Communicators it uses, in order; `None` if it sends to one rank alone, or distributes tokens.
     pub shared: Option<Vec<CommunicatorId>>,
     /// Whether it sends to one rank alone.
     pub sends: bool,
-    /// Share of the time its threads waited for the GPU, over so many digests as [`host::WAITS`] has.
+    /// Share of the time its threads waited for the GPU, over the numbers of digests in [`host::WAITS`].
     pub blocked: [Option<f64>; host::WAITS.len()],
-    /// Whether its first steps are past, and digests that told of steps.
+    /// Whether its first steps are past, and digests with steps.
     pub begun: bool,
     pub pace_samples: usize,
-    /// What the others wait for it alone, and the share of time that its GEMMs were held up by communication.
+    /// The others' wait for it alone, and the share of time in which communication held up its GEMMs.
     pub toll: Option<Toll>,
     pub exposed: Option<f64>,
     pub pace: Option<Nanoseconds>,
 }
 
 impl RankProfile {
-    /// The standard error of its GEMM rate, by how far those of its digests spread.
+    /// The standard error of its GEMM rate, by the spread of its digests.
     pub(super) fn rate_error(&self) -> f64 {
         let middle = median(self.rates.clone()).unwrap_or(0.0);
         let off = median(self.rates.iter().map(|rate| (rate - middle).abs()).collect());
@@ -139,18 +141,18 @@ impl RankProfile {
         self.late_longer.iter().filter(|late| **late > than).count()
     }
 
-    /// How late it comes in most digests, as a share of the time that passes; `None` while too little was joined.
+    /// Its lateness in most digests, as a share of the time; `None` while too few collectives matched.
     pub(super) fn lateness(&self) -> Option<f64> {
         self.lateness
     }
 
-    /// A share of the time in milliseconds of a step, where steps are known.
+    /// A share of the time in milliseconds of a step, if steps are known.
     pub(super) fn ms_a_step(&self, share: f64) -> Option<f64> {
         Some(share * self.pace?.milliseconds())
     }
 }
 
-/// Those of several digests together. The worst is left out: of a pause now and then one may be timed.
+/// Several digests together. The worst is left out: an occasional pause may have been timed.
 fn pooled<'a>(windows: impl Iterator<Item = &'a Arrivals>) -> Arrivals {
     let mut windows: Vec<_> = windows.collect();
     let total = |window: &Arrivals| window.late * f64::from(window.joined);
@@ -168,17 +170,17 @@ fn busy(view: &RankView, rate: Option<f64>) -> Option<f64> {
     Some(digest.gemm_flops / step / (rate? * 1e12) / view.pace()?.seconds())
 }
 
-/// Collectives that overlap, as gradients' do in backward, wait for the same lateness several times over.
+/// Overlapping collectives, such as gradients in the backward pass, wait for the same lateness several times.
 const OVERLAP: f64 = 3.0;
 
-/// What its lateness takes of the time: at least that of the collective that waited longest, once a step; and where many wait a
-/// little each, their sum, with allowance for those that overlap.
+/// Its lateness as time lost: at least that of the longest wait, once a step; and for many short waits their
+/// sum, with an allowance for overlap.
 fn lost(arrivals: &Arrivals, per_second: f64, pace: Option<Nanoseconds>) -> f64 {
     let summed = arrivals.late * per_second;
     pace.map_or(summed, |pace| summed.min(arrivals.latest / pace.0.max(1) as f64).max(summed / OVERLAP))
 }
 
-/// By steps where they are known: a job that stands, or has ended, has a low frequency by the clock.
+/// Per step if steps are known: a job that hangs, or has ended, has a low frequency by the clock.
 fn frequency(view: &RankView) -> Option<f64> {
     let by_steps = || {
         let digest = view.latest()?;
@@ -189,7 +191,7 @@ fn frequency(view: &RankView) -> Option<f64> {
     by_steps().or_else(|| view.collectives_per_second())
 }
 
-/// The communicators it has in common with ranks that all do the same.
+/// The communicators it shares with ranks that all do the same.
 fn shared(view: &RankView) -> Option<Vec<CommunicatorId>> {
     let digest = view.latest().filter(|digest| digest.launches.point_to_point == 0)?;
     let used = || digest.communicators.iter().filter(|state| state.entered > 0);
@@ -204,16 +206,16 @@ fn shared(view: &RankView) -> Option<Vec<CommunicatorId>> {
     Some(ids)
 }
 
-/// What a rank does.
+/// A rank's work.
 #[derive(Debug)]
 pub(super) struct Mix {
     /// Sizes of its communicators, each once.
     pub sizes: Vec<u32>,
-    /// Arithmetic of its GEMMs at the mean.
+    /// Mean FLOPs of its GEMMs.
     pub gemm_flops: f64,
-    /// GEMMs to a collective.
+    /// GEMMs per collective.
     pub gemms_per_collective: f64,
-    /// How far that may be off: a digest comes in the middle of a step.
+    /// The error of that: a digest is taken in the middle of a step.
     pub blur: f64,
 }
 

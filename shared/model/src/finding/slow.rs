@@ -1,4 +1,4 @@
-//! Ranks the others wait for, and whether that is their GPU or their host.
+//! Ranks that the others wait for, and whether the cause is their GPU or their host.
 
 mod compute;
 mod cost;
@@ -19,24 +19,24 @@ use super::{
 };
 use crate::job::median;
 
-/// Fewer ranks that do the same are no measure for each other.
+/// Fewer ranks that do the same are no reference for each other.
 const COHORT: usize = 4;
 
 /// Below this share of its cohort's rate a GPU is slow.
 const SLOW: f64 = 0.9;
 
-/// Of a slow GPU, less is enough: that it is late at all.
+/// For a slow GPU, this lateness suffices.
 const LATE_BY_COMPUTE: f64 = 0.02;
 
-/// Seconds after which a slow GPU is told though others may follow.
+/// Seconds after which a slow GPU is reported though others may follow.
 const FOLLOWED: f64 = 8.0;
 
-/// `explained`: what they cost has another reason, that is told.
-/// `growth`: that steps take longer for good, which one of them accounts for.
+/// `explained`: their cost has another, reported reason.
+/// `growth`: steps take longer permanently, which one of them accounts for.
 pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option<&Growth>) -> Vec<Finding> {
     let mut slow: Vec<_> = cohorts.iter().flat_map(|cohort| by_compute(cohort)).collect();
     let mut fell: Vec<_> = by_own_past(cohorts, &slow);
-    // One that became slower alone: on a GPU that others use too that may cost nothing.
+    // One that became slower alone: on a GPU shared with others that may cost nothing.
     if let [one] = &fell[..]
         && cost::nobody_waits(one.member.rank, one.since_s, cohorts)
     {
@@ -54,7 +54,8 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
     let others = slow.iter().map(|slow| slow.member.rank).chain(busy.iter().map(|busy| busy.member.rank));
     let others: Vec<Rank> = others.collect();
     late.retain(|suspect| !others.contains(&suspect.member.rank));
-    // Who waits for the slow one in one communicator is late in the next: only the latest causes it.
+    // A rank that waits for the slow one in one communicator is late in the next: only the latest is the
+    // cause.
     let latest = late.iter().filter_map(|suspect| suspect.late).fold(1.5 * worst, f64::max);
     late.retain(|suspect| suspect.late.is_some_and(|late| late > 0.5 * latest && late > 1.5 * worst));
     let all = cohorts.iter().flatten().map(|member| member.view);
@@ -68,7 +69,7 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
         .filter_map(|(class, suspects)| finding(class, suspects, cohorts, growth))
         .chain(work::finding(cohorts, &busy, growth));
     let mut findings: Vec<_> = by_rule.collect();
-    // That steps have become longer does not wait for who follows.
+    // Longer steps are reported without waiting for further ranks.
     if findings.is_empty() && (!awaited || growth.is_some()) && !explained {
         findings.extend(cost::finding(cohorts, growth));
     }
@@ -78,19 +79,20 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
 /// A rank under suspicion.
 struct Suspect<'a> {
     member: &'a Member<'a>,
-    /// Its rate, and what it should be.
+    /// Its rate, and the expected one.
     rate: f64,
     usual: f64,
     cohort: usize,
-    /// Share of the time it is later than its cohort; `None` while unknown.
+    /// Share of the time by which it is later than its cohort; `None` while unknown.
     late: Option<f64>,
     confidence: Confidence,
     since_s: f64,
-    /// What is known of its clocks.
+    /// The state of its clocks.
     clocks: Clocks,
 }
 
-/// Whether others have just become slow too: who is slow is told together, after some seconds in any case.
+/// Whether others have just become slow too: slow ranks are reported together, after some seconds in any
+/// case.
 fn more_follow(cohorts: &[Vec<Member<'_>>], slow: &[Suspect<'_>]) -> bool {
     let is_undecided = |member: &&Member<'_>| {
         if slow.iter().any(|suspect| suspect.member.rank == member.rank) {

@@ -1,4 +1,4 @@
-//! Communicators without progress, and which ranks wait in them for which.
+//! Communicators without progress, and the ranks that wait in them for others.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,14 +27,14 @@ impl Place<'_> {
         self.view.life() == Life::Alive
     }
 
-    /// Whether all that was timed of this communicator is of one kind: then the one missed is, too.
+    /// Whether all timed collectives of this communicator are of one kind: then so is the missed one.
     fn always_alike(&self) -> bool {
         let mut known = self.view.samples().filter(|sample| sample.communicator == self.state.id);
         known.all(|sample| Some(sample.operation) == self.state.last_operation)
     }
 }
 
-/// A communicator none of whose ranks has moved for long.
+/// A communicator whose ranks have all not moved for long.
 #[derive(Debug)]
 pub(super) struct Still<'a> {
     pub id: CommunicatorId,
@@ -48,7 +48,7 @@ impl<'a> Still<'a> {
         self.places.iter().map(|place| place.state.entered)
     }
 
-    /// The collective that not all have entered, or after the last that all have.
+    /// The collective that not all have entered, or the one after the last that all have.
     pub(super) fn least(&self) -> u64 {
         self.entered().min().unwrap_or(0)
     }
@@ -57,13 +57,13 @@ impl<'a> Still<'a> {
         self.entered().max().unwrap_or(0)
     }
 
-    /// Those that entered fewer collectives than others: all of them stand before the same one.
+    /// Ranks that entered fewer collectives than others: all of them are before the same one.
     pub(super) fn laggards(&self) -> impl Iterator<Item = &Place<'a>> {
         let (least, most) = (self.least(), self.most());
         self.places.iter().filter(move |place| place.state.entered == least && least < most)
     }
 
-    /// Those that entered what the laggards did not.
+    /// Ranks that entered what the laggards did not.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &Place<'a>> {
         let least = self.least();
         self.places.iter().filter(move |place| place.state.entered > least)
@@ -82,7 +82,7 @@ impl<'a> Still<'a> {
         self.places.len() >= size as usize
     }
 
-    /// Collective `number`, by the word of those in `of`: the one that went least far beyond it.
+    /// Collective `number`, by the rank among `of` that went least far beyond it.
     pub(super) fn collective<'b>(&self, number: u64, of: impl Iterator<Item = &'b Place<'b>>) -> Standstill {
         let teller = of.min_by_key(|place| (place.state.entered, place.rank));
         let told = teller.filter(|place| place.state.entered <= number + 1 || place.always_alike());
@@ -97,10 +97,10 @@ impl<'a> Still<'a> {
     }
 }
 
-/// The communicators whose living ranks have not moved for `deadline`. Those with a rank whose hook is off, or that no living
-/// rank is in, are not judged.
+/// The communicators whose living ranks have not moved for `deadline`. Those with a rank whose hook is off,
+/// or without living ranks, are not judged.
 pub(super) fn still(job: &Job, deadline: Duration) -> Vec<Still<'_>> {
-    // No communicator stands of whose ranks none does.
+    // A communicator hangs only if one of its ranks does.
     let stands = |view: &RankView| view.life() == Life::Alive && view.stands_for() >= deadline;
     if !job.ranks().any(|(_, view)| stands(view)) {
         return Vec::new();
@@ -121,12 +121,12 @@ pub(super) fn still(job: &Job, deadline: Duration) -> Vec<Still<'_>> {
         }
         still.push(Still { id, places, stands_for });
     }
-    // No habit excuses a rank that is stopped or gone.
+    // A usual pause does not excuse a stopped or dead rank.
     if job.ranks().all(|(_, view)| view.life() == Life::Alive) { without_habits(still) } else { still }
 }
 
-/// Leaves out those that stood for as long before and went on, and those that stand with them: who waits for a rank at a checkpoint
-/// waits for the checkpoint.
+/// Leaves out those that paused for as long before and went on, and those that pause with them: a rank that
+/// waits for one at a checkpoint waits for the checkpoint.
 fn without_habits(mut still: Vec<Still<'_>>) -> Vec<Still<'_>> {
     let mut excused: BTreeSet<Rank> = BTreeSet::new();
     loop {
@@ -141,13 +141,13 @@ fn without_habits(mut still: Vec<Still<'_>>) -> Vec<Still<'_>> {
     }
 }
 
-/// The call that has held the rank the longest.
+/// The rank's longest present call.
 pub(super) fn held(view: &RankView) -> Option<(Call, f64)> {
     let inside = view.latest()?.inside.iter().max_by_key(|inside| inside.waited)?;
     Some((inside.call, inside.waited.seconds()))
 }
 
-/// Laggards, each with those it waits for itself.
+/// Laggards, each with the ranks that it waits for itself.
 #[derive(Debug)]
 pub(super) struct Waits {
     edges: BTreeMap<Rank, BTreeSet<Rank>>,
@@ -155,7 +155,7 @@ pub(super) struct Waits {
 
 impl Waits {
     pub(super) fn among(still: &[Still<'_>]) -> Self {
-        // Where no thread is seen inside a call, calls are not seen at all: every rank may be held.
+        // If no thread is seen inside a call, calls are not observed at all: every rank may be blocked.
         let told = still.iter().flat_map(|still| &still.places).any(|place| held(place.view).is_some());
         let mut edges: BTreeMap<Rank, BTreeSet<Rank>> = BTreeMap::new();
         for place in still.iter().flat_map(Still::laggards) {
@@ -173,13 +173,13 @@ impl Waits {
         Self { edges }
     }
 
-    /// Laggards that wait for nobody: who all the others wait for in the end.
+    /// Laggards that wait for no other: all others ultimately wait for them.
     pub(super) fn culprits(&self) -> BTreeSet<Rank> {
         let free = self.edges.iter().filter(|(_, waits_for)| waits_for.is_empty());
         free.map(|(&rank, _)| rank).collect()
     }
 
-    /// Ranks that, by way of others, wait for themselves.
+    /// Ranks that wait, through others, for themselves.
     pub(super) fn cycle(&self) -> Vec<Rank> {
         let reaches_itself = |start: Rank| {
             let mut seen = BTreeSet::new();

@@ -34,7 +34,7 @@ pub(super) fn split(list: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The endpoints `name` stands for, of which there may be `limit` at most.
+/// The endpoints of `name`, at most `limit`.
 pub(super) fn expand(name: &str, base: BasePort, limit: usize) -> Result<Vec<Endpoint>, NameError> {
     if name.is_empty() {
         return Err(NameError::Empty);
@@ -68,7 +68,7 @@ pub(super) fn expand(name: &str, base: BasePort, limit: usize) -> Result<Vec<End
     }
 }
 
-/// `[address]rest`, where the brackets hold an address and not a range: an address has a colon.
+/// `[address]rest`, if the brackets contain an address and not a range: an address has a colon.
 fn ipv6(name: &str) -> Option<(&str, &str)> {
     let (inside, rest) = name.strip_prefix('[')?.split_once(']')?;
     inside.contains(':').then_some((inside, rest))

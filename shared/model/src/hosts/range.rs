@@ -12,7 +12,7 @@ pub(super) enum RangeError {
     TooMany,
 }
 
-/// A name in parts: as it stands, or one of several numbers.
+/// A part of a name: literal, or one of several numbers.
 enum Part<'a> {
     Literal(&'a str),
     Numbers(Vec<Numbers>),
@@ -21,7 +21,7 @@ enum Part<'a> {
 struct Numbers {
     from: u64,
     to: u64,
-    /// Zeros fill up to so many digits.
+    /// Numbers are padded with zeros to this width.
     width: usize,
 }
 
@@ -31,7 +31,7 @@ impl Numbers {
     }
 }
 
-/// All names of a pattern, of which there may be `limit` at most.
+/// All names of a pattern, at most `limit`.
 pub(super) fn expand(pattern: &str, limit: usize) -> Result<Vec<String>, RangeError> {
     let parts = parts(pattern)?;
     let count = parts.iter().fold(1_u64, |count, part| match part {
@@ -94,6 +94,6 @@ fn numbers(item: &str) -> Result<Numbers, RangeError> {
     if from > to {
         return Err(RangeError::Down { from: first.to_owned(), to: last.to_owned() });
     }
-    // As Slurm reads it: the first number's digits are the least that all have.
+    // As in Slurm: the first number's digits are the minimum width.
     Ok(Numbers { from, to, width: first.len() })
 }

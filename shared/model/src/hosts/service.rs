@@ -4,7 +4,8 @@ use std::{collections::BTreeSet, net::ToSocketAddrs as _};
 
 use xpu_wire::endpoint::BasePort;
 
-/// All addresses of a name, as a list for `--hosts`; or what to do. Looked up once: pods that come later are not among them.
+/// All addresses of a name, as a list for `--hosts`; or the remedy. Looked up once: later pods are not
+/// included.
 pub fn addresses(name: &str, base: BasePort) -> Result<String, String> {
     let found = (name, base.control()).to_socket_addrs().map_err(|error| {
         format!(

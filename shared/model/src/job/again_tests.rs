@@ -1,4 +1,4 @@
-//! Jobs that start again, ranks that come back, and clocks that differ.
+//! Jobs that restart, ranks that return, and clocks that differ.
 
 use xpu_wire::{
     frame::{Body, Event, Life},
@@ -8,7 +8,7 @@ use xpu_wire::{
 
 use super::*;
 
-/// A viewer that was there before.
+/// A viewer that was connected before.
 #[test]
 fn ranks_of_a_run_that_had_more_of_them_are_forgotten() {
     let (before, mut jobs) = (Simulation::new(7, 2, 4), Jobs::default());
@@ -34,7 +34,7 @@ fn ranks_of_a_run_that_had_more_of_them_are_forgotten() {
     let job = jobs.get(&before.job).unwrap();
     assert_eq!((job.ranks().len(), job.world_size(), job.living()), (4, 4, 4));
     assert_eq!(crate::finding::examine(job, again.now), []);
-    // The host that is not needed any more tells of them still.
+    // The host that is no longer used still reports them.
     before.snapshots(4).into_iter().skip(1).for_each(|mut frame| {
         let Body::Snapshot(snapshot) = &mut frame.body else { return };
         snapshot.jobs[0].ranks.iter_mut().for_each(|rank| rank.digest.life = Life::Died);
@@ -105,7 +105,7 @@ fn when_a_rank_ended_is_reckoned_by_its_own_hosts_clock() {
     assert!((4.0..7.0).contains(&dead.since_s), "{dead:?}");
 }
 
-/// Its first digest says nothing of ranks that it has not heard.
+/// Its first digest has nothing about ranks that it has not heard.
 #[test]
 fn what_is_known_of_ranks_stays_known_when_their_collector_is_restarted() {
     let mut simulation = Simulation::new(7, 2, 4);

@@ -1,5 +1,5 @@
-//! Arrival skew: how late a rank enters its collectives, or how long it waits in them. A digest's collectives are
-//! judged once the other ranks had time to tell of them.
+//! Arrival skew: how late a rank enters its collectives, or how long it waits in them. A digest's collectives
+//! are judged once the other ranks had time to report them.
 
 use std::{collections::VecDeque, mem};
 
@@ -10,29 +10,30 @@ use xpu_wire::{
 
 use super::{Joins, Sample, Toll, rank::push_bounded, toll::Window};
 
-/// Digests remembered.
+/// Digests kept.
 const REMEMBERED: usize = 30;
 
-/// Digests after which the other ranks have told of the same collectives.
+/// Digests after which the other ranks have reported the same collectives.
 const OTHERS: usize = 2;
 
-/// The joined collectives of one digest. Nanoseconds, at the mean: of a step's collectives one may carry all that was lost.
+/// The matched collectives of one digest. Mean nanoseconds: of a step's collectives one may carry the whole
+/// loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Arrivals {
-    /// After the first to come.
+    /// After the first rank.
     pub late: f64,
-    /// Until the last came.
+    /// Until the last rank came.
     pub waited: f64,
     /// The most it was late.
     pub latest: f64,
-    /// Collectives it came last to, of those that were joined.
+    /// Collectives it was last into, of the matched ones.
     pub last: u32,
     pub joined: u32,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct ArrivalSkew {
-    /// Of the last digests, and how many are of each.
+    /// From the last digests, and the number in each.
     untold: VecDeque<Sample>,
     digests: VecDeque<(usize, Moment, Option<Step>)>,
     /// Noted since the last of them.

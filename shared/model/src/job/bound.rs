@@ -7,41 +7,42 @@ use xpu_wire::id::Rank;
 
 use super::{Breakdown, Job};
 
-/// Ranks that are asked; in a job that trains together all spend their time alike.
+/// Ranks that are examined; in a job that trains together all spend their time alike.
 const ASKED: usize = 64;
 
-/// Threads that wait for the GPU for less than this share of the time leave it without work.
+/// Threads that wait for the GPU for less than this share of the time leave it idle.
 const RUNS_AHEAD: f64 = 0.1;
 
-/// Where the time of the last half minute went, in percent, of the rank in the middle. The four shares add up to 100.
+/// Where the time of the last half minute went, in percent, for the median rank. The four shares add up to
+/// 100.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bound {
     pub by: BoundBy,
-    /// The GPU at GEMMs.
+    /// The GPU in GEMMs.
     pub gemms_pct: f64,
-    /// What that is made of: the three shares add up to it.
+    /// Its three parts add up to it.
     #[serde(flatten)]
     pub gemms: Option<GemmTime>,
-    /// Exposed communication, less what follows.
+    /// Exposed communication, without the next figure.
     pub transfers_pct: f64,
     /// Exposed communication in which the rank waited for other ranks.
     pub waiting_pct: f64,
-    /// All else: other kernels, copies, and a GPU without work.
+    /// Everything else: other kernels, copies, and an idle GPU.
     pub other_pct: f64,
-    /// Time that threads waited for the GPU, beside all that; `None` where it is not known.
+    /// Time that threads waited for the GPU, in addition; `None` if it is unknown.
     pub host_waits_pct: Option<f64>,
 }
 
-/// Where the time at GEMMs goes, in percent of all time.
+/// Parts of the GEMM time, in percent of all time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct GemmTime {
-    /// As long as they would take at the GPU's peak.
+    /// The time they would take at the GPU's peak.
     #[serde(rename = "gemms_at_peak_pct")]
     pub at_peak_pct: f64,
-    /// What they take longer because clocks are below the highest: a power limit, heat, a setting.
+    /// Additional time because clocks are below the highest: a power limit, heat, a setting.
     #[serde(rename = "gemms_clock_pct")]
     pub clock_pct: f64,
-    /// What they take longer than that clock allows: shapes, kernels, and what else runs on the GPU.
+    /// Additional time beyond what that clock allows: shapes, kernels, and other work on the GPU.
     #[serde(rename = "gemms_below_peak_pct")]
     pub below_peak_pct: f64,
 }
@@ -51,17 +52,18 @@ pub struct GemmTime {
 pub enum BoundBy {
     Gemms,
     Communication,
-    /// Ranks that come late.
+    /// Late ranks.
     Stragglers,
-    /// The GPU has no work most of the time: no thread waits for it.
+    /// The GPU is idle most of the time: no thread waits for it.
     Host,
-    /// Kernels that are no GEMMs, copies, or gaps.
+    /// Kernels other than GEMMs, copies, or gaps.
     Other,
 }
 
 impl Job {
-    /// `None` until GEMMs and exposed communication are known; of a single rank without NCCL there is none of the latter.
-    /// `live`: the ranks whose figures are of now.
+    /// `None` until GEMMs and exposed communication are known; a single rank without NCCL has none of the
+    /// latter.
+    /// `live`: the ranks with current figures.
     pub fn bound(&self, live: impl Iterator<Item = Rank>) -> Option<Bound> {
         let live: Vec<Rank> = live.collect();
         let every = live.len().div_ceil(ASKED).max(1);
@@ -102,7 +104,7 @@ impl Bound {
 }
 
 impl GemmTime {
-    /// `gemms`: the share of all time. `None` where the GPU's peak or its clock is not known.
+    /// `gemms`: the share of all time. `None` if the GPU's peak or its clock is unknown.
     fn of(one: &Breakdown, gemms: f64) -> Option<Self> {
         let at_peak = one.at_peak?.min(gemms);
         let clock = one.clock.filter(|clock| *clock > 0.0)?.min(1.0);
@@ -172,7 +174,7 @@ mod tests {
             (one(0.3, 0.5, 0.9, 0.5), BoundBy::Stragglers),
             (one(0.2, 0.1, 0.5, 0.02), BoundBy::Host),
             (one(0.2, 0.1, 0.5, 0.8), BoundBy::Other),
-            // GEMMs of several streams, and waits beside them.
+            // GEMMs on several streams, and waits beside them.
             (one(1.3, 0.5, 0.5, 0.5), BoundBy::Gemms),
         ];
         for (breakdown, by) in cases {
@@ -192,7 +194,7 @@ mod tests {
         for (part, wanted) in parts.iter().zip([30.0, 7.5, 22.5]) {
             assert!((part - wanted).abs() < 1e-9, "{split:?}");
         }
-        // A clock above what peaks are told at, and GEMMs that hold each other up.
+        // A clock above the one for which peaks are stated, and GEMMs that slow each other.
         for invalid in [Breakdown { clock: Some(1.2), ..one(0.6, 0.2, 0.5, 0.5) }, one(1.3, 0.5, 0.5, 0.5)] {
             let bound = Bound::of(&invalid, false).unwrap();
             let GemmTime { at_peak_pct, clock_pct, below_peak_pct } = bound.gemms.unwrap();

@@ -9,27 +9,27 @@ use xpu_wire::{
 
 use super::{Job, RankView, Sample, median};
 
-/// Shares of the last half minute; `None` where nothing tells. They overlap: communication may run beside GEMMs.
+/// Shares of the last half minute; `None` if unknown. They overlap: communication may run beside GEMMs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Breakdown {
-    /// The GPU at GEMMs: their arithmetic, at the rate of those that were timed.
+    /// The GPU in GEMMs: their FLOPs, at the rate of the timed ones.
     pub gemms: Option<f64>,
-    /// The part of that which they would take at the GPU's peak, at the highest clock it can have.
+    /// The time they would take at the GPU's peak, at its highest clock.
     pub at_peak: Option<f64>,
-    /// The clock it has, as a share of that.
+    /// Its clock, as a share of that.
     pub clock: Option<f64>,
-    /// The GPU in collectives: as many as were made, each as long as those that were timed. Waiting for others is in it.
+    /// The GPU in collectives: all of them, each as long as the timed ones. Waiting for others is included.
     pub collectives: Option<f64>,
-    /// The part of that in which the rank waited for others; where all ranks' times are known.
+    /// The part in which the rank waited for others; if all ranks' times are known.
     pub waiting: Option<f64>,
-    /// GEMMs that were held up by communication: what of it nothing hides.
+    /// GEMMs held up by communication: the part that nothing hides.
     pub exposed: Option<f64>,
-    /// Threads of the program that were held until the GPU was done; several may make it more than one.
+    /// Threads of the program blocked until the GPU was done; several may make it more than one.
     pub blocked: Option<f64>,
 }
 
 impl Breakdown {
-    /// Each share by itself: that of the rank in the middle.
+    /// Each share by itself: the median rank's.
     pub fn middle(known: &[Self]) -> Self {
         let of = |share: fn(&Self) -> Option<f64>| median(known.iter().filter_map(share).collect());
         Self {
@@ -64,7 +64,7 @@ impl Job {
         })
     }
 
-    /// Of the time of these collectives the part that was waiting for the last rank to come.
+    /// The part of these collectives' time that was waiting for the last rank.
     fn waited<'a>(&self, samples: impl Iterator<Item = &'a Sample>) -> Option<f64> {
         let known = samples.filter_map(|sample| Some((sample.duration, self.complete(sample)?.transfer())));
         let (all, waited) =
@@ -75,7 +75,7 @@ impl Job {
     }
 }
 
-/// Each communicator is timed at a rate of its own: its mean counts as often as it was used.
+/// Each communicator has its own sampling rate: its mean counts as often as it was used.
 fn collectives(view: &RankView) -> Option<f64> {
     let mut means: BTreeMap<CommunicatorId, (u64, u64)> = BTreeMap::new();
     for sample in view.samples() {

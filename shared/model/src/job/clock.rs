@@ -1,10 +1,10 @@
-//! What time it is where a job runs, for who hears of it elsewhere: the clocks of two hosts may differ by minutes.
+//! The current time where a job runs, for viewers elsewhere: two hosts' clocks may differ by minutes.
 
 use xpu_wire::unit::Moment;
 
 use super::Jobs;
 
-/// The furthest of the hosts' clocks, and when it said so by the clock of who heard it.
+/// The most advanced host clock, and when its value arrived by the viewer's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
     told: Moment,
@@ -12,14 +12,14 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Takes what the hosts' clocks say, as it was heard at that moment.
+    /// Takes the hosts' clocks, as received at that moment.
     pub fn hear(&mut self, jobs: &Jobs, at: Moment) {
         if jobs.clock() > self.told {
             *self = Self { told: jobs.clock(), at };
         }
     }
 
-    /// The time there; here, while nothing was heard.
+    /// The time there; the local time before any report.
     pub fn there(&self, now: Moment) -> Moment {
         if *self == Self::default() { now } else { self.told.after(now.since(self.at)) }
     }

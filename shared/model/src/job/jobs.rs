@@ -17,11 +17,11 @@ pub struct Jobs {
     known: BTreeMap<JobName, Job>,
     streams: BTreeMap<HostName, Stream>,
     collectors: BTreeMap<HostName, Collector>,
-    /// The furthest of the hosts' clocks.
+    /// The most advanced host clock.
     clock: Moment,
 }
 
-/// What a host's collector says of itself.
+/// A host's collector, by its own report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collector {
     pub version: String,
@@ -29,19 +29,19 @@ pub struct Collector {
     pub base: BasePort,
 }
 
-/// What is known of the frames of one host.
+/// The state of one host's frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stream {
-    /// The host's clock when it last spoke.
+    /// The host's clock in its last frame.
     pub now: Moment,
-    /// Frames the host said it dropped.
+    /// Frames the host reported as dropped.
     pub lost: u64,
 }
 
 impl Jobs {
     pub fn fold(&mut self, frame: &Frame) {
         if let Body::History(history) = &frame.body {
-            // Each is of its own host and time.
+            // Each has its own host and time.
             return history.frames.frames().for_each(|frame| self.fold(&frame));
         }
         let stream = self.streams.entry(frame.host.clone()).or_default();
@@ -111,7 +111,7 @@ impl Jobs {
         }
     }
 
-    /// Forgets the details of all ranks but these: whoever looks at a rank again hears all of it again.
+    /// Drops the details of all ranks but these: a new viewer of a rank receives all of it again.
     pub fn keep_details(&mut self, wanted: impl Fn(&JobName, Rank) -> bool) {
         for job in self.known.values_mut() {
             for (&rank, view) in &mut job.ranks {
@@ -123,7 +123,7 @@ impl Jobs {
         }
     }
 
-    /// Forgets ranks, and jobs of which none is left.
+    /// Drops ranks, and jobs without ranks.
     pub fn forget(&mut self, gone: impl Fn(&JobName, Rank) -> bool) {
         for job in self.known.values_mut() {
             let before = job.ranks.len();
@@ -133,7 +133,7 @@ impl Jobs {
         self.known.retain(|_, job| !job.ranks.is_empty());
     }
 
-    /// It says so every two seconds, and mostly the same.
+    /// It repeats this every two seconds, mostly unchanged.
     fn introduce(&mut self, host: &HostName, snapshot: &HostSnapshot) {
         let known = self.collectors.get(host);
         if known.is_none_or(|known| (&known.version, known.started) != (&snapshot.version, snapshot.started))
@@ -144,7 +144,7 @@ impl Jobs {
         }
     }
 
-    /// The collectors that have told of themselves, by host.
+    /// The collectors that reported themselves, by host.
     pub fn collectors(&self) -> impl Iterator<Item = (&HostName, &Collector)> {
         self.collectors.iter()
     }
@@ -161,12 +161,12 @@ impl Jobs {
         self.known.values()
     }
 
-    /// The job to show when nobody named one: that of most living ranks, then the one heard last.
+    /// The default job: the one with most living ranks, then the one heard last.
     pub fn foremost(&self) -> Option<&Job> {
         self.known.values().max_by_key(|job| (job.living(), job.heard()))
     }
 
-    /// What time it is by the furthest of the hosts' clocks, as it last said.
+    /// The most advanced host clock, at its last report.
     pub fn clock(&self) -> Moment {
         self.clock
     }
@@ -175,7 +175,7 @@ impl Jobs {
         self.streams.get(host).copied()
     }
 
-    /// Frames all hosts said they dropped.
+    /// Frames all hosts reported as dropped.
     pub fn lost_frames(&self) -> u64 {
         self.streams.values().map(|stream| stream.lost).sum()
     }

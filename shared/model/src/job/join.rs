@@ -1,4 +1,4 @@
-//! The same collective as its ranks saw it, joined by sequence number: no clock is compared.
+//! The same collective as its ranks saw it, matched by sequence number: no clock is compared.
 
 use foldhash::HashMap;
 
@@ -8,7 +8,7 @@ use xpu_wire::{
     unit::Nanoseconds,
 };
 
-/// Collectives remembered: half a minute of a job with thousands of communicators.
+/// Collectives kept: half a minute of a job with thousands of communicators.
 const REMEMBERED: usize = 1 << 16;
 
 /// One collective.
@@ -16,26 +16,27 @@ const REMEMBERED: usize = 1 << 16;
 pub struct Join {
     size: u32,
     reported: u32,
-    /// The coarsest rate at which any of its ranks timed collectives lately.
+    /// The coarsest recent sampling rate of any of its ranks.
     rate: Rate,
     shortest: Nanoseconds,
-    /// The shortest but one.
+    /// The second shortest.
     second: Nanoseconds,
     longest: Nanoseconds,
 }
 
 impl Join {
-    /// The shortest duration: the last rank to come waited for nobody, so this is what the transfer took.
+    /// The shortest duration: the last rank waited for nobody, so this is the transfer.
     pub fn transfer(&self) -> Nanoseconds {
         self.shortest
     }
 
-    /// What all the others waited at least for the last rank to come: what would be won if it came with the last of them.
+    /// The minimum wait of all the others for the last rank: what would be gained if it came with the one
+    /// before it.
     pub fn gap(&self) -> Nanoseconds {
         if self.reported < 2 { Nanoseconds(0) } else { Nanoseconds(self.second.0 - self.shortest.0) }
     }
 
-    /// The duration of the rank that came first, and waited for all.
+    /// The duration of the first rank, which waited for all.
     pub fn longest(&self) -> Nanoseconds {
         self.longest
     }
@@ -45,7 +46,7 @@ impl Join {
         (self.reported, self.size)
     }
 
-    /// One in so many at most was timed on all ranks.
+    /// The sampling rate common to all ranks.
     pub fn rate(&self) -> Rate {
         self.rate
     }
@@ -56,24 +57,25 @@ impl Join {
     }
 }
 
-/// The latest collectives that were timed.
+/// The latest timed collectives.
 #[derive(Debug, Default)]
 pub struct Joins {
-    /// Where each is in the ring.
+    /// The index of each in the ring.
     places: HashMap<Key, u32>,
-    /// Once it is full, the oldest gives way to the next.
+    /// Once it is full, the oldest is replaced by the next.
     ring: Vec<(Key, Join)>,
     oldest: usize,
 }
 
 type Key = (CommunicatorId, Sequence);
 
-/// Where a collective was put down: who remembers that finds it without a search, for as long as it is remembered.
+/// The position of a collective: it is found without a search, as long as it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place(u32);
 
 impl Joins {
-    /// One rank's duration, and the coarsest rate at which it timed lately; the whole, where it was the last to tell. Each rank must report a collective once.
+    /// Adds one rank's duration, and its coarsest recent sampling rate; returns the whole if it was the last
+    /// to report. Each rank must report a collective once.
     pub fn report(
         &mut self,
         id: CommunicatorId,
@@ -108,7 +110,7 @@ impl Joins {
         (Place(place), None)
     }
 
-    /// The collective that was put down there, if it still is.
+    /// The collective at that position, if it is still there.
     pub fn get(&self, place: Place, id: CommunicatorId, sequence: Sequence) -> Option<&Join> {
         let (key, join) = self.ring.get(place.0 as usize)?;
         (*key == (id, sequence)).then_some(join)
@@ -146,7 +148,7 @@ mod tests {
         }
         assert!(joins.get(first, id, Sequence(0)).is_none());
         assert!(joins.get(first, id, Sequence(REMEMBERED as u64)).is_some());
-        // Told of once more, it is a new one.
+        // A repeated report starts a new one.
         assert!(joins.report(id, Sequence(0), (1, Rate::EVERY), Nanoseconds(1)).1.is_none());
     }
 }

@@ -10,10 +10,10 @@ use xpu_wire::{
 
 use super::rank::push_bounded;
 
-/// Digests with steps that are remembered: four minutes of short ones.
+/// Digests with steps that are kept: four minutes of short ones.
 const REMEMBERED: usize = 240;
 
-/// What came before them is remembered in spans of so long, and so many of them: four hours.
+/// Older ones are kept in spans of this length, and this many of them: four hours.
 const COARSE_SPAN: f32 = 60.0;
 const COARSE_KEPT: usize = 240;
 
@@ -22,17 +22,17 @@ const COARSE_KEPT: usize = 240;
 pub struct PaceSample {
     /// Their median, in seconds.
     pub pace: f32,
-    /// How many, and the seconds from the last one before them to the last of them.
+    /// Their number, and the seconds from the last one before them to the last of them.
     pub steps: f32,
     pub span: f32,
-    /// Arithmetic, in TFLOP.
+    /// FLOPs, in TFLOP.
     pub work: f32,
-    /// What the GEMMs of the digest ran at, in TFLOPS; 0 if none was timed.
+    /// The GEMM rate of the digest, in TFLOPS; 0 if none was timed.
     pub rate: f32,
 }
 
 impl PaceSample {
-    /// Both, one after the other: the pace of either counts by its time.
+    /// Both, one after the other: each pace is weighted by its time.
     fn and(self, next: Self) -> Self {
         let span = self.span + next.span;
         let mean = |of: fn(&Self) -> f32| (of(&self) * self.span + of(&next) * next.span) / span;
@@ -77,7 +77,7 @@ impl Mark {
 }
 
 impl PaceHistory {
-    /// Takes a digest. Steps it counted and did not time are the next one's.
+    /// Takes a digest. Steps that were counted but not timed belong to the next sample.
     pub(super) fn take(&mut self, digest: &RankDigest) {
         let Some(to) = Mark::of(digest) else { return };
         let Some(from) = self.from else { return self.from = Some(to) };
@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// Steps that were counted and not timed are in the sample of the next that were, with the time they took.
+    /// Steps that were counted but not timed are in the next timed sample, with their time.
     #[test]
     fn steps_that_were_not_timed_are_in_the_next_pace_sample() {
         let digest = |second: u64, step: u64, timed: bool| {

@@ -1,4 +1,4 @@
-//! What is known of one rank.
+//! The state of one rank.
 
 mod ahead;
 mod cpu_wait;
@@ -26,16 +26,16 @@ use xpu_wire::{
 
 use super::{ArrivalSkew, Joins, PaceHistory, Place, Transfers, median_of};
 
-/// As long as [`WINDOW`] digests take at the usual rate.
+/// The time of [`WINDOW`] digests at the usual rate.
 const RATES: Duration = Duration::from_secs(WINDOW as u64);
 
-/// Timed collectives remembered of a rank.
+/// Timed collectives kept of a rank.
 pub(super) const SAMPLES: usize = 64;
 
-/// Readings of its GPU that are remembered.
+/// Readings of its GPU that are kept.
 const READINGS: usize = 5;
 
-/// Rates remembered for a sparkline: ten minutes at the usual rate.
+/// Rates kept for a sparkline: ten minutes at the usual rate.
 pub(super) const HISTORY: usize = 600;
 
 /// One rank of a job.
@@ -46,29 +46,29 @@ pub struct RankView {
     info: Option<RankInfo>,
     latest: Option<RankDigest>,
     life: Life,
-    /// When it was seen to be gone, where that was seen.
+    /// When its end was observed, if it was.
     gone: Option<Moment>,
-    /// How it ended, where it did not end well.
+    /// Its end, if it failed.
     exit: Option<Box<RankExit>>,
     intervals: Intervals,
     samples: VecDeque<Sample>,
     arrival_skew: ArrivalSkew,
-    /// At which rates it timed collectives in its last digests.
+    /// Sampling rates of collectives in its last digests.
     collective_rates: VecDeque<Rate>,
     pace_history: PaceHistory,
     ahead: VecDeque<Ahead>,
     stalls: Stalls,
     advance: Advance,
-    /// When it was first heard, where no snapshot had come before: since when it stands was guessed then.
+    /// When it was first heard, if no snapshot had come before: the begin of its pause was an estimate then.
     guessed: Option<Moment>,
     /// The median of the paces in there.
     pace: Option<Nanoseconds>,
     devices: VecDeque<DeviceReading>,
     cpu_waits: CpuWaits,
     history: VecDeque<f32>,
-    /// Of a rank that is looked at.
+    /// For a watched rank.
     detail: Option<Box<Detail>>,
-    /// The job's revision with which what findings are made of changed last.
+    /// The job's revision at the last change of the findings' inputs.
     pub(super) changed: u64,
 }
 
@@ -78,7 +78,7 @@ pub struct Sample {
     pub communicator: CommunicatorId,
     pub sequence: Sequence,
     pub operation: Operation,
-    /// Where the others' durations of it are.
+    /// Position of the others' durations of it.
     pub place: Place,
     pub bus_bytes: u64,
     pub duration: Nanoseconds,
@@ -112,14 +112,14 @@ impl RankView {
         }
     }
 
-    /// Another process took the rank's place: nothing of the old one is the new one's.
+    /// Another process took the rank's place: nothing of the old one applies.
     fn restart_if_other(&mut self, host: &HostName, pid: Pid) {
         if (&self.host, self.pid) != (host, pid) {
             *self = Self::new(host.clone(), pid);
         }
     }
 
-    /// It is said every two seconds, and mostly the same.
+    /// It is repeated every two seconds, mostly unchanged.
     pub(super) fn introduce(&mut self, host: &HostName, info: &RankInfo, revision: u64) {
         self.restart_if_other(host, info.pid);
         if self.info.as_ref() != Some(info) {
@@ -128,7 +128,7 @@ impl RankView {
         }
     }
 
-    /// Where it stood before anything was heard of it here, oldest first, and when it last got on.
+    /// Its totals before the first local digest, oldest first, and when it last made progress.
     pub(super) fn remember(&mut self, earlier: &[Progress], advance: &Advance) -> bool {
         let is_new = self.intervals.is_empty() || self.advance == Advance::default();
         self.intervals.begin_with(earlier);
@@ -141,7 +141,7 @@ impl RankView {
         is_new | self.correct(advance)
     }
 
-    /// A digest that comes before any snapshot cannot tell since when the rank stands: the snapshot after it does.
+    /// A digest before any snapshot cannot show since when the rank has paused: the snapshot after it does.
     fn correct(&mut self, told: &Advance) -> bool {
         let Some(guessed) = self.guessed.filter(|_| *told != Advance::default()) else { return false };
         self.guessed = None;
@@ -166,11 +166,11 @@ impl RankView {
     ) {
         self.restart_if_other(host, digest.pid);
         let before = self.latest.as_ref();
-        // Snapshots and digests come by two sockets: one may have been passed on the way.
+        // Snapshots and digests come by two sockets: one may have overtaken the other.
         if before.is_some_and(|before| digest.heard < before.heard) {
             return;
         }
-        // A collector that was restarted has not heard from the rank yet: what is known stays known.
+        // A restarted collector has not heard from the rank yet: the known state stays.
         if digest.is_blank() && before.is_some_and(|before| !before.is_blank()) {
             return self.live(digest.life, now);
         }
@@ -184,7 +184,7 @@ impl RankView {
                 push_bounded(&mut self.ahead, ahead, ahead::REMEMBERED);
             }
             let mut interval = Interval::between(before, digest);
-            // What was timed before it was heard here is no figure of now where the rank stands since.
+            // Timings from before the first report are not current if the rank has paused since.
             if before.is_none() && self.stood_before(digest) {
                 interval = interval.without_figures();
             }
@@ -199,14 +199,14 @@ impl RankView {
         }
         self.live(digest.life, now);
         match &mut self.latest {
-            // What was timed in it has been taken.
+            // Its timings have been taken.
             Some(latest) => latest.follow(digest),
             None => self.latest = Some(RankDigest { samples: Vec::new(), ..digest.clone() }),
         }
         self.take_device(digest.device.as_ref());
     }
 
-    /// A reading is repeated until there is a newer one: its age alone has grown.
+    /// A reading is repeated until there is a newer one: only its age has grown.
     fn take_device(&mut self, reading: Option<&DeviceReading>) {
         let Some(reading) = reading else { return self.devices.clear() };
         match self.devices.back_mut() {
@@ -218,7 +218,7 @@ impl RankView {
     }
 
     fn take_motion(&mut self, digest: &RankDigest) {
-        // A snapshot has told of its first digest too.
+        // A snapshot has covered its first digest too.
         if self.latest.is_some() || self.advance == Advance::default() {
             if self.latest.is_none() {
                 self.guessed = Some(digest.heard);
@@ -230,14 +230,14 @@ impl RankView {
         }
     }
 
-    /// Whether its collector has seen it stand for as long as rates are taken over.
+    /// Whether its collector has seen it pause for as long as the window of rates.
     fn stood_before(&self, digest: &RankDigest) -> bool {
         let Advance { moved, worked, .. } = self.advance;
         self.advance != Advance::default() && digest.heard.since(moved.max(worked)) > RATES
     }
 
     fn find_pace(&mut self) {
-        // Of every rank once a second: without memory asked for.
+        // For every rank once a second: without allocation.
         let (mut paces, known) = ([0.0; WINDOW], self.advance.paces.len().min(WINDOW));
         for (place, pace) in paces.iter_mut().zip(&self.advance.paces) {
             *place = pace.0 as f64;
@@ -245,14 +245,14 @@ impl RankView {
         self.pace = median_of(&mut paces[..known]).map(|pace| Nanoseconds(pace as u64));
     }
 
-    /// How long it may be expected to wait in such an operation of this communicator, having waited in it before and gone on.
+    /// The expected wait in such an operation of this communicator, from earlier waits that ended.
     pub fn usual_stall(&self, id: CommunicatorId, operation: Option<Operation>) -> Duration {
         self.stalls.usual(id, operation)
     }
 
     fn take_samples(&mut self, digest: &RankDigest, joins: &mut Joins, transfers: &mut Transfers) {
         let part = part(digest);
-        // What is told now was launched before, at the rate of then.
+        // Collectives reported now were launched before, at the rate of then.
         push_bounded(&mut self.collective_rates, digest.collective_rate, WINDOW);
         let rate = self.collective_rates.iter().max().copied().unwrap_or_default();
         for sample in &digest.samples {
@@ -273,7 +273,7 @@ impl RankView {
                 transfers.take(&taken, &join, digest.heard);
             }
             push_bounded(&mut self.samples, taken, SAMPLES);
-            // The stages of a pipeline end one after the other: who is late there is late for its stage.
+            // The stages of a pipeline end one after the other: lateness there is the stage's.
             if part.is_none_or(|part| part == taken.communicator) {
                 self.arrival_skew.note(taken);
             }
@@ -281,19 +281,20 @@ impl RankView {
         self.arrival_skew.judge(joins, (digest.heard, digest.step));
     }
 
-    /// Who was there when last heard of, and is not at `now`, went then. Who was never there may have gone long ago.
+    /// A rank that was alive at the last report, and is not at `now`, ended then. One that was never alive
+    /// may have ended long ago.
     fn live(&mut self, life: Life, now: Moment) {
         let is_over = |life| matches!(life, Life::Ended | Life::Died);
         match is_over(life) {
             true if self.latest.is_some() && !is_over(self.life) => self.gone = Some(now),
             true => {}
-            // It was taken for dead, and speaks again.
+            // It counted as dead, and sends again.
             false => (self.gone, self.exit) = (None, None),
         }
         self.life = life;
     }
 
-    /// That it waits for the CPU. It explains what else is found, and is asked for then.
+    /// Its wait for the CPU. It explains other findings, and is only read then.
     pub(super) fn take_cpu(&mut self, cpu: &RankCpu, at: Moment) -> bool {
         if self.pid == cpu.pid {
             self.cpu_waits.take(cpu, at);
@@ -325,7 +326,7 @@ impl RankView {
     }
 }
 
-/// Whether a digest that is repeated says more than before: its words may have come by two paths.
+/// Whether a repeated digest has more than before: the data may have come by two paths.
 fn tells_more(before: &RankDigest, again: &RankDigest) -> bool {
     let said = |digest: &RankDigest| {
         let RankDigest { life, enabled, step, gemm_flops, launches, world_size, .. } = *digest;
@@ -334,7 +335,7 @@ fn tells_more(before: &RankDigest, again: &RankDigest) -> bool {
     said(before) != said(again) || before.communicators != again.communicators
 }
 
-/// The largest communicator that is not of all; `None` where nobody sends.
+/// The largest communicator that is not of all; `None` if no rank sends.
 fn part(digest: &RankDigest) -> Option<CommunicatorId> {
     let some =
         digest.communicators.iter().filter(|state| state.entered > 0 && state.size < digest.world_size);
@@ -346,7 +347,7 @@ pub(super) fn push_bounded<T>(queue: &mut VecDeque<T>, value: T, most: usize) {
     if queue.len() == most {
         queue.pop_front();
     } else if queue.len() == queue.capacity() {
-        // It grows as it would by itself, and never beyond what it is to hold: of many thousand ranks that is felt.
+        // It grows as usual, but never beyond its limit: with thousands of ranks that matters.
         queue.reserve_exact(queue.len().max(4).min(most - queue.len()));
     }
     queue.push_back(value);

@@ -1,4 +1,4 @@
-//! The last NCCL calls of a job's ranks, the record that came last of each.
+//! The last NCCL calls of a job's ranks: each rank's latest record.
 
 use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
 
@@ -7,21 +7,21 @@ use xpu_wire::{frame::RankRecord, id::Rank};
 use super::Job;
 use crate::divergence::{self, Divergence};
 
-/// A rank that has called nothing for so long has not come to what others have called.
+/// A rank without calls for this long has not reached what others have called.
 const STANDS: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Default)]
 pub(super) struct Records {
     of: BTreeMap<Rank, RankRecord>,
     revision: u64,
-    /// What they say together, once that was asked: of a job that goes on, and of one that stands.
+    /// Their common result, once computed: for a running job, and for a hung one.
     divergence: [OnceLock<Option<Divergence>>; 2],
 }
 
 impl Job {
     pub(super) fn keep_record(&mut self, record: &RankRecord) {
         let fresh = self.records.of.get(&record.rank).is_none_or(|known| {
-            // What was read for somebody who wants fewer calls, of the same moment, says less.
+            // A record for a request for fewer calls, of the same moment, has less.
             known.pid != record.pid
                 || known.read_at < record.read_at
                 || known.calls.len() < record.calls.len()
@@ -34,13 +34,13 @@ impl Job {
         }
     }
 
-    /// Of each rank the last that came, as long as it is the same process.
+    /// Each rank's last one, if it is of the present process.
     pub fn records(&self) -> impl Iterator<Item = &RankRecord> {
         let known = |record: &&RankRecord| self.rank(record.rank).is_some_and(|v| v.pid() == record.pid);
         self.records.of.values().filter(known)
     }
 
-    /// Counts up whenever one came.
+    /// Counts up with each one.
     pub fn records_revision(&self) -> u64 {
         self.records.revision
     }
@@ -49,20 +49,20 @@ impl Job {
         self.records().find(|record| record.rank == rank)
     }
 
-    /// Ranks whose record did not come since they last moved.
+    /// Ranks without a record since they last moved.
     pub fn without_records(&self) -> impl Iterator<Item = Rank> {
         self.ranks().map(|(rank, _)| rank).filter(|&rank| !self.has_fresh_record(rank))
     }
 
-    /// Whether what a rank called last is in its record. Of one without a record there will be none.
+    /// Whether a rank's last call is in its record. A rank without a record will have none.
     pub(crate) fn has_fresh_record(&self, rank: Rank) -> bool {
         let (Some(view), Some(record)) = (self.rank(rank), self.records.of.get(&rank)) else { return false };
         record.pid == view.pid() && (record.read_at >= view.moved() || !record.why.is_empty())
     }
 
-    /// Where the ranks' calls part for the first time, by the records that came.
+    /// The first divergence between the ranks' calls, by the received records.
     pub fn divergence(&self) -> Option<&Divergence> {
-        // Who goes on again just now has called something since it was last heard.
+        // A rank that continues just now has made calls since it was last heard.
         let quiet = self.records().all(|record| record.quiet_for() >= STANDS);
         let stands =
             quiet && self.ranks().all(|(rank, view)| !view.is_alive() || self.has_fresh_record(rank));

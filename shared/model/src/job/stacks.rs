@@ -1,4 +1,4 @@
-//! The stacks of a job's ranks, the last that came of each.
+//! The stacks of a job's ranks, each rank's latest.
 
 use std::collections::BTreeMap;
 
@@ -25,18 +25,18 @@ impl Job {
         }
     }
 
-    /// Of each rank the last that came, as long as it is the same process.
+    /// Each rank's last ones, if they are of the present process.
     pub fn stacks(&self) -> impl Iterator<Item = &RankStacks> {
         let known = |stacks: &&RankStacks| self.rank(stacks.rank).is_some_and(|v| v.pid() == stacks.pid);
         self.stacks.of.values().filter(known)
     }
 
-    /// Counts up whenever stacks came: a tree made of them is good until then.
+    /// Counts up whenever stacks arrive: a tree made of them is valid until then.
     pub fn stacks_revision(&self) -> u64 {
         self.stacks.revision
     }
 
-    /// All stacks that came as one tree; `None` while none did. Costs milliseconds.
+    /// All received stacks as one tree; `None` without any. Costs milliseconds.
     pub fn merged_stacks(&self) -> Option<Tree> {
         self.stacks().next()?;
         let all = self.ranks().filter(|(_, view)| view.life() != Life::Ended).map(|(rank, _)| rank);
@@ -48,8 +48,8 @@ impl Job {
         self.stacks().map(|stacks| stacks.read_at).min()
     }
 
-    /// Ranks whose stacks, with native frames, did not come since they last moved. Who ended in an orderly way has none any
-    /// more.
+    /// Ranks without stacks with native frames since they last moved. A rank that ended in an orderly way has
+    /// none.
     pub fn without_stacks(&self) -> impl Iterator<Item = Rank> {
         let wanting = self.ranks().filter(|(rank, view)| {
             let came = self.stacks.of.get(rank);
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!((tree.ranks.to_string(), tree.roots[0].here.to_string()), ("0-2".into(), "0-1".into()));
     }
 
-    /// As when somebody looked before it was known that the job stands.
+    /// As if a viewer had asked before the job was known to hang.
     #[test]
     fn stacks_without_native_frames_do_not_stand_for_those_with() {
         let mut jobs = jobs();

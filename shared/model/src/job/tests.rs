@@ -41,7 +41,8 @@ fn a_healthy_job_reads_as_it_is() {
     }
 }
 
-/// The victims wait for rank 5: their long durations must not lower the bandwidth shown, and rank 5 is the late one.
+/// The victims wait for rank 5: their long durations must not lower the bandwidth shown, and rank 5 is the
+/// late one.
 #[test]
 fn waiting_is_not_bandwidth_and_the_last_to_come_is_the_late_one() {
     let mut simulation = Simulation::new(1, 2, 4);
@@ -73,11 +74,11 @@ fn frames_of_a_host_that_never_spoke_leave_its_ranks_unknown() {
     jobs.fold(&simulation.snapshots(5)[1]);
     let status = status(&jobs);
     assert_eq!((status.world_size, status.coverage.ranks_seen), (8, 4));
-    // What was not seen is not known to be healthy.
+    // Unseen ranks are not known to be healthy.
     assert_eq!(status.exit_code(), ExitCode::NoData);
 }
 
-/// Who sees only the victims' half of a communicator sees their waiting, and no transfer.
+/// A viewer that sees only the victims' half of a communicator sees their waiting, and no transfer.
 #[test]
 fn half_a_communicator_gives_no_bandwidth_and_says_so() {
     let mut simulation = Simulation::new(1, 2, 4);
@@ -177,7 +178,7 @@ fn the_median_of_an_even_number_is_between() {
     assert_eq!(median(vec![]), None);
 }
 
-/// Frames of a healthy job whose ranks say, beside, what `change` writes into them.
+/// Frames of a healthy job with `change` applied to its ranks' digests.
 fn changed(change: impl Fn(&mut xpu_wire::frame::RankDigest, u64)) -> Status {
     let simulation = Simulation::new(1, 1, 4);
     let mut jobs = Jobs::default();
@@ -218,7 +219,7 @@ fn exposed_communication_is_a_share_of_the_time_since_it_was_known() {
     };
     let share = |of| exposed(of).unwrap();
     assert!((share(|second| Some(second * 120_000_000)) - 12.0).abs() < 1e-6);
-    // In the first seconds nobody communicated.
+    // In the first seconds there was no communication.
     assert!((share(|second| (second > 12).then_some(second * 120_000_000)) - 12.0).abs() < 1e-6);
     assert_eq!(share(|second| Some(second * 2_000_000_000)), 100.0, "of a long wait that is over");
     assert_eq!(exposed(|_| None), None);
@@ -229,7 +230,7 @@ fn exposed_communication_is_a_share_of_the_time_since_it_was_known() {
 #[test]
 fn utilisation_is_the_time_at_peak_in_the_time_that_passed() {
     let status = changed(|rank, second| {
-        // Nothing was multiplied in the first seconds.
+        // There were no GEMMs in the first seconds.
         rank.gemm_at_peak = (second > 12).then_some(Nanoseconds(second * 400_000_000));
         rank.blocked_for = Nanoseconds(second * 250_000_000);
     });
@@ -286,7 +287,7 @@ fn of_a_gpu_that_cannot_be_read_any_more_nothing_is_known() {
     assert_eq!(jobs.foremost().unwrap().rank(Rank(0)).unwrap().device(), None);
 }
 
-/// Who opens the screen in the night, on a job that has hung for hours, must not wait to be told.
+/// A viewer opened in the night, on a job that has hung for hours, must not wait for the finding.
 #[test]
 fn who_comes_late_knows_since_when_a_rank_stands() {
     let simulation = Simulation::new(3, 1, 2);
@@ -313,7 +314,8 @@ fn who_comes_late_knows_since_when_a_rank_stands() {
     }
 }
 
-/// One step a second until its collector was asked, ten from then on: half a minute is 17 seconds of one and 13 of the other.
+/// One step a second until its collector was asked, ten from then on: half a minute is 17 seconds of one and
+/// 13 of the other.
 #[test]
 fn who_comes_late_means_the_same_half_minute() {
     let simulation = Simulation::new(3, 1, 1);
@@ -341,7 +343,7 @@ fn who_comes_late_means_the_same_half_minute() {
     assert_eq!(view.step_time(), Some(Nanoseconds(30_000_000_000 / (17 + 130))));
 }
 
-/// A digest may repeat what was summed up last while the ledger went on: its steps are the next sample.
+/// A digest may repeat the last sum while the ledger went on: its steps are the next sample.
 #[test]
 fn steps_counted_between_two_summaries_are_not_lost() {
     let simulation = Simulation::new(3, 1, 1);
@@ -358,7 +360,7 @@ fn steps_counted_between_two_summaries_are_not_lost() {
     );
 }
 
-/// Its last word may be old when it goes; who comes later cannot know when that was.
+/// Its last message may be old when it ends; a later viewer cannot know the time.
 #[test]
 fn when_a_process_went_is_told_where_it_was_seen() {
     let simulation = Simulation::new(3, 1, 2);
@@ -408,7 +410,7 @@ fn a_job_that_is_not_shown_and_lost_a_rank_is_named() {
     );
 }
 
-/// Says of a rank what its life is, and when.
+/// Reports a rank's life at a time.
 fn life(simulation: &Simulation, rank: u32, life: Life, second: u64) -> Frame {
     let mut frame = simulation.digests(second).remove((rank / simulation.ranks_per_host) as usize);
     let (job, pid) = (simulation.job.clone(), xpu_wire::id::Pid(4000 + rank));
@@ -416,7 +418,7 @@ fn life(simulation: &Simulation, rank: u32, life: Life, second: u64) -> Frame {
     frame
 }
 
-/// GPUs of a job whose last rank is gone are others'.
+/// GPUs of a job without living ranks belong to others.
 #[test]
 fn hours_are_lost_until_the_last_rank_ends() {
     let simulation = Simulation::new(3, 1, 4);
@@ -436,7 +438,7 @@ fn hours_are_lost_until_the_last_rank_ends() {
     }
 }
 
-/// Of four ranks on two hosts one ends, is silent, or has nobody who speaks for it; the other goes on.
+/// Of four ranks on two hosts one ends, is silent, or loses its collector; the other goes on.
 #[test]
 fn what_is_not_of_now_is_no_figure_and_in_no_mean() {
     type Change<'a> = &'a dyn Fn(&mut Frame);
@@ -511,7 +513,7 @@ fn what_is_not_of_now_is_no_figure_and_in_no_mean() {
     }
 }
 
-/// Who looks at a job that has ended wants to know how it did.
+/// A viewer of an ended job needs to see its end.
 #[test]
 fn of_a_job_that_is_over_the_last_figures_stand_with_their_age() {
     let simulation = Simulation::new(3, 1, 2);

@@ -1,7 +1,8 @@
-//! What a rank costs the others by coming last: estimated from the collectives that were timed.
+//! What a rank costs the others by being last: estimated from the timed collectives.
 //!
-//! Which collectives are timed depends on a hash of their number alone, so each one's chance is known, and each that was timed
-//! stands for as many as its chance says; where ranks changed their rates meanwhile, for as many as there were. The sum over them is unbiased, and its variance is that of a sample of independent
+//! A collective's selection for timing depends only on a hash of its number, so its probability is known, and
+//! each timed one stands for as many as its probability implies; if ranks changed their rates meanwhile, for
+//! the actual number. The sum over them is unbiased, and its variance is that of a sample of independent
 //! draws (Horvitz and Thompson): `sum(gap / p)`, `sum(gap^2 * (1 - p) / p^2)`.
 
 use std::{collections::VecDeque, time::Duration};
@@ -14,37 +15,37 @@ use xpu_wire::{
 
 use super::rank::push_bounded;
 
-/// Digests over which it is estimated, and those without which nothing is.
+/// Digests of an estimate, and the minimum.
 const DIGESTS: usize = 15;
 const LEAST: usize = 5;
 
-/// Steps that compile and warm up: what was lost in them is not lost again.
+/// Steps that compile and warm up: their loss does not recur.
 const FIRST: u64 = 10;
 
-/// So many collectives of a digest tell by themselves at which rate they were timed: that all lie in the lower half of the hash
+/// This many collectives of a digest reveal their sampling rate: that all lie in the lower half of the hash
 /// by chance happens once in 2^8.
 const TELLING: u32 = 8;
 
-/// Segments of so long, by the host's clock, are remembered, and so many of each: the same for all who look, whenever they came. Ten
-/// minutes, two hours, a day.
+/// Segments of these lengths, by the host's clock, are kept, and this many of each: the same for all viewers,
+/// whenever they connected. Ten minutes, two hours, a day.
 const SEGMENTS: [(Duration, usize); 3] =
     [(Duration::from_secs(15), 40), (Duration::from_mins(2), 60), (Duration::from_mins(15), 96)];
 
-/// Shares of the time that passed.
+/// Shares of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Toll {
-    /// What the others waited for this rank alone, and the standard error of that.
+    /// The others' wait for this rank alone, and its standard error.
     pub cost: f64,
     pub error: f64,
-    /// The same without the digest in which most was lost: of what happened once nothing is left.
+    /// The same without the digest of the largest loss: a single event leaves nothing.
     pub steady: f64,
-    /// When it began to, a day ago at most.
+    /// When it began, a day ago at most.
     pub since: Moment,
-    /// What it waited for others.
+    /// Its own wait for others.
     pub waited: f64,
-    /// What a step took meanwhile; `None` where none is known.
+    /// Step time meanwhile; `None` if unknown.
     pub step: Option<Nanoseconds>,
-    /// Collectives that were timed and joined, and those it came last to.
+    /// Collectives timed and matched, and those it was last into.
     pub joined: u32,
     pub last: u32,
 }
@@ -52,17 +53,18 @@ pub struct Toll {
 #[derive(Debug, Default)]
 pub(super) struct Window {
     digests: VecDeque<Tally>,
-    /// Before the first of them, and the step it was at.
+    /// Before the first of them, and its step then.
     from: Moment,
     from_step: Option<Step>,
     former: Former,
 }
 
-/// What was lost before that, in segments that are the longer the older they are; each oldest first.
+/// Earlier losses, in segments that are longer the older they are; each oldest first.
 #[derive(Debug, Default)]
 struct Former([VecDeque<Segment>; SEGMENTS.len()]);
 
-/// What was lost from a moment on, both in seconds: of ten thousand ranks a day is remembered. It ends where the next one begins.
+/// The loss from a moment on, both in seconds: with ten thousand ranks a day is kept. It ends where the next
+/// one begins.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     from: u32,
@@ -76,7 +78,7 @@ impl Segment {
 }
 
 impl Former {
-    /// What was lost from a moment on.
+    /// The loss from a moment on.
     fn take(&mut self, segment: Segment) {
         let mut next = Some(segment);
         for (kept, (length, most)) in self.0.iter_mut().zip(SEGMENTS) {
@@ -97,7 +99,7 @@ impl Former {
     }
 }
 
-/// The joined collectives of one digest.
+/// The matched collectives of one digest.
 #[derive(Debug, Default)]
 struct Tally {
     at: Moment,
@@ -111,9 +113,9 @@ struct Counts {
     id: CommunicatorId,
     joined: u32,
     last: u32,
-    /// One in 2^k at least was timed, by the hashes of those that were.
+    /// At least one in 2^k was timed, by the hashes of those that were.
     rate: u32,
-    /// One in 2^k at most, by what their ranks say.
+    /// At most one in 2^k, by their ranks' reports.
     coarsest: u32,
     /// Numbers of the first and the last of them.
     first: Sequence,
@@ -124,7 +126,7 @@ struct Counts {
 }
 
 impl Window {
-    /// A digest begins, up to which so many steps are done.
+    /// A digest begins, with `step` steps done.
     pub(super) fn begin(&mut self, at: Moment, step: Option<Step>) {
         if step.is_some_and(|step| step.0 < FIRST) {
             *self = Self { from: at, from_step: step, ..Self::default() };
@@ -132,7 +134,7 @@ impl Window {
         if self.digests.len() == DIGESTS {
             self.retire();
         } else if self.digests.is_empty() && self.from == Moment::default() {
-            // What came with the first digest is of a time that is not known.
+            // The first digest covers an unknown time.
             (self.from, self.from_step) = (at, step);
         }
         push_bounded(&mut self.digests, Tally { at, step, communicators: Vec::new() }, DIGESTS);
@@ -147,18 +149,18 @@ impl Window {
         (self.from, self.from_step) = (at, step);
     }
 
-    /// What is estimated to have been lost in a digest.
+    /// The estimated loss in a digest.
     fn lost(&self, tally: &Tally) -> f64 {
         tally.communicators.iter().map(|counts| counts.gaps * self.stands_for(counts)).sum()
     }
 
-    /// Collectives for each one that was timed.
+    /// Collectives per timed one.
     fn stands_for(&self, counts: &Counts) -> f64 {
         if counts.joined >= TELLING { one_in(counts.rate) } else { self.few_stand_for(counts.id) }
     }
 
-    /// Since when this share of the time has been lost, as far as is remembered: from then on most exceeds half of it. A segment of
-    /// which few collectives were timed may by chance say less.
+    /// Since when this share of the time has been lost, as far as kept: from then on most segments exceed
+    /// half of it. A segment with few timed collectives may by chance show less.
     fn since(&self, share: f64) -> Moment {
         let (mut since, mut end) = (self.from, self.from);
         let (mut excess, mut most) = (0.0, 0.0);
@@ -197,7 +199,7 @@ impl Window {
         counts.waited += waited;
     }
 
-    /// `None` while too little was joined.
+    /// `None` while too few collectives matched.
     pub(super) fn toll(&self) -> Option<Toll> {
         let told = self.digests.iter().filter(|tally| !tally.communicators.is_empty()).count();
         let passed = self.digests.back()?.at.since(self.from).as_nanos() as f64;
@@ -218,7 +220,7 @@ impl Window {
         }
         let lost = &lost[..self.digests.len()];
         let (sum, most) = (lost.iter().sum::<f64>(), lost.iter().copied().fold(0.0, f64::max));
-        // The first digest in which at least half as much was lost as at the mean.
+        // The first digest with at least half of the mean loss.
         let began = lost.iter().position(|lost| 2.0 * lost > sum / self.digests.len() as f64).unwrap_or(0);
         toll.since = if began == 0 { self.since(sum / passed) } else { self.digests[began - 1].at };
         let steps =
@@ -229,14 +231,14 @@ impl Window {
         Some(Toll { cost, steady, error: share(toll.error.sqrt()), waited: share(toll.waited), ..toll })
     }
 
-    /// Collectives for each one that was timed, over all digests of a communicator of which few are timed.
+    /// Collectives per timed one, over all digests of a communicator with few timed ones.
     fn few_stand_for(&self, id: CommunicatorId) -> f64 {
         let (mut joined, mut launched, mut before) = (0, 0, None);
         let (mut finest, mut coarsest) = (u32::MAX, 0);
         for counts in self.digests.iter().flat_map(|tally| &tally.communicators).filter(|one| one.id == id) {
             if counts.joined < TELLING {
                 joined += u64::from(counts.joined);
-                // Those of one digest may be told in the next.
+                // One digest's may be reported in the next.
                 launched += counts
                     .latest
                     .0
@@ -249,7 +251,8 @@ impl Window {
         if finest >= coarsest {
             return one_in(finest);
         }
-        // Some were timed at a finer rate. A group has several numbers, and is timed once: the rate is the limit.
+        // Some were timed at a finer rate. A group has several numbers, and is timed once: the rate is the
+        // limit.
         (launched as f64 / joined.max(1) as f64).clamp(1.0, one_in(coarsest))
     }
 }
@@ -281,7 +284,8 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// A hundred collectives a second, of which one in ten keeps the others waiting for 10 ms: a tenth of the time.
+    /// A hundred collectives a second, of which one in ten keeps the others waiting for 10 ms: a tenth of the
+    /// time.
     fn estimate(rate: Rate, first: u64) -> Option<Toll> {
         let mut window = Window::default();
         for second in 0..=DIGESTS as u64 {
@@ -319,8 +323,8 @@ mod tests {
         }
     }
 
-    /// Five collectives a step of two seconds, of which the first keeps the others waiting for a second; the rate becomes finer in the
-    /// middle, and what was launched before is told of after.
+    /// Five collectives a step of two seconds, of which the first keeps the others waiting for a second; the
+    /// rate becomes finer in the middle, and earlier launches are reported later.
     #[test]
     fn a_rate_that_changes_meanwhile_has_no_bias() {
         let estimate = |first: u64| {
@@ -342,7 +346,7 @@ mod tests {
         assert!(all.len() > 300 && (0.42..0.58).contains(&mean), "{mean} of {}", all.len());
     }
 
-    /// To an eighth of how long ago that is, and in a few kilobytes.
+    /// To an eighth of its age, and in a few kilobytes.
     #[test]
     fn since_when_it_costs_is_known_for_a_day() {
         for hours in [1, 5, 20] {

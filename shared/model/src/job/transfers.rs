@@ -10,20 +10,20 @@ use xpu_wire::{
 
 use super::{Join, Sample, median, rank::push_bounded};
 
-/// One window, and how many are remembered: two minutes.
+/// One window, and the number kept: two minutes.
 const WINDOW: u64 = 2_000_000_000;
 const REMEMBERED: usize = 60;
 
-/// Rates of a window that are kept.
+/// Rates kept per window.
 const RATES: usize = 32;
 
-/// Communicators and sizes remembered.
+/// Communicators and sizes kept.
 const TRACKS: usize = 16_384;
 
-/// What moves fewer bytes waits longer than it moves.
+/// Smaller messages wait longer than they transfer.
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// Collectives of one communicator that compare: the same operation of about the same bytes.
+/// Comparable collectives of one communicator: the same operation of about the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Traffic {
     pub operation: Operation,
@@ -57,7 +57,7 @@ impl Track {
         }
     }
 
-    /// The median of each window of two seconds in which any was timed, newest first.
+    /// The median of each window of two seconds with timed ones, newest first.
     pub fn windows(&self) -> impl ExactSizeIterator<Item = f64> {
         self.closed.iter().rev().copied()
     }
@@ -70,7 +70,7 @@ pub struct Transfers {
 }
 
 impl Transfers {
-    /// Takes a collective that all its ranks have told of.
+    /// Takes a collective that all its ranks have reported.
     pub(super) fn take(&mut self, sample: &Sample, join: &Join, at: Moment) {
         if sample.bus_bytes < LEAST_BYTES || join.transfer() == Nanoseconds(0) {
             return;

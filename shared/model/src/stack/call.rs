@@ -1,4 +1,4 @@
-//! What the kernel says of a thread, in words.
+//! The kernel's state of a thread, in words.
 
 use xpu_wire::frame::TaskState;
 
@@ -31,7 +31,7 @@ const NAMES: [(u32, &str); 25] = [
     (281, "epoll_pwait"),
 ];
 
-/// A process's or thread's letter as people say it.
+/// A process's or thread's state in words.
 pub(super) fn state(letter: char) -> &'static str {
     match letter {
         'R' => "running",

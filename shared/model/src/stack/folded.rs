@@ -1,10 +1,10 @@
-//! The tree as folded lines, one for every place where stacks end: what flame graphs are drawn from.
+//! The tree as folded lines, one for every stack end: the input of flame graphs.
 
 use std::fmt::Write as _;
 
 use super::{Node, Tree, Word};
 
-/// One stack of the tree, from its role to where it ends.
+/// One stack of the tree, from its role to its end.
 #[derive(Clone, Debug)]
 pub struct FoldedLine<'a> {
     pub nodes: Vec<&'a Node>,
@@ -44,7 +44,7 @@ pub fn folded(tree: &Tree) -> String {
     text
 }
 
-/// Nothing that has a meaning in a folded line.
+/// Without characters that have a meaning in a folded line.
 fn plain(word: &Word) -> String {
     let place = match (word.file.as_str(), word.line) {
         ("", _) => String::new(),

@@ -41,7 +41,7 @@ impl Growing {
     }
 }
 
-/// The stacks of these ranks as one tree. `all` are the ranks that should be there; those that answered count anyway.
+/// The stacks of these ranks as one tree. `all` are the expected ranks; those that answered count anyway.
 pub fn merge<'a>(
     all: impl IntoIterator<Item = Rank>,
     stacks: impl IntoIterator<Item = &'a RankStacks>,
@@ -64,7 +64,7 @@ pub fn merge<'a>(
     Tree { ranks, roots: roots.into_iter().map(|(_, root)| root).collect() }
 }
 
-/// What is wrong with the process as a whole.
+/// A problem of the process as a whole.
 fn unusual_state(stack: &RankStacks) -> Option<&'static str> {
     match stack.state {
         Some('R' | 'S' | 'D' | 'I') => None,
@@ -78,7 +78,7 @@ fn words(thread: &ThreadStack) -> Vec<Word> {
     if thread.more_frames > 0 {
         words.push(Word::bare(Class::State, "outer frames left out"));
     }
-    // What Python called comes before how that is done.
+    // The innermost Python call matters more than its native frames.
     let called = thread.frames.iter().rposition(StackFrame::is_python).map_or(0, |last| last + 1);
     let (python, native) = thread.frames.split_at(called);
     words.extend(python.iter().map(Word::frame));
@@ -86,7 +86,7 @@ fn words(thread: &ThreadStack) -> Vec<Word> {
         words.push(Word::bare(Class::Torch, format!("in {}", inside.call)));
     }
     words.extend(native.iter().map(Word::frame));
-    // Of a Python thread the frames say it; what the kernel adds would part ranks that do the same.
+    // A Python thread's frames say it; the kernel's state would separate ranks that do the same.
     if let Some(task) = thread.task.as_ref().filter(|task| thread.frames.is_empty() || task.letter == 'D') {
         words.push(Word::bare(Class::State, call::words(task)));
     }

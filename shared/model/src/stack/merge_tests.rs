@@ -4,7 +4,7 @@ use xpu_wire::{frame::Inside, ledger::Call, unit::Nanoseconds};
 use super::*;
 use crate::stack::{folded, text};
 
-/// Seven ranks wait in a collective, the sixth is held elsewhere.
+/// Seven ranks wait in a collective, the sixth is blocked elsewhere.
 fn held() -> Vec<RankStacks> {
     let mut all: Vec<_> = (0..8).map(|n| rank(n, &["main", "train", "synchronize"])).collect();
     all[6] = rank(6, &["main", "train", "wait_on_disk"]);

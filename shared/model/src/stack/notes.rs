@@ -1,4 +1,4 @@
-//! What a reader of the tree should know: what could not be read, and which processes were stopped for it.
+//! Notes for the tree's reader: what could not be read, and which processes were stopped for it.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::Ranks;
 /// Ranks named one by one.
 const NAMED: usize = 10;
 
-/// One sentence for each thing, with the ranks it is said of. `silent` did not answer.
+/// One sentence for each fact, with its ranks. `silent` did not answer.
 pub fn notes<'a>(
     stacks: impl IntoIterator<Item = &'a RankStacks>,
     silent: impl IntoIterator<Item = Rank>,

@@ -32,7 +32,7 @@ impl Ranks {
         self.0.first().copied()
     }
 
-    /// Those of this set that the other has not.
+    /// The ranks of this set that are not in the other.
     pub fn without(&self, other: &Self) -> Self {
         Self(self.0.difference(&other.0).copied().collect())
     }
@@ -53,12 +53,12 @@ impl Ranks {
         runs
     }
 
-    /// `rank 6`, `ranks 0-5,7`, in so many runs.
+    /// `rank 6`, `ranks 0-5,7`, in at most `runs` runs.
     pub fn named(&self, runs: usize) -> String {
         format!("{} {}", if self.len() == 1 { "rank" } else { "ranks" }, self.brief(runs))
     }
 
-    /// Not more than so many runs, and then how many ranks there are: ten thousand ranks fit on a line.
+    /// At most `runs` runs, and then the number of ranks: ten thousand ranks fit on a line.
     pub fn brief(&self, runs: usize) -> String {
         let all = self.runs();
         let mut text = String::new();

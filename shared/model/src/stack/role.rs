@@ -1,4 +1,4 @@
-//! Which threads of the ranks are the same: by their names without the numbers.
+//! Equal threads of different ranks: by their names without the numbers.
 
 use xpu_wire::frame::{StackFrame, ThreadStack};
 
@@ -7,10 +7,10 @@ use super::word::{Class, Word};
 /// The root of the threads that processes began with.
 pub const MAIN_THREAD: &str = "main thread";
 
-/// Where a root comes in the tree.
+/// The order of a root in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Order {
-    /// What is wrong with a whole process.
+    /// A problem of a whole process.
     Process,
     Main,
     Python,

@@ -5,11 +5,11 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use xpu_wire::frame::StackFrame;
 
-/// What colour a frame has.
+/// The colour class of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// What the kernel says of a process or thread.
+    /// The kernel's state of a process or thread.
     State,
     /// A role, not a frame.
     Role,
@@ -47,12 +47,12 @@ impl Word {
         Self { class: class(frame), name: function.clone(), file: file.clone(), line: *line }
     }
 
-    /// Also what Python code of torch or NCCL's bindings is: their class says whose it is.
+    /// Also Python code of torch or NCCL's bindings, which has another class.
     pub fn is_python(&self) -> bool {
         [".py", ".pyx"].iter().any(|ending| self.file.ends_with(ending))
     }
 
-    /// The part of the path that tells files apart: from the package on, or the last two names.
+    /// The distinguishing part of the path: from the package on, or the last two names.
     pub fn short_file(&self) -> &str {
         for root in ["/site-packages/", "/dist-packages/"] {
             if let Some(at) = self.file.rfind(root) {

@@ -1,4 +1,4 @@
-//! A rank that costs the others time, and what accounts for that.
+//! A rank that costs the others time, and the cause.
 
 use std::fmt;
 
@@ -10,36 +10,36 @@ use super::{
     pace::LacksCpu,
 };
 
-/// What to do about a rank whose host launches too late.
+/// Advice for a rank whose host launches too late.
 pub(in crate::finding) const LATE_HOST: &str = "look at what its Python does between launches (xpu-top stacks): data loader, checkpoint, garbage collection, a thread that holds the GIL, a busy CPU";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Straggler {
     pub rank: Rank,
     pub host: HostName,
-    /// Share of the time that the others lose by it, and half the width of its interval, in percent.
+    /// Share of the time that the others lose through it, and half the width of its interval, in percent.
     pub pct: f64,
     pub error_pct: f64,
     pub step_ms: Option<f64>,
     /// Timed collectives, and those at which the others waited for it alone.
     pub timed: u32,
     pub last: u32,
-    /// What its GEMMs run at, and those of the others.
+    /// Its GEMM rate, and the others'.
     pub tflops: Option<(f64, f64)>,
     pub cause: Cause,
 }
 
-/// What accounts for most of the cost.
+/// The cause of most of the cost.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cause {
-    /// Its GEMMs are slower than the others', or than they were.
+    /// Its GEMMs are slower than the others', or than before.
     SlowGemms {
         tflops: f64,
         usual_tflops: f64,
         is_past: bool,
         clocks: Clocks,
     },
-    /// It does so many times the others' arithmetic.
+    /// It does this multiple of the others' FLOPs.
     MoreWork {
         times: f64,
     },
@@ -48,7 +48,7 @@ pub enum Cause {
         pct: f64,
         usual_pct: f64,
     },
-    /// It does not get the CPU time it asks for.
+    /// It does not get the CPU time it needs.
     LacksCpu(LacksCpu),
     /// Its threads wait for the GPU more often in a step.
     MoreWaits {
@@ -90,7 +90,7 @@ impl fmt::Display for Straggler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rank, host, pct, error_pct, .. } = self;
         write!(f, "rank {rank} ({host}) delays the others by ")?;
-        // By the job's own clock it may be known to a digit.
+        // With the job's clock it may be known to a digit.
         let of = |whole: f64| {
             let [least, most] = [(pct - error_pct).max(0.0), pct + error_pct]
                 .map(|bound| format!("{:.1}", bound * whole / 100.0));

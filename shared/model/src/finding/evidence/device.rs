@@ -9,7 +9,7 @@ use xpu_wire::{
 
 use super::{super::phrase, Figures, Told};
 
-/// The driver told of an error.
+/// The driver reported an error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct XidTold {
     pub rank: Rank,
@@ -41,7 +41,7 @@ impl Told for XidTold {
 #[derive(Clone, Debug, PartialEq)]
 pub struct FullMemory {
     pub ranks: Vec<Rank>,
-    /// The one that has least left.
+    /// The rank with the least left.
     pub worst: Rank,
     pub host: HostName,
     pub free: u64,

@@ -1,4 +1,4 @@
-//! How a rank ended, and which ranks followed.
+//! A rank's end, and the ranks that followed.
 
 use std::fmt;
 
@@ -17,11 +17,11 @@ pub struct Exited {
     pub pid: Pid,
     pub step: Option<Step>,
     pub ago_s: f64,
-    /// Whether it was seen to go; else it is not known how long after its last word that was.
+    /// Whether its end was observed; otherwise the time since its last message is unknown.
     pub was_seen: bool,
-    /// How it ended, where that is known.
+    /// Its end, if known.
     pub exit: Option<Box<RankExit>>,
-    /// Ranks that ended after it, and how many of them were told to.
+    /// Ranks that ended after it, and how many of them were asked to.
     pub followers: Vec<Rank>,
     pub told: usize,
 }

@@ -1,4 +1,4 @@
-//! What a job makes no progress for.
+//! Why a job makes no progress.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ fn numbers(of: &Standstill, to: &mut Figures) {
     to.count("collective_bytes", of.bytes);
 }
 
-/// Processes that live and run no more.
+/// Processes that are alive but do not run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stopped {
     pub ranks: Vec<Rank>,
@@ -50,10 +50,10 @@ impl Told for Stopped {
     }
 }
 
-/// Calls of the ranks that part, by the records they keep.
+/// Diverging calls, by the ranks' records.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parted {
-    /// As [`crate::divergence`] tells it.
+    /// The sentence of [`crate::divergence`].
     pub sentence: String,
     /// Of the collective in its communicator.
     pub number: Option<u64>,
@@ -73,23 +73,23 @@ impl Told for Parted {
     }
 }
 
-/// A communicator that is being made or ended.
+/// A communicator being created or destroyed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forming {
-    /// It is being made; else ended.
+    /// It is being created; else destroyed.
     pub makes: bool,
     pub inside: Vec<Rank>,
     pub stands_s: f64,
     pub missing: Missing,
 }
 
-/// Who does not come to it.
+/// The ranks that do not come.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Missing {
     Nobody,
-    /// So many ranks that were never seen.
+    /// Number of ranks that were never seen.
     Unseen(usize),
-    /// So many do something else that perhaps only some are to be in it.
+    /// Number of ranks doing something else, of which perhaps only some belong to it.
     Unknown,
     Ranks {
         ranks: Vec<Rank>,
@@ -199,14 +199,14 @@ impl Told for Deadlock {
     }
 }
 
-/// The ranks do not mean the same collective.
+/// The ranks call different collectives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mismatch {
-    /// Who called what, of the minority, or where it is undecided of all.
+    /// The calls and ranks of the minority, or of all if it is undecided.
     pub called: Vec<(Vec<Rank>, Operation, u64)>,
-    /// What the others called.
+    /// The others' call.
     pub collective: Standstill,
-    /// The others; `None` where as many called one thing as another.
+    /// The others; `None` if both sides are equal in number.
     pub most: Option<usize>,
     pub stands_s: f64,
 }
@@ -237,7 +237,7 @@ impl Told for Mismatch {
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutOfStep {
     pub ranks: Vec<Rank>,
-    /// Calls of those, and of the others.
+    /// Calls of these, and of the others.
     pub most: u64,
     pub least: u64,
     pub others: usize,
@@ -271,12 +271,12 @@ impl Told for OutOfStep {
     }
 }
 
-/// All called it, some are still inside the call.
+/// All called it; some are still inside the call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotLaunched {
     pub ranks: Vec<Rank>,
     pub collective: Standstill,
-    /// What the first of them is inside of, and for how long.
+    /// The call that the first of them is inside, and for how long.
     pub call: Call,
     pub inside_s: f64,
     pub stands_s: f64,
@@ -333,10 +333,10 @@ impl Told for Partial {
     }
 }
 
-/// A collective that GPUs have not come to.
+/// A collective that some GPUs have not reached.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotStarted {
-    /// Whose GPUs, and on how many other ranks it has started.
+    /// Those GPUs' ranks, and the number of other ranks on which it has started.
     pub ranks: Vec<Rank>,
     pub started: usize,
     pub collective: Standstill,
@@ -372,12 +372,12 @@ impl Told for NotStarted {
 /// All launched it, and it does not end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InKernel {
-    /// On which it does not, and all that launched it.
+    /// The ranks on which it does not end, and the number that launched it.
     pub ranks: Vec<Rank>,
     pub launched: usize,
     pub collective: Standstill,
     pub stands_s: f64,
-    /// Communicators of which the same is so.
+    /// Communicators in the same state.
     pub alike: usize,
 }
 
@@ -409,7 +409,7 @@ impl Told for InKernel {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unmatched {
     pub ranks: Vec<Rank>,
-    /// Calls of the first of them, and of most of so many.
+    /// Calls of the first of them, and of most of the given number.
     pub calls: u64,
     pub usual: u64,
     pub of: usize,

@@ -1,4 +1,4 @@
-//! Bytes that move slower than they did, or than elsewhere.
+//! Transfers slower than before, or than elsewhere.
 
 use std::fmt;
 
@@ -13,16 +13,16 @@ use super::{Figures, Told};
 pub struct SlowLink {
     pub operation: Operation,
     pub communicator: CommunicatorId,
-    /// Ranks of it.
+    /// Its number of ranks.
     pub size: u32,
     pub gb_s: f64,
     pub usual_gb_s: f64,
-    /// Groups like it, of which that is the median; `None`: it had that before.
+    /// Similar groups, whose median that is; `None`: its own earlier value.
     pub groups: Option<usize>,
-    /// Communicators that are slow, and all that are known.
+    /// Slow communicators, and all known ones.
     pub slow: usize,
     pub known: usize,
-    /// The host that all slow ones pass.
+    /// The host common to all slow ones.
     pub passes: Option<HostName>,
 }
 

@@ -1,4 +1,4 @@
-//! Steps that take longer than they did, or now and then much longer.
+//! Steps that take longer than before, or occasionally much longer.
 
 use std::fmt;
 
@@ -10,19 +10,19 @@ use super::{super::phrase, Figures, Told};
 pub struct Regression {
     pub before_ms: f64,
     pub after_ms: f64,
-    /// Of the mean step; else of the one in the middle.
+    /// The mean step; else the median one.
     pub is_mean: bool,
     pub since_s: f64,
-    /// How much more arithmetic steps hold, and how much less TFLOPS GEMMs run at, in percent.
+    /// Increase of FLOPs per step, and decrease of the GEMM rate, in percent.
     pub work_pct: f64,
     pub rate_pct: f64,
-    /// Whether GEMMs are so much slower that this is why.
+    /// Whether slower GEMMs are the cause.
     pub is_compute: bool,
     pub late: Option<LateLaunches>,
     pub lacks_cpu: Option<LacksCpu>,
 }
 
-/// Ranks that do not get the CPU time they ask for: shares of the time, of the one that waits longest.
+/// Ranks that do not get the CPU time they need: shares of the time, of the one that waits longest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LacksCpu {
     pub ranks: Vec<Rank>,
@@ -30,7 +30,7 @@ pub struct LacksCpu {
     pub thread: String,
     pub throttled_pct: f64,
     pub stopped_pct: f64,
-    /// What the others wait; `None` where most ranks wait alike, or there are no others.
+    /// The others' share; `None` if most ranks wait alike, or there are no others.
     pub others_pct: Option<f64>,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for LacksCpu {
 }
 
 impl LacksCpu {
-    /// By the reason that took most.
+    /// By the larger reason.
     pub fn share_pct(&self) -> f64 {
         self.waited_pct.max(self.throttled_pct).max(self.stopped_pct)
     }
@@ -67,7 +67,8 @@ impl LacksCpu {
     }
 }
 
-/// Ranks whose hosts launch too late: collectives queued for their GPUs, and for the others', while steps take long.
+/// Ranks whose hosts launch too late: collectives queued for their GPUs, and for the others', during long
+/// steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LateLaunches {
     pub ranks: Vec<Rank>,
@@ -141,12 +142,12 @@ impl Told for Regression {
     }
 }
 
-/// Steps that take longer than in a run before.
+/// Steps that take longer than in an earlier run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PastRun {
     pub step_ms: f64,
     pub past_step_ms: f64,
-    /// Of that run, and on which GPUs; in words since when, and what accounts for it.
+    /// That run's day and GPUs; in words since when, and the cause.
     pub day: String,
     pub gpu: String,
     pub when: String,
@@ -181,7 +182,7 @@ impl Told for PastRun {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pauses {
-    /// Ranks whose threads waited so much less than the others'; none where nobody's did.
+    /// Ranks whose threads waited much less than the others'; none if no such rank exists.
     pub ranks: Vec<Rank>,
     pub lost_pct: f64,
     pub window_s: f64,

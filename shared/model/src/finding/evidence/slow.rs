@@ -9,7 +9,7 @@ use super::{
     Figures, Told,
 };
 
-/// Those that are meant, and the one whose figures are told: the worst.
+/// The ranks, and the worst one, whose figures are given.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named {
     pub ranks: Vec<Rank>,
@@ -27,12 +27,12 @@ impl fmt::Display for Named {
     }
 }
 
-/// What a rank's GEMMs run at, and what they should.
+/// A rank's GEMM rate, and the expected one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     pub tflops: f64,
     pub usual_tflops: f64,
-    /// Ranks with the same work, of which that is the median; `None`: it had that before.
+    /// Ranks with the same work, whose median that is; `None`: its own earlier value.
     pub ranks: Option<usize>,
 }
 
@@ -56,25 +56,25 @@ impl Rates {
     }
 }
 
-/// A share of the time, and where steps are known what that is of one.
+/// A share of the time, and if steps are known its part of one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loss {
     pub pct: f64,
-    /// Milliseconds lost of a step of so many.
+    /// Milliseconds lost, and those of a step.
     pub ms_of_step: Option<(f64, f64)>,
 }
 
-/// How a rank comes to its collectives.
+/// A rank's arrival at its collectives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Waiting {
-    /// Share of its collectives it comes last to, in percent.
+    /// Share of its collectives that it is last into, in percent.
     pub last_pct: f64,
     pub loss: Loss,
-    /// Whether that is what it costs the others; else it is what its arrival skew adds up to.
+    /// Whether this is its cost to the others; else its summed arrival skew.
     pub is_cost: bool,
 }
 
-/// The same, where it may be unknown, and how old it is, where that is not of now: a job that stands tells nothing new.
+/// The same, if known, and its age if it is not current: a hung job reports nothing new.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrival {
     pub waiting: Option<Waiting>,
@@ -105,7 +105,7 @@ impl Arrival {
     fn figures(&self, to: &mut Figures) {
         if let Some(Waiting { last_pct, loss, is_cost }) = self.waiting {
             to.put("last_pct", last_pct);
-            // What it costs stands beside these.
+            // Its cost is a separate figure.
             to.put("late_pct", (!is_cost).then_some(loss.pct));
             to.put("late_ms_per_step", loss.ms_of_step.map(|(ms, _)| ms).filter(|_| !is_cost));
             to.put("step_ms", loss.ms_of_step.map(|(_, step)| step));
@@ -147,7 +147,7 @@ impl Told for SlowGemms {
     }
 }
 
-/// Its GPU is as fast as the others' and gets its work late.
+/// Its GPU is as fast as the others' but gets its work late.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LateHost {
     pub who: Named,
@@ -179,13 +179,13 @@ impl Told for LateHost {
     }
 }
 
-/// It does more arithmetic than the others, where all are meant to do the same.
+/// It does more FLOPs than the others, in a job where all should do the same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MoreWork {
     pub who: Named,
-    /// In the others' arithmetic.
+    /// As a multiple of the others'.
     pub times: f64,
-    /// The others, of which that is the median.
+    /// The number of others, whose median that is.
     pub rates: Rates,
     pub arrival: Arrival,
 }

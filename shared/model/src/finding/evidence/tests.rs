@@ -1,4 +1,5 @@
-//! Every kind of evidence: its sentence has the figures that documents have, each with its unit in its name, and the documentation names all of them.
+//! Every kind of evidence: its sentence has the figures of the documents, each with its unit in its name, and
+//! the documentation lists all of them.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +23,7 @@ use super::{
 };
 use crate::finding::{Clocks, Doing, HeldClock, Standstill};
 
-/// What is between a figure's name and its sentence: how the unit is written there.
+/// The notation of each unit in sentences, between a figure's name and its text.
 const COUNTED: [&str; 30] = [
     "ranks_started",
     "queued_collectives",
@@ -82,10 +83,10 @@ fn straggler(cause: Cause) -> Evidence {
     })
 }
 
-/// Evidence, and the words in which its sentence says some of its figures.
+/// Evidence, and some figures with their text in the sentence.
 type Case = (Evidence, Vec<(&'static str, &'static str)>);
 
-/// One of each, at least; with the words its sentence says its figures in.
+/// At least one of each, with the figures' text.
 #[expect(clippy::too_many_lines, reason = "it is a table")]
 fn all() -> Vec<Case> {
     let ranks = vec![Rank(5)];

@@ -1,4 +1,4 @@
-//! Ranks that did not come to a collective.
+//! Ranks that did not enter a collective.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::{
     kernel,
 };
 
-/// Whether a laggard nobody keeps still does something: a checkpoint, an evaluation. It is given time.
+/// Whether an unblocked laggard still works: a checkpoint, an evaluation. It gets more time.
 pub(super) fn someone_works(still: &[Still<'_>]) -> bool {
     let culprits = Waits::among(still).culprits();
     still.iter().filter(|still| still.stands_for < LONG_PATIENCE).any(|still| {
@@ -19,7 +19,7 @@ pub(super) fn someone_works(still: &[Still<'_>]) -> bool {
     })
 }
 
-/// A laggard nobody keeps, or laggards that keep each other.
+/// An unblocked laggard, or laggards that block each other.
 pub(super) fn not_entered(still: &[Still<'_>]) -> Option<Finding> {
     let waits = Waits::among(still);
     let culprits = freest(still, waits.culprits());
@@ -29,7 +29,7 @@ pub(super) fn not_entered(still: &[Still<'_>]) -> Option<Finding> {
     if let Some(finding) = kernel::root(still, &culprits) {
         return Some(finding);
     }
-    // Of all they miss, the collective that most wait in.
+    // Of all they miss, the collective that most ranks wait in.
     let missed = |still: &&Still<'_>| still.laggards().any(|place| culprits.contains(&place.rank));
     let still = still
         .iter()
@@ -53,8 +53,8 @@ pub(super) fn not_entered(still: &[Still<'_>]) -> Option<Finding> {
     Some(finding(Class::NotEntered, ranks, confidence, still, evidence, advice, Some(collective)))
 }
 
-/// Of laggards that wait for nobody known, those that are in no call: the others wait for something too, a receive that carries no
-/// number or a kernel of theirs.
+/// Of laggards without known dependency, those in no call: the others wait for something too, such as an
+/// unnumbered receive or a kernel of theirs.
 fn freest(still: &[Still<'_>], culprits: BTreeSet<Rank>) -> BTreeSet<Rank> {
     let is_free = |rank: &Rank| {
         let mut places = still.iter().flat_map(|still| &still.places);

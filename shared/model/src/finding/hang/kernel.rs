@@ -35,7 +35,8 @@ pub(super) fn not_launched(still: &Still<'_>) -> Option<Finding> {
     Some(finding(Class::NotLaunched, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
 }
 
-/// Of laggards that wait for their GPUs: a collective that ended on all but them, or one among themselves that does not end.
+/// For laggards that wait for their GPUs: a collective that ended on all but them, or one among themselves
+/// that does not end.
 pub(super) fn root(still: &[Still<'_>], culprits: &BTreeSet<Rank>) -> Option<Finding> {
     let is_culprit = |place: &&Place<'_>| culprits.contains(&place.rank);
     if !still.iter().flat_map(|still| &still.places).filter(is_culprit).all(waits_for_gpu) {
@@ -78,7 +79,8 @@ fn partial(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
     Some(finding(Class::Partial, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
 }
 
-/// Of those that all launched and that do not end, the one with the most behind it: others may wait for its ranks.
+/// Of those that all launched and that do not end, the one with most pending behind it: others may wait for
+/// its ranks.
 pub(super) fn longest(still: &[Still<'_>]) -> Option<Finding> {
     let behind = |still: &&Still<'_>| {
         let left = still.places.iter().map(|place| place.state.entered.saturating_sub(place.state.completed));
@@ -104,7 +106,8 @@ pub(super) fn longest(still: &[Still<'_>]) -> Option<Finding> {
 /// All launched it, and it does not end.
 fn in_kernel(still: &Still<'_>) -> Option<Finding> {
     let launched = still.places.iter().all(|place| place.state.enqueued >= place.state.entered);
-    // The count of completed ones may be a little behind: only who waits for the GPU says that it is not.
+    // The count of completed ones may lag a little: only a rank that waits for the GPU proves that it does
+    // not.
     let alone = still.places.len() < 2;
     if alone || !still.is_whole() || still.least() != still.most() || !launched || !anyone_held(&still.places)
     {

@@ -1,4 +1,4 @@
-//! A communicator that is being made or ended, and to which not all come.
+//! A communicator being created or destroyed, to which some ranks do not come.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::super::evidence::hang::{Forming, Missing};
 use super::{Class, Confidence, Doing, Evidence, Finding, Kind, LONG_PATIENCE, Rank, Severity, has_begun};
 use crate::job::{Job, RankView};
 
-/// Its making: until the first step is done, ranks may come late.
+/// Its creation: until the first step is done, ranks may come late.
 pub(super) fn making(job: &Job, deadline: Duration) -> Option<Finding> {
     let patience = if has_begun(job) { deadline } else { LONG_PATIENCE };
     waiting(job, Call::CommunicatorInit, patience)
@@ -33,7 +33,7 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
         .max_by(f64::total_cmp)?;
     let (inside, absent): (Vec<_>, Vec<_>) =
         job.ranks().filter(|(_, view)| view.is_alive()).partition(|(_, view)| waited(view).is_some());
-    // Who works may come yet.
+    // A working rank may still come.
     let works =
         absent.iter().any(|(_, view)| view.idle_for() < patience.min(Duration::from_secs_f64(since_s)) / 2);
     if works && since_s < LONG_PATIENCE.as_secs_f64() {
@@ -67,7 +67,7 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
         return Some(finding(ranks_inside.clone(), Confidence::Likely, missing, advice));
     };
     if absent.len() >= inside.len() {
-        // Perhaps only some are to be in it: who is missing is not known.
+        // Perhaps only some belong to it: the missing ones are unknown.
         let advice = "look at the stacks of the other ranks";
         return Some(finding(ranks_inside.clone(), Confidence::Guess, Missing::Unknown, advice));
     }

@@ -1,4 +1,4 @@
-//! Ranks that came to another collective than the others.
+//! Ranks that entered another collective than the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,13 +7,14 @@ use xpu_wire::{collective::Operation, id::Rank};
 use super::super::evidence::hang::{Mismatch, OutOfStep};
 use super::{Class, Confidence, Evidence, Finding, Place, Still, anyone_held, finding, waits_for_gpu};
 
-/// Whether all ranks give it the same bytes. Of a group they may be of any, and tokens go to experts unevenly.
+/// Whether all ranks pass the same bytes. A group's may differ, and tokens are distributed unevenly over
+/// experts.
 fn is_alike(operation: Operation) -> bool {
     use Operation::{AllGather, AllReduce, Broadcast, Reduce, ReduceScatter};
     matches!(operation, AllReduce | AllGather | ReduceScatter | Broadcast | Reduce)
 }
 
-/// All entered as many, and the last is not the same one.
+/// All entered the same number, and the last differs.
 pub(super) fn called(still: &Still<'_>) -> Option<Finding> {
     let unfinished = still.places.iter().any(|place| place.state.completed < place.state.entered);
     if !still.is_whole() || still.least() != still.most() || !unfinished || !anyone_held(&still.places) {
@@ -30,7 +31,7 @@ pub(super) fn called(still: &Still<'_>) -> Option<Finding> {
     }
     let most = said.values().map(Vec::len).max()?;
     let (majority, minority): (Vec<_>, Vec<_>) = said.values().partition(|places| places.len() == most);
-    // As many against as many: both are told.
+    // Equal numbers on both sides: both are reported.
     let undecided = majority.len() > 1;
     let named: Vec<_> = if undecided { majority.clone() } else { minority };
     let mut ranks: Vec<Rank> =
@@ -53,9 +54,10 @@ pub(super) fn called(still: &Still<'_>) -> Option<Finding> {
     Some(finding(Class::Mismatch, ranks, confidence, still, evidence, advice, Some(usual)))
 }
 
-/// A few called more than most, and what most wait for was called by all: the GPUs stand in it, so the calls before do not match.
+/// A few called more than most, and all called what most wait for: the GPUs wait in it, so earlier calls do
+/// not match.
 ///
-/// Where a few called less, they may wait for a kernel of their own.
+/// If a few called fewer, they may wait for their own kernel.
 pub(super) fn out_of_step(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
     let least = still.least();
     let (laggards, ahead) = (still.laggards().count(), still.waiting().count());

@@ -1,4 +1,4 @@
-//! Collectives that GPUs have not come to, by the events that stand in front of them on their streams.
+//! Collectives that GPUs have not reached, by the events before them on their streams.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::job::Job;
 
-/// Ranks whose GPUs have not come to what others' have, and that wait for nobody themselves.
+/// Ranks whose GPUs have not reached what others' have, and that wait for no other rank.
 pub(super) fn ranks(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     let mut waiting = BTreeSet::new();
     let mut queues = Vec::new();
@@ -54,10 +54,10 @@ pub(super) fn ranks(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     Some(finding(Class::NotStarted, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
 }
 
-/// How far a rank's GPU has come in a communicator. Only some of its collectives have an event in front of them.
+/// The progress of a rank's GPU in a communicator. Only some of its collectives have an event before them.
 struct Front {
     rank: Rank,
-    /// Collectives that are known to be done.
+    /// Collectives known to be done.
     done: u64,
     /// The last that has started and is not known to be done, and the first that has not started.
     begun: Option<u64>,

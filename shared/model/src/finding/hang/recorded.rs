@@ -1,4 +1,4 @@
-//! Ranks whose calls part, by the record that each keeps of its last ones.
+//! Ranks with diverging calls, by the record of each rank's last calls.
 
 use super::{
     super::{Evidence, evidence::hang::Parted},
@@ -9,9 +9,10 @@ use crate::{
     job::Job,
 };
 
-/// The first divergence, if it is one that a job stands for: who has only not come yet is told by where it is.
+/// The first divergence, if the job hangs because of it: a rank that only has not come yet is reported by its
+/// position.
 pub(super) fn parted(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
-    // Of a rank that has called more since, the record says too little.
+    // If a rank has called more since, its record is out of date.
     let fresh = |still: &&Still<'_>| still.places.iter().all(|place| job.has_fresh_record(place.rank));
     let divergence = job.divergence().filter(|found| !found.passed && found.kind != Parting::NotEntered)?;
     let of = still.iter().find(|still| still.id == divergence.id).filter(fresh)?;
@@ -36,7 +37,7 @@ pub(super) fn parted(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     };
     let confidence = match by {
         By::Majority => Confidence::Certain,
-        // From another place it may have called something else because the other did not come there.
+        // From another site, it may have called something else because the other did not get there.
         By::Novelty if is_replaced(divergence) => Confidence::Guess,
         By::Novelty => Confidence::Likely,
         By::Nothing => Confidence::Guess,
@@ -51,7 +52,7 @@ pub(super) fn parted(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     Some(finding(class, ranks.clone(), confidence, of, evidence, advice, collective))
 }
 
-/// A call from another place, in place of what the others called.
+/// A call from another site, instead of the others' call.
 fn is_replaced(divergence: &Divergence) -> bool {
     let follows =
         matches!(divergence.kind, Parting::Extra | Parting::LeftOut | Parting::Order | Parting::Unmatched);

@@ -1,4 +1,4 @@
-//! Processes that live and run no more: stopped by a signal or a debugger, or waiting for a disk.
+//! Processes that are alive but do not run: stopped by a signal or a debugger, or waiting for a disk.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(super) fn ranks(job: &Job, still: &[Still<'_>], deadline: Duration, now: Mom
     let (first, view) = *silent.first()?;
     let living = job.ranks().any(|(_, view)| view.life() == Life::Alive);
     let stopped = |rank: Rank| still.iter().find(|still| still.places.iter().any(|place| place.rank == rank));
-    // While the others go on, a rank that says nothing may only be hard of hearing.
+    // While the others run, a silent rank may only have lost its connection.
     let stands = silent.iter().find_map(|&(rank, _)| stopped(rank));
     let since = match stands {
         Some(still) => still.stands_for,

@@ -1,4 +1,4 @@
-//! Sends and receives that do not fit together: they carry no number, but ranks with the same part call as many.
+//! Mismatched sends and receives: they carry no number, but ranks with the same part make as many calls.
 
 use std::collections::BTreeMap;
 

@@ -1,32 +1,34 @@
-//! Whose host launches too late: while steps take long its GPU has nothing before it, and the others' have all that their hosts
-//! launched meanwhile. Each digest tells of its own rank alone, so no clock is compared; nothing that was timed is needed.
+//! Ranks whose host launches too late: during long steps its GPU has nothing queued, and the others' have
+//! everything that their hosts launched meanwhile. Each digest covers its own rank alone, so no clock is
+//! compared; no timings are needed.
 
 use xpu_wire::id::Rank;
 
 use super::super::cohort::usual_of_others;
 use crate::job::{Ahead, Job, RankView, median};
 
-/// Digests that are looked back over, and those without which nothing is known.
+/// Digests in the look-back, and the minimum.
 const LOOKED_BACK: usize = 28;
 const LEAST: usize = 3;
 
-/// Digests of a host are taken at one moment: what all its ranks tell is told once, and takes so many to be known.
+/// Digests of a host are taken at one moment: what all its ranks show counts once, and takes this many to be
+/// certain.
 const LEAST_OF_A_HOST: usize = 8;
 
-/// A digest is slow whose steps, at the usual pace, account for less than this share of its time.
+/// A digest is slow if its steps, at the usual pace, account for less than this share of its time.
 const SLOW: f64 = 0.5;
 
-/// Collectives that the others have queued at least, and the share of theirs that a late rank has at most.
+/// Least number of collectives queued by the others, and the largest share of that for a late rank.
 const QUEUED: f64 = 2.0;
 const FEWER: f64 = 0.5;
 
-/// And so many fewer: a digest may come just before or after a few are launched.
+/// And least difference: a digest may come just before or after a few are launched.
 const APART: f64 = 4.0;
 
-/// Whose threads are found in a call that waits for the GPU more often than this is not late itself.
+/// A rank whose threads are found in a waiting call more often than this is not late itself.
 const WAITS: f64 = 0.3;
 
-/// Who launches too late, and what is queued meanwhile, at the median.
+/// The late ranks, and the median queue lengths meanwhile.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Late {
     pub(super) ranks: Vec<Rank>,
@@ -34,7 +36,7 @@ pub(super) struct Late {
     pub(super) others_queued: f64,
 }
 
-/// What a rank's slow digests found.
+/// Results from a rank's slow digests.
 struct Found {
     rank: Rank,
     digests: usize,
@@ -42,10 +44,10 @@ struct Found {
     waits: f64,
 }
 
-/// `pace` is what a step takes usually, in seconds.
+/// `pace` is the usual step time, in seconds.
 pub(super) fn ranks(job: &Job, pace: f64) -> Option<Late> {
     let living: Vec<_> = job.ranks().filter(|(_, view)| view.is_alive()).collect();
-    // Who waits for a neighbour in a pipeline has launched nothing either.
+    // A rank that waits for a pipeline neighbour has launched nothing either.
     if living.iter().any(|(_, view)| view.part().is_some()) {
         return None;
     }

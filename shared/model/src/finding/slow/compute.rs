@@ -1,23 +1,23 @@
-//! GPUs that are slower than those with the same work, or than they were.
+//! GPUs that are slower than those with the same work, or than before.
 
 use super::{
     COHORT, Clocks, Confidence, LATE_BY_COMPUTE, Member, PERSISTENT, SLOW, Suspect, cost, excess, median,
     usual_lateness,
 };
 
-/// And this many times the usual spread below it.
+/// And this multiple of the usual spread below it.
 const SPREADS: f64 = 4.0;
 
-/// Rates of equal GPUs differ by as much as this, were they ever so equal when looked at.
+/// Rates of equal GPUs differ by this much, even if they were equal at the look.
 const LEAST_SPREAD: f64 = 0.01;
 
 /// Above this share of its own past one has not changed.
 const STEADY: f64 = 0.95;
 
-/// Who is late by so much of the time is waited for, and not by chance.
+/// A rank that is late by this share of the time is waited for, and not by chance.
 const WAITED_FOR: f64 = 0.05;
 
-/// Seconds after which it is known who is late meanwhile: the others tell of the same collectives two digests later.
+/// Seconds after which lateness is known: the others report the same collectives two digests later.
 const LATENESS_KNOWN: f64 = 4.5;
 
 pub(super) fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
@@ -75,7 +75,7 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
         |member: &&Member<'_>| member.rate.zip(member.past).is_some_and(|(rate, past)| rate > STEADY * past);
     let mut fallen: Vec<_> = all().filter_map(fallen).collect();
     let steady = all().filter(stayed).count();
-    // Where most fell, they may have for the sake of one that did not.
+    // If most fell, one that did not may be the cause.
     if fallen.len() > steady {
         fallen.retain(|&(member, _, usual)| low_since(member, SLOW * usual) > LATENESS_KNOWN);
     }
@@ -83,8 +83,8 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
     if steady * 4 < fallen.len() + steady || (fallen.len() + steady) * 10 < all().count() * 9 {
         return Vec::new();
     }
-    // A kernel that waits for others takes SMs from the GEMMs beside it: where one that did not fall is waited for, those
-    // that wait fell for its sake.
+    // A kernel that waits for others takes SMs from the GEMMs beside it: if the others wait for one that did
+    // not fall, it is the cause of their fall.
     let latest = all().filter(stayed).filter_map(|member| member.lateness()).fold(0.0, f64::max);
     let kept = |member: &Member<'_>| {
         let late = member.lateness();
@@ -106,7 +106,7 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
     new.map(suspect).collect()
 }
 
-/// One that itself waits for others, and that nobody waits for.
+/// One that itself waits for others, and that no rank waits for.
 fn holds_nobody_up(member: &Member<'_>, late: Option<f64>) -> bool {
     late.is_some_and(|late| late < LATE_BY_COMPUTE) && member.waited > LATE_BY_COMPUTE
 }
@@ -114,6 +114,6 @@ fn holds_nobody_up(member: &Member<'_>, late: Option<f64>) -> bool {
 /// How long its rate has been below `bound`.
 fn low_since(member: &Member<'_>, bound: f64) -> f64 {
     let first = member.view.gemm_rates().take_while(|(_, rate)| rate.0 < bound).last();
-    // A digest tells of the second before it.
+    // A digest covers the second before it.
     first.map_or(1.0, |(heard, _)| member.view.heard().since(heard).as_secs_f64() + 1.0)
 }

@@ -1,5 +1,5 @@
-//! Straggler delay: what ranks cost the job by being last. The base of all rules: a cost that matters is reported, with
-//! or without a known cause.
+//! Straggler delay: what ranks cost the job by being last. The base of all rules: a cost that matters is
+//! reported, with or without a known cause.
 
 use xpu_wire::id::Rank;
 
@@ -13,48 +13,50 @@ use super::super::{
 };
 use crate::job::{Toll, median};
 
-/// Share of the time from which a cost is told.
+/// Share of the time from which a cost is reported.
 const TOLD: f64 = 0.02;
 
-/// And what must be left of it without the second in which most was lost.
+/// And the required rest without the second of the largest loss.
 const STEADY: f64 = 0.016;
 
-/// Timed collectives from which it is known that few of them were waited for.
+/// Timed collectives from which few waits are known to be few.
 const ENOUGH: u32 = 30;
 
-/// Waits for the GPU a step, more than the others make and as a multiple of theirs, that keep the GPU without work.
+/// Waits for the GPU per step, beyond the others' and as a multiple of theirs, that leave the GPU idle.
 const MORE_WAITS: f64 = 5.0;
 const TIMES_THEIRS: f64 = 2.0;
 
-/// Rules that look back over [`LONG`] digests, a second or a little more apart, know of no more seconds than these.
+/// Rules that look back over [`LONG`] digests, a second or a little more apart, cover no more seconds than
+/// these.
 const LOOKED_BACK: f64 = 4.0 / 3.0 * LONG as f64;
 
-/// Where another costs more than this share of what the first does, one may pass on what the other began: neither is told.
+/// If another costs more than this share of the first one's cost, one may pass on the other's delay: neither
+/// is reported.
 const ALONE: f64 = 0.6;
 
-/// Standard errors by which a GEMM rate is lower, and not by chance: of few small GEMMs rates vary by a third.
+/// Standard errors by which a GEMM rate is significantly lower: with few small GEMMs rates vary by a third.
 pub(super) const ERRORS: f64 = 3.0;
 
-/// Standard errors within which a cost lies, 19 times of 20.
+/// Standard errors that contain a cost 19 times of 20.
 const WIDTH: f64 = 2.0;
 
-/// Who waited for others for so much of what they wait for it passes on what is not its own.
+/// A rank that waited for others for this share of their wait for it passes on a delay that is not its own.
 const PASSED_ON: f64 = 0.5;
 
 /// Rates of equal GPUs differ by up to this share.
 const APART: f64 = 0.03;
 
-/// Waits for the GPU a step from which it is known how the others' threads wait.
+/// Waits for the GPU per step from which the others' waiting is known.
 const FEW_WAITS: f64 = 0.02;
 
-/// Of a rank that does so much more than the others it is said, though its GEMMs alone do not account for the cost.
+/// A rank with this much more work is reported, though its GEMMs alone do not account for the cost.
 const CLEARLY_MORE: f64 = 0.1;
 
-/// Hosts of one kind that run one program differ by up to this share of the time that they need for it: 5.3 % at most in three runs on two
-/// of them.
+/// Equal hosts with one program differ by up to this share of the time that they need for it: 5.3 % at most
+/// in three runs on two of them.
 const HOSTS_DIFFER: f64 = 0.08;
 
-/// Shares of the time that the others lose by a rank.
+/// Shares of the time that the others lose through a rank.
 #[derive(Clone, Copy, Debug)]
 struct Lost {
     share: f64,
@@ -62,7 +64,7 @@ struct Lost {
     error: f64,
 }
 
-/// What the others wait for it; `None` while too little was timed, or if nothing sets it apart.
+/// The others' wait for it; `None` while too little was timed, or if nothing distinguishes it.
 fn waited_for(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     let toll = member.toll?;
     let usual = usual_of_others(others.iter().filter_map(|other| Some(other.toll?.cost)).collect())?;
@@ -71,42 +73,43 @@ fn waited_for(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     (share > error.max(0.0)).then_some(Lost { share, error })
 }
 
-/// What the others lose by it: no more than they wait for it.
+/// The others' loss through it: no more than their wait for it.
 fn lost(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     let Lost { share: sum, error } = waited_for(member, others)?;
-    // Collectives that overlap, as gradients' do in backward, wait for the same lateness several times over: no more is lost
-    // than the others' GEMMs waited for.
+    // Overlapping collectives, such as gradients in the backward pass, wait for the same lateness several
+    // times: no more is lost than the others' GEMMs waited.
     let exposed = usual_of_others(others.iter().filter_map(|other| other.exposed).collect());
     let share = sum.min(exposed.unwrap_or(member.late_pooled)).min(held_up(others).unwrap_or(1.0));
     (share > 0.0).then(|| Lost { share, error: error * share / sum })
 }
 
-/// Share of the time that these ranks lose at most, whoever is late: their threads wait for the GPU for as long. A GPU that waits for
-/// others while its own host has nothing ready for it loses nothing.
+/// Upper bound of the time that these ranks lose, whichever is late: their threads wait for the GPU for as
+/// long. A GPU that waits for others while its own host has nothing ready loses nothing.
 pub(super) fn held_up(ranks: &[&Member<'_>]) -> Option<f64> {
     usual_of_others(ranks.iter().map(|member| waits(member)).collect::<Option<_>>()?)
 }
 
-/// Whether it is known that its host limits it: whose threads hardly wait for their GPU would hardly be faster with another.
+/// Whether its host is known to limit it: a rank whose threads hardly wait for their GPU would hardly be
+/// faster with another.
 pub(super) fn is_limited_by_host(member: &Member<'_>) -> bool {
     waits(member).is_some_and(|share| share < HOSTS_DIFFER)
 }
 
-/// Whether its threads wait less for their GPU than the others' (the share of time), by more than like hosts differ; true while either is
-/// not known.
+/// Whether its threads wait less for their GPU than the others' (the share of time), by more than equal hosts
+/// differ; true while either is unknown.
 pub(super) fn waits_less(member: &Member<'_>, others: Option<f64>) -> bool {
     let known = others.zip(waits(member));
     known.is_none_or(|(usual, own)| usual - own > HOSTS_DIFFER * (1.0 - usual))
 }
 
-/// Share of the time that its threads wait for the GPU; `None` where they wait in ways that are not seen.
+/// Share of the time that its threads wait for the GPU; `None` if they wait in unobserved ways.
 fn waits(member: &Member<'_>) -> Option<f64> {
     let [.., share] = member.blocked;
     share.filter(|share| member.view.blocked_calls().map_or(*share > 0.0, |calls| calls > FEW_WAITS))
 }
 
-/// Whether it is known that nobody has kept the others waiting for so many seconds, or not this rank: what became slower then costs
-/// nothing. Waiting for sends and receives is not seen.
+/// Whether no rank, or not this one, is known to have kept the others waiting for this many seconds: then a
+/// slowdown since costs nothing. Waiting for sends and receives is not observed.
 pub(super) fn nobody_waits(rank: Rank, since_s: f64, cohorts: &[Vec<Member<'_>>]) -> bool {
     let all: Vec<_> = cohorts.iter().flatten().collect();
     if all.len() < 2 || all.iter().any(|member| member.sends) {
@@ -129,7 +132,7 @@ pub(super) fn nobody_waits(rank: Rank, since_s: f64, cohorts: &[Vec<Member<'_>>]
     }
     let usual = usual_of_all(tolls.iter().map(|toll| toll.cost).collect()).unwrap_or(0.0);
     let most = tolls.iter().map(|toll| toll.cost - usual + WIDTH * toll.error).fold(0.0, f64::max);
-    // It may have begun after most of the time that is looked back over.
+    // It may have begun after most of the look-back.
     most * (LOOKED_BACK / since_s.max(1.0)).max(1.0) < TOLD
 }
 
@@ -137,16 +140,17 @@ fn others<'a, 'b>(all: &'b [&'b Member<'a>], of: Rank) -> Vec<&'b Member<'a>> {
     all.iter().copied().filter(|member| member.rank != of).collect()
 }
 
-/// What is told of who costs most, where no rule has named one.
+/// The finding for the costliest rank, if no rule has named one.
 pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> Option<Finding> {
     let all: Vec<_> = cohorts.iter().flatten().collect();
     let is_own = |toll: Toll| toll.steady > STEADY && toll.waited < PASSED_ON * toll.cost;
     let suspects = all.iter().filter(|member| member.begun && member.toll.is_some_and(is_own));
-    // Waiting for sends and receives is not seen: who waited for a neighbour in a pipeline may be late for its sake.
+    // Waiting for sends and receives is not observed: a rank that waited for a pipeline neighbour may be late
+    // because of it.
     if all.iter().any(|member| member.sends) {
         return None;
     }
-    // Where steps became longer that is the cost, and who is waited for most accounts for it.
+    // If steps became longer that is the cost, and the most awaited rank accounts for it.
     let measure = if growth.is_some() { waited_for } else { lost };
     let known = suspects.filter_map(|member| Some((*member, measure(member, &others(&all, member.rank))?)));
     let mut known: Vec<_> = known.filter(|(_, lost)| lost.share > ALONE * TOLD).collect();
@@ -163,7 +167,7 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
         return None;
     }
     let cause = explained(member, &others, lost.share).or_else(|| {
-        // That two hosts are not quite alike is no fault.
+        // A small difference between two hosts is no fault.
         (growth.is_some() || waits_less(member, held_up(&others)))
             .then(|| guessed(member, &others, lost.share))
     })?;
@@ -196,7 +200,7 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
     })
 }
 
-/// A figure of a rank, and what the others have at the median.
+/// A rank's figure, and the others' median.
 fn beside(
     member: &Member<'_>,
     others: &[&Member<'_>],
@@ -205,7 +209,7 @@ fn beside(
     of(member).zip(median(others.iter().filter_map(|other| of(other)).collect()))
 }
 
-/// What accounts for enough of the cost, of what is known of it and the others.
+/// What accounts for enough of the cost, among the known facts about it and the others.
 fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<Cause> {
     let explains = |part: f64| part > EXPLAINS * share;
     let in_gemms = member.busy_lately.unwrap_or(1.0).min(1.0);
@@ -218,7 +222,7 @@ fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<
     {
         return Some(Cause::LacksCpu(lacks));
     }
-    // What is counted is surer than rates, of which a few digests may have few.
+    // Counts are more certain than rates, which may rest on few GEMMs.
     let waits = beside(member, others, |member| member.view.blocked_calls());
     if let Some((per_step, usual_per_step)) =
         waits.filter(|(own, usual)| own - usual > MORE_WAITS && *own > TIMES_THEIRS * usual)
@@ -243,7 +247,7 @@ fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<
     Some(Cause::SlowGemms { tflops, usual_tflops, is_past, clocks })
 }
 
-/// What sets it apart from the others, where nothing measured accounts for the cost.
+/// What distinguishes it from the others, if nothing measured accounts for the cost.
 fn guessed(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Cause {
     // More GEMMs are more launches too.
     if let Some(times) = more_work(member, others).filter(|times| *times > 1.0 + CLEARLY_MORE) {
@@ -256,25 +260,26 @@ fn guessed(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Cause {
     }
 }
 
-/// How many times the others' arithmetic it does, where that is more.
+/// Its FLOPs as a multiple of the others', if larger.
 fn more_work(member: &Member<'_>, others: &[&Member<'_>]) -> Option<f64> {
     let arithmetic =
         |member: &Member<'_>| member.view.arithmetic(0, LONG).or_else(|| member.view.arithmetic(0, RECENT));
-    // Digests cut steps in two: what that may be off by explains nothing.
+    // Digests cut steps in two: the error of that explains nothing.
     let blur =
         arithmetic(member).zip(member.pace).map_or(1.0, |((_, seconds), pace)| pace.seconds() / seconds);
     let (own, usual) = beside(member, others, |member| arithmetic(member).map(|(work, _)| work))?;
     Some(own / usual).filter(|times| *times > 1.0 + blur)
 }
 
-/// Whether what steps are longer by may come from GEMMs at this share of the rate they should have: not where they take but little of a step.
-/// A GEMM that is timed while its thread is held up seems slow.
+/// Whether GEMMs at this share of their expected rate may explain the growth of steps: not if they take
+/// little of a step.
 pub(super) fn may_account(member: &Member<'_>, rate: f64, growth: Option<&Growth>) -> bool {
     let in_gemms = member.busy_lately.unwrap_or(1.0).min(1.0);
     growth.is_none_or(|growth| in_gemms * (1.0 - rate) > EXPLAINS * growth.share())
 }
 
-/// What these ranks cost, by the one that costs most, and since when they do: as long as is said, or longer where more is remembered.
+/// The cost of these ranks, by the costliest, and since when: the given duration, or longer if more is
+/// remembered.
 pub(super) fn of(
     ranks: &[Rank],
     since_s: f64,
@@ -282,14 +287,14 @@ pub(super) fn of(
     growth: Option<&Growth>,
 ) -> (Option<Cost>, f64) {
     let all: Vec<_> = cohorts.iter().flatten().collect();
-    // Who is named with it is no measure for it.
+    // Ranks named together are no reference for each other.
     let (named, rest): (Vec<_>, Vec<_>) = all.iter().partition(|member| ranks.contains(&member.rank));
     let costs = named.into_iter().filter_map(|member: &Member<'_>| Some((member, lost(member, &rest)?)));
     let most = costs.max_by(|(_, one), (_, other)| one.share.total_cmp(&other.share));
     let remembered = most.and_then(|(member, _)| Some((member.view.heard(), member.toll?.since)));
     let remembered = remembered.filter(|_| since_s <= LOOKED_BACK);
     let since_s = since_s.max(remembered.map_or(0.0, |(now, since)| now.since(since).as_secs_f64()));
-    // Steps became longer when it began: that is what it costs, whatever was timed.
+    // Steps became longer when it began: that is its cost, whatever was timed.
     if let Some(growth) = growth.filter(|growth| growth.began_with(since_s)) {
         return (Some(growth.cost(all.len())), growth.since_s);
     }

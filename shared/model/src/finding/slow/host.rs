@@ -7,34 +7,36 @@ use super::{
 };
 use crate::job::RankView;
 
-/// Share of the time that others must lose by a rank that is late.
+/// Share of the time that others must lose through a late rank.
 const LATE: f64 = 0.1;
 
-/// Milliseconds a step below which nobody cares.
+/// Milliseconds per step below which it does not matter.
 const LEAST_MS: f64 = 1.0;
 
-/// Digests of fifteen that say so are enough where those of nearly all others do not.
+/// Digests of fifteen that suffice if those of nearly all others do not show it.
 const OFTEN: f64 = 4.0;
 
-/// And so many where its threads wait for the GPU less than the others'.
+/// And this many if its threads wait for the GPU less than the others'.
 const SEEN: usize = 3;
 
-/// Where threads wait for the GPU for so much of the time, one whose host is late waits less than the others', by this share of its
-/// lateness. Who only waited for a slower neighbour, or has more to do, waits as long as they do.
+/// If threads wait for the GPU for this share of the time, a rank with a late host waits less than the
+/// others, by this share of its lateness. A rank that only waited for a slower neighbour, or has more work,
+/// waits as long as they do.
 const TELLING: f64 = 0.2;
 const SPARED: f64 = 0.35;
 
 /// Digests with steps before lateness is judged: the first steps compile.
 const BEGUN: usize = 8;
 
-/// Digests over which threads' waiting is compared, and those with steps after which they hold none of the first ones.
+/// Digests over which threads' waiting is compared, and those with steps after which none of the first ones
+/// are included.
 const LATELY: usize = 8;
 const WARM: usize = 10;
 
-/// Over so many digests it is looked how long threads waited: lately, in those that make a thing persistent, and in many.
+/// Numbers of digests over which waiting is summed: recent, those that make a condition persistent, and many.
 pub(crate) const WAITS: [usize; 3] = [LATELY, PERSISTENT, LONG];
 
-/// Who is late is told among those with the same part: the first stage of a pipeline is the last to end.
+/// Lateness is compared among ranks with the same part: the first stage of a pipeline is the last to end.
 pub(super) fn by_host<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
     cohort::parts(cohort).iter().flat_map(|part| late_of(part)).collect()
 }
@@ -49,7 +51,7 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
         [0, 1, 2].map(|at: usize| median(cohort.iter().filter_map(|member| member.blocked[at]).collect()));
     let [blocked, ..] = waits;
     let telling = blocked.is_some_and(|blocked| blocked > TELLING);
-    // What its threads waited less than the others'.
+    // How much less its threads waited than the others'.
     let less = |member: &Member<'_>, at: usize| {
         member.blocked[at].zip(waits[at]).map_or(0.0, |(blocked, usual)| usual - blocked)
     };
@@ -57,9 +59,10 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
     let busy_lately = median(cohort.iter().filter_map(|member| member.busy_lately).collect()).unwrap_or(0.0);
     let often =
         median(cohort.iter().map(|member| member.often_late(on_time + LATE) as f64).collect()).unwrap_or(0.0);
-    // Waiting for sends and receives is not seen: who waited for a neighbour in the pipeline may be late for its sake.
+    // Waiting for sends and receives is not observed: a rank that waited for a pipeline neighbour may be late
+    // because of it.
     let guessed = |member: &Member<'_>| member.sends && !telling;
-    // Hosts that limit a job are never quite alike.
+    // Hosts that limit a job are never exactly equal.
     let held_up = if blocked.is_some_and(|blocked| blocked < TELLING) { cost::held_up(cohort) } else { None };
     let late = cohort.iter().filter_map(|&member| {
         if !cost::waits_less(member, held_up) {
@@ -69,23 +72,23 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
         let late = excess(member, on_time)?;
         let count = member.late.iter().filter(|late| **late - on_time > LATE).count();
         let persistent = late > LATE && count >= if guessed(member) { RECENT } else { PERSISTENT };
-        // Where few collectives are timed, most digests do not hold the one that waits.
+        // If few collectives are timed, most digests lack the one that waits.
         let sporadic = member.often_late(on_time + LATE) as f64 >= (3.0 * often + 2.0).max(OFTEN);
         let late = if sporadic { late.max(upper(&member.late_longer) - on_time) } else { late };
-        // Its threads had so much less to wait for: that is counted, not sampled.
+        // Its threads had much less to wait for: that is counted, not sampled.
         let own = less(member, 0);
         let warm = member.pace_samples > WARM;
         let seen = member.always_last && member.late_summed > LATE;
         let spared = warm && own > LATE && (seen || member.often_late(on_time + LATE) >= SEEN);
         let late = if spared { late.max(own) } else { late };
-        // Or all its collectives are a little late, and what that adds up to is the same in all digests.
+        // Or all its collectives are a little late, and the sum is the same in all digests.
         let steadily = member.always_last && member.late_pooled - on_time > LATE;
         let late = if steadily { late.max(member.late_pooled - on_time) } else { late };
         let matters = member.begun && member.ms_a_step(late).is_none_or(|ms| ms > LEAST_MS);
-        // What its GPU is slower by must not be the reason, nor that others kept it waiting.
+        // Neither its GPU's slowness nor waiting for others may be the reason.
         let by_host = rate > SLOW * usual && late > 2.0 * (1.0 - rate / usual);
         let waited = member.waited > 0.5 * (late + on_time);
-        // Nor that it has more to do.
+        // Nor more work.
         let more_lately = member.busy_lately.map_or(0.0, |own| own - busy_lately);
         let spares = if persistent { own.max(less(member, 1)) } else { less(member, 2) };
         let elsewhere = telling && spares < SPARED * late;
@@ -110,7 +113,7 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
     late.collect()
 }
 
-/// Whether its first steps, which compile, are past: or those that were seen were no longer than the others.
+/// Whether its first steps, which compile, are past: or the observed ones were no longer than the others.
 pub(crate) fn has_begun(view: &RankView) -> bool {
     if view.pace_samples().nth(BEGUN - 1).is_some() {
         return true;

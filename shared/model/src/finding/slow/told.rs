@@ -52,8 +52,8 @@ fn weight(suspect: &Suspect<'_>) -> f64 {
     suspect.late.unwrap_or(0.0) + 1.0 - suspect.rate / suspect.usual
 }
 
-/// How it comes to its collectives, and what that costs; where that is not known, what its lateness adds up to over all of them: what it
-/// is late to a single one is another figure.
+/// Its arrival at its collectives, and the cost; if that is unknown, its summed lateness: lateness to a
+/// single one is another figure.
 pub(super) fn arrival(member: &Member<'_>, late: Option<f64>, cost: Option<&Cost>) -> Arrival {
     let loss = |late: f64| {
         if let Some(&Cost { pct, ms_per_step, .. }) = cost {
@@ -67,10 +67,10 @@ pub(super) fn arrival(member: &Member<'_>, late: Option<f64>, cost: Option<&Cost
     Arrival { waiting: late.map(waiting), as_of_s: as_of(member) }
 }
 
-/// Seconds after which what is known of a rank that stands is said to be old.
+/// Seconds after which a hung rank's figures are marked as old.
 const OLD: f64 = 5.0;
 
-/// A job that stands tells nothing new of who was slow: that it is not seen any more is no health.
+/// A hung job reports nothing new about slow ranks: the absence of reports is no health.
 fn as_of(member: &Member<'_>) -> Option<f64> {
     let quiet = member.view.active_at().map(|at| member.view.heard().since(at).as_secs_f64());
     quiet.filter(|&quiet| quiet > OLD.max(3.0 * member.view.pace().map_or(0.0, Nanoseconds::seconds)))

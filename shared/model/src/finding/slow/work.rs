@@ -1,4 +1,4 @@
-//! Ranks with more arithmetic than the others, where all are meant to have the same.
+//! Ranks with more FLOPs than the others, in a job where all should have the same.
 
 use super::super::evidence::slow::{MoreWork, Rates};
 use super::{
@@ -6,32 +6,32 @@ use super::{
     Severity, cost, excess, median, told, usual_lateness,
 };
 
-/// So much more than the others' is more work.
+/// By this share more than the others' is more work.
 const MORE: f64 = 0.1;
 
-/// And this many times the usual spread.
+/// And this multiple of the usual spread.
 const SPREADS: f64 = 4.0;
 
-/// Digests over which arithmetic is compared: of long steps few end in one. In both halves of them it must be more.
+/// Digests over which FLOPs are compared: few long steps end in one. It must be more in both halves of them.
 pub(crate) const DIGESTS: [usize; 3] = [6, 12, 24];
 
-/// All of so many digests, their later half, and the earlier one: how many are left out, and how many taken.
+/// All of the digests, their later half, and the earlier one: how many are left out, and how many taken.
 pub(crate) const fn spans(digests: usize) -> [(usize, usize); 3] {
     let half = digests / 2;
     [(0, digests), (0, half), (half, half)]
 }
 
-/// Steps by which ranks are apart when they are looked at.
+/// Steps by which ranks differ at the look.
 const BLUR: f64 = 2.0;
 
-/// A rank with more to do.
+/// A rank with more work.
 pub(super) struct Busy<'a> {
     pub member: &'a Member<'a>,
-    /// In the others' arithmetic.
+    /// As a multiple of the others' FLOPs.
     times: f64,
 }
 
-/// Who does more in every step. Nobody where that may be meant: experts, and stages of a pipeline.
+/// Ranks with more work in every step. None if that may be intended: experts, and stages of a pipeline.
 pub(super) fn busier<'a>(cohorts: &'a [Vec<Member<'a>>]) -> Vec<Busy<'a>> {
     let all: Vec<_> = cohorts.iter().flatten().collect();
     if all.len() < COHORT || !is_data_parallel(&all) {
@@ -50,13 +50,13 @@ pub(super) fn busier<'a>(cohorts: &'a [Vec<Member<'a>>]) -> Vec<Busy<'a>> {
     found
 }
 
-/// Whether all have the same communicators, and nobody sends to one of them alone or deals tokens out.
+/// Whether all have the same communicators, and none sends to one rank alone or distributes tokens.
 fn is_data_parallel(all: &[&Member<'_>]) -> bool {
     let first = all[0].shared.as_ref().filter(|shared| !shared.is_empty());
     first.is_some() && all.iter().all(|member| member.shared.as_ref() == first)
 }
 
-/// What all do in some digests, at the median, and how far they spread about it; nothing unless it is known of all.
+/// The median of all in some digests, and the spread; only if known for all.
 struct Usual {
     /// Index of the digests, and of the part of them.
     span: usize,
@@ -75,7 +75,7 @@ impl Usual {
         Some(Self { span, part, work, spread })
     }
 
-    /// How many times that a rank does, where it is more than chance makes it.
+    /// A rank's work as a multiple of that, if significant.
     fn more(&self, member: &Member<'_>) -> Option<f64> {
         let (own, seconds) = member.arithmetic[self.span][self.part]?;
         let least = (MORE + BLUR * member.pace?.seconds() / seconds).max(SPREADS * self.spread);
@@ -94,7 +94,7 @@ fn more_than_others<'a>(all: &[&'a Member<'a>], span: usize) -> Vec<Busy<'a>> {
     all.iter().filter_map(busy).collect()
 }
 
-/// Those whom the others wait for because of it.
+/// The ranks that the others wait for because of it.
 pub(super) fn finding(
     cohorts: &[Vec<Member<'_>>],
     busy: &[Busy<'_>],

@@ -1,4 +1,4 @@
-//! A pretend job with faults: the frames of [`Simulation`], second by second, with what goes wrong written into them.
+//! A simulated job with faults: the frames of [`Simulation`], second by second, with faults added.
 
 use xpu_wire::{
     collective::Operation,
@@ -15,62 +15,63 @@ use crate::{
     job::{Job, Jobs},
 };
 
-/// What ranks have to do with each other.
+/// The communication pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// All do the same, in one communicator.
     Data,
-    /// So many stages: one communicator a stage, in which only its ranks are, and one of all.
+    /// Stages: one communicator per stage, with its ranks only, and one of all.
     Pipeline { stages: u32 },
-    /// As `Data`, and every second collective deals tokens out.
+    /// As `Data`, and every second collective distributes tokens.
     Experts,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
-    /// Its GPU is so many times slower.
+    /// Its GPU is slower by this factor.
     Compute { rank: u32, factor: f64 },
-    /// It loses so many milliseconds a step.
+    /// It loses this many milliseconds a step.
     Host { rank: u32, ms: f64 },
     /// As `Host`, in one second of `every` only.
     Pauses { rank: u32, ms: f64, every: u64 },
-    /// Some other rank has more to do in every step, by so many milliseconds at most.
+    /// Some other rank has more work in every step, by this many milliseconds at most.
     Imbalance { ms: f64 },
-    /// All ranks are late by chance, by so many milliseconds at most.
+    /// All ranks are late by chance, by this many milliseconds at most.
     Jitter { ms: f64 },
     /// All GPUs' rates differ by chance, by this share at most.
     Spread { share: f64 },
-    /// A stage's GEMMs run at this share of the others' rate, being of other shapes, and it is late to the communicator of all.
+    /// A stage's GEMMs run at this share of the others' rate, with other shapes, and it is late to the
+    /// communicator of all.
     SlowStage { stage: u32, share: f64, ms: f64 },
-    /// Its GEMMs run beside kernels that wait for others, and take so many times longer; it is late for nobody.
+    /// Its GEMMs run beside kernels that wait for others, and are slower by this factor; it delays no rank.
     Crowded { rank: u32, factor: f64 },
-    /// Threads wait for the GPU for half of the time, those of this rank for so much less.
+    /// Threads wait for the GPU for half of the time, those of this rank for this much less.
     Waits { rank: u32, less: f64 },
-    /// It waits for its GPU so many times more in a step.
+    /// It waits for its GPU this many more times in a step.
     Items { rank: u32, calls: u64 },
     /// Transfers take up to this share longer, by chance and for two seconds each.
     Scatter { share: f64 },
-    /// Transfers take so many times longer.
+    /// Transfers take this multiple.
     Link { factor: f64 },
-    /// A rank with more GEMMs than the others, late by so much: its work, not its fault.
+    /// A rank with more GEMMs than the others, late by this much: its work, not its fault.
     MoreWork { rank: u32, factor: f64, ms: f64 },
 }
 
-/// The second from which on a slow link is slow: it has a past.
+/// The second in which a slow link becomes slow: it has a past.
 pub(super) const LINK_FROM: u64 = 30;
 
-/// What a rank says once the job stands.
+/// A rank's digest once the job hangs.
 type Standing = Box<dyn Fn(u32, &mut RankDigest)>;
 
 pub(super) struct Cluster {
     pub simulation: Simulation,
     layout: Layout,
     faults: Vec<Fault>,
-    /// The second from which on the faults are there.
+    /// The second in which the faults begin.
     pub from: u64,
-    /// Share of the time that GEMMs wait for communication; of none it is that of the simulation.
+    /// Share of the time that GEMMs wait for communication; by default that of the simulation.
     pub exposed: Option<f64>,
-    /// Hosts that are heard.
+    /// Hosts that report.
     pub hosts: usize,
     stands: Option<(u64, Standing)>,
     timed: Vec<(f64, f64)>,
@@ -101,7 +102,7 @@ impl Cluster {
         }
     }
 
-    /// From second `at` on nothing moves, and every rank says `standing`.
+    /// From second `at` on nothing moves, and every rank reports `standing`.
     pub(super) fn stand(mut self, at: u64, standing: impl Fn(u32, &mut RankDigest) + 'static) -> Self {
         self.stands = Some((at, Box::new(standing)));
         self
@@ -125,7 +126,7 @@ impl Cluster {
         self
     }
 
-    /// What else is said of it now.
+    /// Adds other frames.
     pub(super) fn fold(&mut self, bodies: impl IntoIterator<Item = Body>) {
         for body in bodies {
             self.jobs.fold(&Frame { host: "host".into(), number: 0, now: self.now(), lost: 0, body });
@@ -144,7 +145,8 @@ impl Cluster {
         examine(self.job(), self.now())
     }
 
-    /// Runs until something is found, at most so long; and the seconds that took since the faults began.
+    /// Runs until something is found, for `most` seconds at most; and the seconds that took since the faults
+    /// began.
     pub(super) fn until_found(&mut self, most: u64) -> (Vec<Finding>, u64) {
         let from = self.stands.as_ref().map_or(self.from, |(at, _)| *at);
         loop {
@@ -185,7 +187,7 @@ impl Cluster {
         let (size, transfer) = (self.simulation.world_size(), self.transfer());
         for sample in &mut digest.samples {
             let sequence = sample.sequence.0;
-            // Every second collective is of the stage, where there are stages.
+            // Every second collective is of the stage, if there are stages.
             let of_stage = matches!(self.layout, Layout::Pipeline { .. }) && sequence % 2 == 1;
             if self.layout == Layout::Experts && sequence % 2 == 1 {
                 sample.operation = Operation::AlltoAll;
@@ -240,7 +242,7 @@ impl Cluster {
         640.0 * share.product::<f64>() * (0.99 + 0.02 * self.chance(rank, self.second ^ 0x5555))
     }
 
-    /// Seconds of a second that its threads are seen to wait for the GPU.
+    /// Seconds of a second that its threads are observed to wait for the GPU.
     fn waits(&self, rank: u32) -> f64 {
         let waits = self.present().map(|fault| match fault {
             Fault::Waits { rank: busy, less } if busy == rank => 0.5 - less,
@@ -250,7 +252,7 @@ impl Cluster {
         waits.sum()
     }
 
-    /// Calls of a step that wait for the GPU, where any is seen.
+    /// Calls of a step that wait for the GPU, if observed.
     fn waiting_calls(&self, rank: u32) -> u64 {
         let calls = self.present().map(|fault| match fault {
             Fault::Items { rank: of, calls } if of == rank => 1 + calls,
@@ -270,7 +272,7 @@ impl Cluster {
         1.2 * longer.product::<f64>()
     }
 
-    /// Arithmetic of a GEMM, in the usual one's.
+    /// FLOPs of a GEMM, relative to the usual one.
     fn work(&self, rank: u32) -> f64 {
         let more = self.faults.iter().map(|fault| match *fault {
             Fault::SlowStage { stage, .. } if stage == self.stage(rank) => 0.6,
@@ -309,12 +311,12 @@ impl Cluster {
     }
 }
 
-/// Held in a call since the job stands.
+/// Inside a call since the job hangs.
 pub(super) fn hold(digest: &mut RankDigest, call: Call) {
     digest.inside = vec![Inside { thread: 1, call, waited: Nanoseconds(60_000_000_000) }];
 }
 
-/// Entered and launched `more` collectives of a communicator than it did, and waits for the GPU.
+/// Entered and launched `more` additional collectives of a communicator, and waits for the GPU.
 pub(super) fn wait(digest: &mut RankDigest, communicator: usize, more: u64) {
     let state = &mut digest.communicators[communicator];
     state.entered += more;

@@ -20,13 +20,13 @@ use crate::{
 const STALL: u64 = 20;
 const BUDGET: u64 = 15;
 
-/// The one finding of a job that stands so, at several sizes.
+/// The one finding of such a hang, at several sizes.
 fn found(layout: Layout, standing: impl Fn(u32, &mut RankDigest) + Copy + 'static) -> Finding {
     let mut last = None;
     for ranks in [8, 64, 1024] {
         let mut cluster = Cluster::new(5, ranks, layout, &[]).stand(STALL, standing);
         if ranks > 64 {
-            // A thousand ranks take their time to pretend; a short past is enough.
+            // A thousand simulated ranks take time; a short past suffices.
             cluster.second = STALL - 4;
         }
         let (mut found, seconds) = cluster.until_found(30);
@@ -56,7 +56,7 @@ fn a_rank_that_did_not_enter_is_named_with_what_it_misses() {
     assert!(finding.evidence.to_string().contains("7 ranks have waited"), "{}", finding.evidence);
 }
 
-/// The others entered more of them before they waited; the first one missed is told.
+/// The others entered several of them before they waited; the first missed one is reported.
 #[test]
 fn the_first_divergence_is_told() {
     let finding = found(Layout::Data, |rank, digest| {
@@ -66,7 +66,7 @@ fn the_first_divergence_is_told() {
     });
     assert_eq!((finding.class, finding.ranks), (Class::NotEntered, only(6)));
     let missed = finding.collective.unwrap();
-    // It is of the same kind as the later ones; how large it is they do not tell.
+    // It is of the same kind as the later ones; they do not reveal its size.
     assert_eq!(
         (missed.number, missed.operation.as_deref(), missed.bytes),
         (STALL * 36, Some("AllReduce"), None)
@@ -138,7 +138,8 @@ fn the_minority_that_means_something_else_is_named() {
     }
 }
 
-/// It left one call out and went on: what the others wait for was called by all, and the GPUs do different things in it.
+/// It omitted one call and went on: all called what the others wait for, and the GPUs execute different
+/// things in it.
 #[test]
 fn who_is_one_call_out_of_step_is_named_and_not_those_behind_it() {
     let finding = found(Layout::Data, |rank, digest| {
@@ -168,7 +169,7 @@ fn most_that_are_in_no_call_did_not_enter() {
     assert_eq!(cluster.until_found(60).0[0].class, Class::NotEntered);
 }
 
-/// And all that is called is done: most wait for kernels of their own.
+/// And all called work is done: most wait for kernels of their own.
 #[test]
 fn who_has_nothing_unfinished_is_not_out_of_step() {
     let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
@@ -207,7 +208,8 @@ fn a_collective_that_does_not_end_is_in_the_kernel() {
     assert_eq!(finding.confidence, Confidence::Likely);
 }
 
-/// All have launched one more in the communicator of all and in their stage's, and wait for the GPU; their events say this of the two.
+/// All have launched one more in the communicator of all and in their stage's, and wait for the GPU; their
+/// events show this about the two.
 fn launched(layout: Layout, ranks: u32, states: impl Fn(u32) -> [Option<CallState>; 2]) -> Vec<Finding> {
     let mut cluster = Cluster::new(5, ranks, layout, &[]).stand(STALL, |_, digest| {
         (0..digest.communicators.len()).for_each(|place| wait(digest, place, 1));
@@ -275,7 +277,7 @@ fn a_gpu_that_has_not_come_to_what_others_started_is_named() {
     }
 }
 
-/// Or where nobody knows, of all or of the one.
+/// Or if it is unknown, of all or of the one.
 #[test]
 fn a_collective_that_all_gpus_started_or_none_is_said_of_no_rank() {
     for states in [[CallState::Begun; 2], [CallState::Queued; 2], [CallState::Begun, CallState::Enqueued]] {
@@ -284,7 +286,8 @@ fn a_collective_that_all_gpus_started_or_none_is_said_of_no_rank() {
     }
 }
 
-/// Rank 0 has not started what all others started: it waits in its stage's, which rank 1 has not started either.
+/// Rank 0 has not started what all others started: it waits in its stage's, which rank 1 has not started
+/// either.
 #[test]
 fn a_gpu_that_waits_for_another_is_not_named() {
     use CallState::{Begun, Queued};
@@ -330,7 +333,7 @@ fn a_hang_is_an_exit_code_and_a_state() {
     );
 }
 
-/// All have done a step: what there was to load and compile is.
+/// All have done a step: loading and compiling is over.
 #[test]
 fn a_hang_in_the_first_steps_is_named() {
     let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(0, |rank, digest| {
@@ -344,13 +347,14 @@ fn a_hang_in_the_first_steps_is_named() {
     assert!((11..=BUDGET).contains(&seconds), "{seconds} s");
 }
 
-/// One long stall is a debugger: it does not keep the next hang from being told for longer than a minute, nor one that is stopped.
+/// One long stall is a debugger: it does not delay the next hang's report for longer than a minute, nor that
+/// of a stopped process.
 #[test]
 fn one_long_stall_excuses_the_next_for_a_minute_at_most() {
     let second = |digest: &RankDigest| (digest.heard.0 - 1_800_000_000_000_000_000) / 1_000_000_000;
     let stands = move |stopped: bool| {
         move |rank: u32, digest: &mut RankDigest| {
-            // It stood for five minutes, and then went on by one collective.
+            // It hung for five minutes, and then went on by one collective.
             let later = second(digest) >= 320;
             if rank != 6 || later {
                 wait(digest, 0, if rank == 6 { 1 } else { 1 + u64::from(later) });
@@ -368,7 +372,8 @@ fn one_long_stall_excuses_the_next_for_a_minute_at_most() {
     }
 }
 
-/// Of two hosts each hears its own ranks alone: neither knows the cause, where all it knows wait, and both that they stand.
+/// Of two hosts each receives its own ranks alone: neither knows the cause, all its ranks wait, and both
+/// report the hang.
 #[test]
 fn a_host_that_sees_a_part_of_a_job_says_that_its_ranks_stand() {
     let standing = |rank, digest: &mut RankDigest| {
@@ -382,7 +387,7 @@ fn a_host_that_sees_a_part_of_a_job_says_that_its_ranks_stand() {
     assert!(!stands(cluster.job(), &cluster.findings()), "not after some seconds");
     cluster.run(BUDGET - 5);
     assert!(stands(cluster.job(), &cluster.findings()));
-    // One that trains does not, and neither does one of which a rank here still works.
+    // A training one does not, and neither does one with a working rank here.
     let mut trains = Cluster::new(5, 16, Layout::Data, &[]);
     trains.hosts = 1;
     assert!(!stands(trains.run(60).job(), &[]));

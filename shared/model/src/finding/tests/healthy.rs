@@ -1,4 +1,4 @@
-//! Nothing is wrong with these, and nothing must be found.
+//! These are healthy, and nothing must be found.
 
 use xpu_wire::{frame::Life, id::Step, ledger::Call, unit::Nanoseconds};
 
@@ -55,7 +55,7 @@ fn nothing_is_found_in_a_healthy_job_of_a_thousand() {
     assert_eq!(cluster.run(8).findings(), []);
 }
 
-/// Everything stands, but nobody waits in a collective for anybody: evaluation, a checkpoint, the end.
+/// Everything pauses, but no rank waits in a collective for another: evaluation, a checkpoint, the end.
 #[test]
 fn a_pause_of_all_is_no_hang() {
     let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).stand(10, |_, _| {});
@@ -88,7 +88,7 @@ fn a_slow_job_is_no_hang() {
     assert_eq!(found[0].ranks, super::cluster::only(6));
 }
 
-/// The first step compiles kernels and makes connections.
+/// The first step compiles kernels and sets up connections.
 #[test]
 fn a_slow_start_is_no_hang() {
     let standing = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
@@ -119,7 +119,7 @@ fn a_rank_that_still_launches_is_given_time() {
     assert_eq!(cluster.until_found(100).0.len(), 1);
 }
 
-/// What is not looked at is not known to stand.
+/// Unobserved ranks are not known to hang.
 #[test]
 fn a_hook_that_is_off_tells_of_no_hang() {
     let standing = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
@@ -132,7 +132,7 @@ fn a_hook_that_is_off_tells_of_no_hang() {
     assert_eq!(cluster.run(60).findings(), []);
 }
 
-/// The seven that were seen wait for one of which nothing is known: no rank can be named for it.
+/// The seven observed ones wait for an unknown one: no rank can be named.
 #[test]
 fn who_was_never_seen_is_not_taken_for_the_kernel() {
     let standing = |_: u32, digest: &mut xpu_wire::frame::RankDigest| {
@@ -144,7 +144,7 @@ fn who_was_never_seen_is_not_taken_for_the_kernel() {
     assert_eq!(cluster.run(60).findings(), []);
 }
 
-/// It stood for ten seconds and went on: the next time it may take as long, and half as long again.
+/// It paused for ten seconds and went on: the next pause may take as long, and half as long again.
 #[test]
 fn what_took_long_before_may_take_as_long_again() {
     let standing = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
@@ -166,7 +166,8 @@ fn what_took_long_before_may_take_as_long_again() {
     assert_eq!(cluster.run(8).findings().len(), 1);
 }
 
-/// Compilers work without a CUDA call for longer than a job would stand: until all have done a step, a minute.
+/// Compilers work without a CUDA call for longer than a hang would take: until all have done a step, a
+/// minute.
 #[test]
 fn who_has_done_no_step_may_still_compile() {
     let standing = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
@@ -179,7 +180,7 @@ fn who_has_done_no_step_may_still_compile() {
     assert_eq!(cluster.run(55).findings(), []);
 }
 
-/// Bandwidth that wavers by itself proves nothing by being low.
+/// Bandwidth that fluctuates by itself proves nothing by being low.
 #[test]
 fn a_link_that_wavers_is_not_slow() {
     let faults = [Fault::Scatter { share: 0.9 }, Fault::Link { factor: 1.5 }];

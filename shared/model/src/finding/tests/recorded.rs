@@ -1,5 +1,5 @@
-//! Faults really made: two ranks of DDP, of which rank 1 goes wrong (`tests/gpu/slow.py`), as received by a viewer that connected
-//! when the fault began and asked 20 s later. Where nothing else is said they share one H100.
+//! Real faults: two ranks of DDP, of which rank 1 goes wrong (`tests/gpu/slow.py`), as received by a viewer
+//! that connected when the fault began and asked 20 s later. By default they share one H100.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::{
     job::Jobs,
 };
 
-/// What is found at the end of a recording.
+/// The findings at the end of a recording.
 fn found(bytes: &[u8]) -> Vec<Finding> {
     found_after(bytes, Duration::MAX)
 }
 
-/// What is found so long after it began.
+/// The findings this long after it began.
 fn found_after(bytes: &[u8], until: Duration) -> Vec<Finding> {
     let mut recording = Recording::open(Media::memory(bytes.to_vec())).unwrap();
     let (mut jobs, mut now, mut began) = (Jobs::default(), Moment::default(), None);
@@ -33,7 +33,7 @@ fn found_after(bytes: &[u8], until: Duration) -> Vec<Finding> {
     examine(jobs.foremost().unwrap(), now)
 }
 
-/// The one finding, which names rank 1, and what it costs a step.
+/// The one finding, which names rank 1, and its cost per step.
 fn named(bytes: &[u8], class: Class) -> f64 {
     let found = found(bytes);
     let [one] = &found[..] else { panic!("{found:#?}") };
@@ -73,7 +73,7 @@ fn who_waits_for_its_own_gpu_is_named() {
     assert!((38.6..57.8).contains(&cost), "{cost}");
 }
 
-/// 75.0 ms a step, and 2,180 by the GPU's clock: of what was timed only a third waited for rank 1.
+/// 75.0 ms a step, and 2,180 by the GPU's clock: only a third of the timed collectives waited for rank 1.
 #[test]
 fn who_holds_the_gil_costs_what_steps_are_longer_by() {
     let cost = named(include_bytes!("recorded/gil_again.xpurec"), Class::Host);
@@ -122,7 +122,7 @@ mod bound_by_its_hosts {
         assert_eq!(found(include_bytes!("recorded/h200_none_again.xpurec")), []);
     }
 
-    /// Two H100s: of a few small GEMMs that were timed those of rank 0 took a fifth longer.
+    /// Two H100s: of a few timed small GEMMs those of rank 0 took a fifth longer.
     #[test]
     fn rates_of_a_few_small_gemms_are_no_fault() {
         assert_eq!(found(include_bytes!("recorded/h100_none.xpurec")), []);
@@ -163,14 +163,15 @@ mod bound_by_its_hosts {
         assert!((1_400.0..2_120.0).contains(&cost), "{cost}");
     }
 
-    /// 9.1 ms a step, then 1,870 by the GPU's clock. The few GEMMs that are timed seem slow: their thread is held up while they are.
+    /// 9.1 ms a step, then 1,870 by the GPU's clock. The few timed GEMMs seem slow: their thread is held up
+    /// meanwhile.
     #[test]
     fn whose_few_timed_gemms_seem_slow_holds_the_gil() {
         let cost = named(include_bytes!("recorded/h100_gil.xpurec"), Class::Host);
         assert!((1_500.0..2_240.0).contains(&cost), "{cost}");
     }
 
-    /// When rank 0 has ended four steps, or none because it waits until ten are done.
+    /// When rank 0 has completed four steps, or none because it waits until ten are done.
     #[test]
     fn who_holds_the_gil_is_named_in_ten_seconds() {
         let recordings: [&[u8]; 4] = [
@@ -251,7 +252,7 @@ mod bound_by_its_gpus {
         assert!((28.4..42.6).contains(&cost), "{cost}");
     }
 
-    /// 28.0 ms a step, then 31.4. The other's GPU has just become hot and slow, and nobody waits for it.
+    /// 28.0 ms a step, then 31.4. The other's GPU has just become hot and slow, and no rank waits for it.
     #[test]
     fn who_waits_for_its_own_gpu_is_named() {
         let cost = named(include_bytes!("recorded/h100_gpu_bound_item.xpurec"), Class::Host);

@@ -15,7 +15,7 @@ fn is(found: &[Finding], class: Class, rank: u32) -> bool {
     matches!(found, [one] if one.kind == Kind::SlowRank && one.class == class && one.ranks == only(rank))
 }
 
-/// Of all jobs and seeds with one fault, those in which it alone is named in time.
+/// Of all jobs and seeds with one fault, the share in which it alone is named in time.
 fn recall(class: Class, fault: impl Fn(u32) -> Fault) -> f64 {
     recall_in(&[Layout::Data, Layout::Pipeline { stages: 2 }], class, fault)
 }
@@ -29,7 +29,7 @@ fn recall_in(layouts: &[Layout], class: Class, fault: impl Fn(u32) -> Fault) -> 
                 let mut cluster = Cluster::new(seed, ranks, layout, &[fault(rank)]);
                 cluster.from = 12;
                 let (found, seconds) = cluster.until_found(30);
-                // Whoever is named in its place is a wrong name, at any time.
+                // A rank named instead is a wrong one, at any time.
                 assert!(found.is_empty() || is(&found, class, rank), "seed {seed}: {found:#?}");
                 let settled = cluster.run(10).findings();
                 assert!(is(&settled, class, rank), "seed {seed}, {ranks} ranks, later: {settled:#?}");
@@ -57,7 +57,7 @@ fn a_slow_host_is_named() {
     }
 }
 
-/// Where all are meant to do the same.
+/// Jobs in which all ranks should do the same.
 #[test]
 fn a_rank_with_more_work_is_named() {
     let recall =
@@ -81,7 +81,7 @@ fn two_faults_are_two_findings() {
     let faults = [Fault::Compute { rank: 5, factor: 1.3 }, Fault::Host { rank: 2, ms: 60.0 }];
     let found = Cluster::new(1, 16, Layout::Data, &faults).run(12).findings();
     let named: Vec<_> = found.iter().map(|finding| (finding.class, finding.ranks.clone())).collect();
-    // The dearest first.
+    // The costliest first.
     assert_eq!(named, [(Class::Host, only(2)), (Class::Compute, only(5))]);
 }
 
@@ -97,10 +97,10 @@ fn a_slow_rank_comes_with_its_figures() {
     assert_eq!(found.evidence.figures().get("ranks_compared"), Some(8.0));
 }
 
-/// What a reading has that another has not.
+/// The difference between two readings.
 type Change<'a> = &'a dyn Fn(&mut DeviceReading);
 
-/// Nobody is sent to look at what the driver has told of already.
+/// No advice points to what the driver has reported already.
 #[test]
 fn the_advice_follows_what_the_driver_told() {
     let held = |throttle: Throttle| {
@@ -134,7 +134,7 @@ fn the_advice_follows_what_the_driver_told() {
     }
 }
 
-/// With two others there is no median: it is told by its own past.
+/// With two others there is no median: its own past is the reference.
 #[test]
 fn one_of_two_is_named_by_its_own_past() {
     let mut cluster = Cluster::new(1, 2, Layout::Data, &[Fault::Compute { rank: 1, factor: 1.3 }]);
@@ -154,7 +154,7 @@ fn slow_is_an_exit_code_and_a_state() {
     assert_eq!(slow.map(|rank| rank.rank.0).collect::<Vec<_>>(), [3]);
 }
 
-/// A little late in every collective: no digest shows it alone, and together they do.
+/// A little late in every collective: no digest alone shows it, but together they do.
 #[test]
 fn who_is_always_a_little_late_is_named() {
     let faults = [Fault::Host { rank: 3, ms: 5.0 }, Fault::Pauses { rank: 3, ms: 12.0, every: 6 }];
@@ -165,7 +165,8 @@ fn who_is_always_a_little_late_is_named() {
     assert_eq!(alone, []);
 }
 
-/// Its lateness is too small to be seen in the few collectives that are timed; what its threads waited less is counted.
+/// Its lateness is too small to be visible in the few timed collectives; its threads' shorter waits are
+/// counted.
 #[test]
 fn who_waits_less_for_its_gpu_is_named() {
     let faults = [Fault::Host { rank: 3, ms: 4.0 }, Fault::Waits { rank: 3, less: 0.15 }];
@@ -195,7 +196,7 @@ fn a_link_that_slows_down_is_named() {
     assert_eq!((found.len(), found[0].kind, found[0].class), (1, Kind::SlowLink, Class::Group));
 }
 
-/// That nothing more is seen of it is no health.
+/// The absence of reports is no health.
 #[test]
 fn who_was_slow_before_a_standstill_is_named_all_through_it() {
     let stands = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
@@ -217,7 +218,7 @@ fn who_was_slow_before_a_standstill_is_named_all_through_it() {
     }
 }
 
-/// What it costs is told of a step, and not of one of its collectives: of four of 30 ms that overlap, at least a third of the sum.
+/// Its cost is per step, and not per collective: of four of 30 ms that overlap, at least a third of the sum.
 #[test]
 fn lateness_is_told_by_the_step() {
     let told = |exposed: f64| {
@@ -233,7 +234,7 @@ fn lateness_is_told_by_the_step() {
     assert!(told(1.0) > 40.0);
 }
 
-/// Two ranks: the rate of one's GEMMs falls, as on a GPU that both use, and it keeps the other waiting for nothing.
+/// Two ranks: one's GEMM rate falls, as on a shared GPU, without delaying the other.
 #[test]
 fn what_costs_nothing_is_not_told() {
     for (seed, named) in [(1, false), (2, false), (3, true)] {
@@ -263,7 +264,7 @@ fn who_waits_for_its_gpu_within_the_step_is_told_of_that() {
     assert!(found[0].advice.contains(".item()"), "{}", found[0].advice);
 }
 
-/// What it costs says how much it matters.
+/// Its cost determines the severity.
 #[test]
 fn severity_is_by_cost() {
     use crate::finding::Severity;

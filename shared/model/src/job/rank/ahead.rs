@@ -1,27 +1,27 @@
-//! How far a rank's host was ahead of its GPU when each of its last digests was taken. A GPU that waits for other ranks has all that its
-//! host launched meanwhile before it; one that waits for its own host has nothing.
+//! How far a rank's host was ahead of its GPU at each of its last digests. A GPU that waits for other ranks
+//! has all later launches of its host queued; one that waits for its own host has nothing.
 
 use xpu_wire::frame::{CommunicatorState, RankDigest};
 
 use super::intervals::WINDOW;
 
-/// Digests that are remembered.
+/// Digests kept.
 pub(super) const REMEMBERED: usize = WINDOW;
 
 /// One digest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ahead {
-    /// Collectives that were launched and not known to be done.
+    /// Collectives launched and not known to be done.
     pub queued: u32,
     /// A thread was in a call that may wait for the GPU.
     pub waits: bool,
-    /// Steps that the digest added, and the seconds since the one before.
+    /// Steps in the digest, and the seconds since the one before.
     pub steps: f32,
     pub passed: f32,
 }
 
 impl Ahead {
-    /// `None` where the one before is another process's.
+    /// `None` if the one before is another process's.
     pub(super) fn between(before: &RankDigest, digest: &RankDigest) -> Option<Self> {
         let steps = digest.step.zip(before.step).map_or(Some(0), |(to, from)| to.0.checked_sub(from.0))?;
         let queued = |state: &CommunicatorState| state.enqueued.saturating_sub(state.completed);

@@ -15,7 +15,7 @@ const REMEMBERED: usize = WINDOW;
 /// Shares of the time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CpuWait {
-    /// A thread was ready to run and had no core: of the thread that waited longest, and its name.
+    /// A thread was ready to run without a core: the thread that waited longest, and its name.
     pub waited: f64,
     pub thread: String,
     /// The control group was held back by its CPU quota.
@@ -25,7 +25,7 @@ pub struct CpuWait {
 }
 
 impl CpuWait {
-    /// By the reason that took most.
+    /// By the larger reason.
     pub fn share(&self) -> f64 {
         self.waited.max(self.throttled).max(self.stopped).min(1.0)
     }
@@ -35,7 +35,7 @@ impl CpuWait {
 pub(super) struct CpuWaits(VecDeque<(Moment, RankCpu)>);
 
 impl CpuWaits {
-    /// Takes what was reported at `at`, once.
+    /// Takes the report of `at`, once.
     pub(super) fn take(&mut self, cpu: &RankCpu, at: Moment) {
         if self.0.back().is_none_or(|(last, _)| *last < at) {
             push_bounded(&mut self.0, (at, cpu.clone()), REMEMBERED);
@@ -75,7 +75,7 @@ mod tests {
         RankCpu { rank: Rank(1), pid: Pid(7), interval, waited, thread, throttled: None, stopped }
     }
 
-    /// Seconds of which nothing was reported are seconds without waiting.
+    /// Seconds without a report are seconds without waiting.
     #[test]
     fn it_is_a_share_of_all_seconds() {
         let mut waits = CpuWaits::default();

@@ -14,16 +14,17 @@ use xpu_wire::{
 
 use super::{RankView, push_bounded};
 
-/// What collectives are told apart by.
+/// The key of collectives.
 type CollectiveKey = (CommunicatorId, Operation, DataType, u64);
 
-/// Shapes, and collectives, remembered.
+/// Shapes, and collectives, kept.
 const KEYS: usize = 16_384;
 
-/// Summaries over which spans are told: half a minute.
+/// Summaries over which spans are summed: half a minute.
 const SPANS: usize = 30;
 
-/// Distributions kept of each sort: of those that take the most time. The totals of the others are known all the same.
+/// Distributions kept of each kind: those that take the most time. The totals of the others are known all the
+/// same.
 const DISTRIBUTIONS: usize = 256;
 
 #[derive(Debug, Default)]
@@ -91,22 +92,22 @@ impl Detail {
 }
 
 impl RankView {
-    /// The whole summary, of a rank somebody looks at.
+    /// The full summary, of a watched rank.
     pub fn summary(&self) -> Option<&Summary> {
         self.detail.as_ref()?.summary.as_ref()
     }
 
-    /// Steps one by one, those completed since somebody looks. `None` unless looked at.
+    /// Single steps since the rank is watched. `None` for others.
     pub fn single_steps(&self) -> Option<&Histogram> {
         self.detail.as_ref().map(|detail| &detail.steps)
     }
 
-    /// Time a step in each part of the program that it names itself, over the last half minute that somebody looks.
+    /// Time per step in each span, over the last watched half minute.
     pub fn spans(&self) -> Vec<(&str, Nanoseconds)> {
         self.detail.as_ref().map(|detail| detail.spans_per_step()).unwrap_or_default()
     }
 
-    /// Totals by shape since the rank started, with the durations seen since somebody looks. Empty unless looked at.
+    /// Totals by shape since the rank started, with the durations since it is watched. Empty for others.
     pub fn gemms(&self) -> impl Iterator<Item = &GemmTotals> {
         self.detail.iter().flat_map(|detail| detail.gemms.values().flatten())
     }
@@ -116,7 +117,7 @@ impl RankView {
         self.detail.iter().flat_map(|detail| detail.collectives.values().flatten())
     }
 
-    /// Likewise CUDA graphs, and kernels of the names asked for.
+    /// The same for CUDA graphs, and kernels with requested names.
     pub fn graphs(&self) -> impl Iterator<Item = &GraphTotals> {
         self.detail.iter().flat_map(|detail| detail.graphs.values().flatten())
     }
@@ -126,7 +127,7 @@ impl RankView {
     }
 }
 
-/// The place for `key`, while there is room for new ones.
+/// The entry for `key`, within the limit.
 fn slot_for<K: Ord, V>(map: &mut BTreeMap<K, Option<V>>, key: K) -> Option<&mut Option<V>> {
     let fits = map.len() < KEYS || map.contains_key(&key);
     fits.then(|| map.entry(key).or_default())
@@ -141,7 +142,7 @@ fn add<T: Clone>(known: &mut Option<T>, newer: &T, durations: impl Fn(&mut T) ->
     *known = Some(merged);
 }
 
-/// Keeps the distributions of those that took the most time.
+/// Keeps the distributions that took the most time.
 fn keep_foremost<K, V>(
     known: &mut BTreeMap<K, Option<V>>,
     figures: impl Fn(&mut V) -> (Nanoseconds, &mut Histogram),

@@ -1,5 +1,5 @@
-//! What each of a rank's last digests added: what rates are taken over. Of ten thousand ranks this is most of what a viewer remembers,
-//! so nothing is in it twice.
+//! The increments of a rank's last digests, from which rates are computed. With ten thousand ranks this is
+//! most of a viewer's memory, so nothing is in it twice.
 
 use std::collections::VecDeque;
 
@@ -10,26 +10,26 @@ use xpu_wire::{
 
 use super::{RATES, push_bounded};
 
-/// Digests that rates are taken over.
+/// Digests over which rates are computed.
 pub(super) const WINDOW: usize = Progress::WINDOW;
 
-/// Room that is kept for what was before: one, and one more for a moment.
+/// Capacity for earlier ones: one, and one more for a moment.
 const FEW: usize = 4;
 
-/// Digests in which it got on that are remembered, however long ago.
+/// Digests with progress that are kept, however old.
 const ACTIVE: usize = WINDOW + 1;
 
-/// What one digest added.
+/// The increments of one digest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Interval {
     pub(super) progress: Progress,
     /// Launched since the rank started.
     pub(super) collectives: u64,
-    /// All arithmetic since the rank started; what was timed in this digest.
+    /// All FLOPs since the rank started; those timed in this digest.
     pub(super) arithmetic: f64,
     pub(super) gemm_flops: f64,
     pub(super) gemm_time: Nanoseconds,
-    /// It got on, or timed a GEMM: while it stands, nothing new is known of how fast it is.
+    /// It made progress, or timed a GEMM: while it hangs, its speed is not known anew.
     pub(super) active: bool,
 }
 
@@ -37,7 +37,7 @@ impl Interval {
     pub(super) fn between(before: Option<&RankDigest>, digest: &RankDigest) -> Self {
         let timed = |digest: &RankDigest| (digest.gemm_timed_flops, digest.gemm_timed_for.0);
         let ((flops, time), (flops_before, time_before)) = (timed(digest), before.map_or((0.0, 0), timed));
-        // Totals that went back began anew.
+        // Totals that went back have restarted.
         let began_anew = flops < flops_before || time < time_before;
         let (gemm_flops, gemm_time) =
             if began_anew { (0.0, 0) } else { (flops - flops_before, time - time_before) };
@@ -62,7 +62,7 @@ impl Interval {
     }
 }
 
-/// What is remembered of a digest in which the rank got on.
+/// Data of a digest with progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Activity {
     pub(super) heard: Moment,
@@ -75,9 +75,9 @@ pub(super) struct Activity {
 #[derive(Debug, Default)]
 pub(super) struct Intervals {
     window: VecDeque<Interval>,
-    /// Where it stood before them, as far back as the half minute goes.
+    /// Its totals before them, as far back as the half minute goes.
     before: VecDeque<Progress>,
-    /// Those of them in which it got on, and what is remembered of others before them.
+    /// Those with progress, and the kept ones before them.
     active: usize,
     active_before: VecDeque<Activity>,
 }
@@ -91,7 +91,7 @@ impl Intervals {
         self.window.len()
     }
 
-    /// Where it stood before the first digest that was heard here, oldest first.
+    /// Its totals before the first local digest, oldest first.
     pub(super) fn begin_with(&mut self, earlier: &[Progress]) {
         if self.before.is_empty() {
             let first = self.window.front().map_or(Moment(u64::MAX), |first| first.progress.heard);
@@ -111,7 +111,7 @@ impl Intervals {
             }
         }
         push_bounded(&mut self.window, interval, WINDOW);
-        // The half minute begins at the last of them that is not within it.
+        // The half minute begins at the last of them outside it.
         let begins = Moment(interval.progress.heard.0.saturating_sub(RATES.as_nanos() as u64));
         let within = self.before.iter().position(|progress| progress.heard > begins);
         self.before.drain(..within.unwrap_or(self.before.len()).saturating_sub(1));
@@ -132,12 +132,12 @@ impl Intervals {
         self.window.iter()
     }
 
-    /// Where it stood at the beginning of the half minute, and after each digest in it.
+    /// Its totals at the begin of the half minute, and after each digest in it.
     pub(super) fn progress(&self) -> impl DoubleEndedIterator<Item = &Progress> {
         self.before.iter().chain(self.window.iter().map(|interval| &interval.progress))
     }
 
-    /// The digests in which it got on, oldest first.
+    /// The digests with progress, oldest first.
     pub(super) fn active(&self) -> impl DoubleEndedIterator<Item = Activity> {
         let within = self.window.iter().filter(|interval| interval.active).map(Interval::activity);
         self.active_before.iter().copied().chain(within)

@@ -1,4 +1,4 @@
-//! What is known of a rank now.
+//! The present state of a rank.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use xpu_wire::{
 use super::{Ahead, CpuWait, RankView, Sample, part};
 use crate::job::{Arrivals, PaceSample, Toll, median};
 
-/// Digests after which what all hosts say of one second has come in.
+/// Digests after which all hosts' reports of one second have arrived.
 const SETTLED: usize = 3;
 
 impl RankView {
@@ -27,7 +27,7 @@ impl RankView {
         self.info.as_ref()
     }
 
-    /// Its last digest, without what was timed in it.
+    /// Its last digest, without its timings.
     pub fn latest(&self) -> Option<&RankDigest> {
         self.latest.as_ref()
     }
@@ -36,12 +36,13 @@ impl RankView {
         self.life
     }
 
-    /// When its process ended, by its host's clock; `None` while it lives, or where it had ended before it was first heard of.
+    /// When its process ended, by its host's clock; `None` while it lives, or if it had ended before the
+    /// first report.
     pub fn gone(&self) -> Option<Moment> {
         self.gone
     }
 
-    /// How it ended, where it did not end well.
+    /// Its end, if it failed.
     pub fn exit(&self) -> Option<&RankExit> {
         self.exit.as_deref()
     }
@@ -50,37 +51,38 @@ impl RankView {
         matches!(self.life, Life::Alive | Life::Silent)
     }
 
-    /// When it last made a step, or entered or completed a collective, by its host's clock.
+    /// When it last completed a step, or entered or completed a collective, by its host's clock.
     pub fn moved(&self) -> Moment {
         self.advance.moved
     }
 
-    /// How long it had made no step and entered or completed no collective when it was last heard: by its host's clock alone.
+    /// Time without a completed step, and without an entered or completed collective, at the last report: by
+    /// its host's clock alone.
     pub fn stands_for(&self) -> Duration {
         self.heard().since(self.advance.moved)
     }
 
-    /// How long it had launched nothing, and come out of no wait for the GPU, when it was last heard.
+    /// Time without a launch or a completed wait for the GPU, at the last report.
     pub fn idle_for(&self) -> Duration {
         self.heard().since(self.advance.worked)
     }
 
-    /// What a step takes, of the last digests that told of one, however long ago.
+    /// Duration of a step, by the last digests with one, however old.
     pub fn pace(&self) -> Option<Nanoseconds> {
         self.pace
     }
 
-    /// How it came to the collectives of each digest, newest first.
+    /// Its arrival at the collectives of each digest, newest first.
     pub fn arrivals(&self) -> impl Iterator<Item = &Arrivals> {
         self.arrival_skew.arrivals().rev()
     }
 
-    /// What the others wait for it alone, over the last 15 digests; `None` while too little was joined.
+    /// The others' wait for it alone, over the last 15 digests; `None` while too few collectives matched.
     pub fn toll(&self) -> Option<Toll> {
         self.arrival_skew.toll()
     }
 
-    /// Its GPU's health as last read, however long ago ([`DeviceReading::is_stale`]).
+    /// Its GPU's last health reading, however old ([`DeviceReading::is_stale`]).
     pub fn device(&self) -> Option<&DeviceReading> {
         self.devices.back()
     }
@@ -90,7 +92,7 @@ impl RankView {
         self.devices.iter().rev()
     }
 
-    /// The steps of each digest that told of any, oldest first; of minutes ago, of a minute together.
+    /// The steps of each digest with any, oldest first; older ones merged per minute.
     pub fn pace_samples(&self) -> impl DoubleEndedIterator<Item = &PaceSample> {
         self.pace_history.pace_samples()
     }
@@ -105,7 +107,7 @@ impl RankView {
         self.cpu_waits.over(length, self.heard())
     }
 
-    /// Whose part it has, where ranks send to each other: the communicator of its stage.
+    /// Its part, if ranks send to each other: the communicator of its stage.
     pub fn part(&self) -> Option<CommunicatorId> {
         part(self.latest.as_ref()?)
     }
@@ -119,17 +121,17 @@ impl RankView {
         said.or_else(|| self.info.as_ref().map(|info| info.world_size)).unwrap_or(0)
     }
 
-    /// Steps completed; `None` when nothing marks them.
+    /// Steps completed; `None` without a source of steps.
     pub fn step(&self) -> Option<Step> {
         self.latest.as_ref()?.step
     }
 
-    /// The last loss the program told of, if it is a number.
+    /// The program's last loss, if it is a number.
     pub fn loss(&self) -> Option<f64> {
         self.latest.as_ref()?.work.loss.filter(|loss| loss.is_finite())
     }
 
-    /// Whether that is none, or infinite: that is news, and no figure.
+    /// Whether that is NaN, or infinite: that is news, and no figure.
     pub fn has_lost_its_loss(&self) -> bool {
         let said = self.latest.as_ref().and_then(|digest| digest.work.loss);
         said.is_some_and(|loss| !loss.is_finite())
@@ -140,12 +142,12 @@ impl RankView {
         self.history.iter().copied()
     }
 
-    /// Counts up whenever what findings are made of may have changed.
+    /// Counts up whenever the findings' inputs may have changed.
     pub fn changed(&self) -> u64 {
         self.changed
     }
 
-    /// Whether it has been heard for a few digests.
+    /// Whether it has reported a few digests.
     pub fn is_settled(&self) -> bool {
         self.intervals.len() >= SETTLED
     }
@@ -155,7 +157,7 @@ impl RankView {
         self.samples.iter()
     }
 
-    /// Bytes over the bus of one collective of this kind; `None` if its communicator is not open any more.
+    /// Bytes over the bus of one collective of this kind; `None` if its communicator is closed.
     pub fn bus_bytes(&self, total: &CollectiveTotals) -> Option<u64> {
         let known = |state: &&CommunicatorState| state.id == total.communicator;
         let size = self.latest.as_ref()?.communicators.iter().find(known)?.size;

@@ -1,4 +1,4 @@
-//! What a rank does in a second, and how much of it.
+//! A rank's activity per second.
 
 use std::time::Duration;
 
@@ -9,31 +9,31 @@ use xpu_wire::{
 
 use super::{RankView, intervals::WINDOW};
 
-/// A rank that has got on with nothing for so long has no part of its time to tell of.
+/// A rank without progress for this long has no current shares of its time.
 const STANDS: Duration = Duration::from_secs(10);
 
 impl RankView {
-    /// TFLOPS of each of the last digests that timed GEMMs, newest first, and when it was heard.
+    /// TFLOPS of each of the last digests with timed GEMMs, newest first, and its time.
     pub fn gemm_rates(&self) -> impl Iterator<Item = (Moment, Tflops)> {
         self.intervals.active().rev().filter_map(|activity| {
             Some((activity.heard, Tflops::from_work(activity.gemm_flops, activity.gemm_time)?))
         })
     }
 
-    /// When it was last heard to get on: what is known of how fast it is, is of then.
+    /// The last report of progress: the time of its rate figures.
     pub fn active_at(&self) -> Option<Moment> {
         self.intervals.active().next_back().map(|activity| activity.heard)
     }
 
-    /// When it was last heard to get on with anything: a step, a collective, a launch, or a GEMM that was timed.
+    /// The last report of any progress: a step, a collective, a launch, or a timed GEMM.
     pub fn got_on(&self) -> Moment {
         let Advance { moved, worked, .. } = self.advance;
         let got_on = moved.max(worked).max(self.active_at().unwrap_or_default());
-        // A collector that was restarted has not seen it get on.
+        // A restarted collector has not seen its progress.
         if got_on == Moment::default() { self.heard() } else { got_on }
     }
 
-    /// Arithmetic of its GEMMs a second over `digests` in which it got on, the last `skip` of them left out, and the seconds between them.
+    /// GEMM FLOPs per second over `digests` with progress, without the last `skip`, and the seconds covered.
     pub fn arithmetic(&self, skip: usize, digests: usize) -> Option<(f64, f64)> {
         let mut latest_first = self.intervals.active().rev().skip(skip);
         let last = latest_first.next()?;
@@ -50,21 +50,21 @@ impl RankView {
         (seconds > 0.0 && launched > 0).then(|| launched as f64 / seconds)
     }
 
-    /// Step time: elapsed time over the steps of the last half minute. What lies between steps is in it, and bursts of a program that
-    /// runs ahead of its GPU are not.
+    /// Step time: elapsed time over the steps of the last half minute. It includes what lies between steps,
+    /// and excludes bursts of a program that runs ahead of its GPU.
     pub fn step_time(&self) -> Option<Nanoseconds> {
         let (passed, steps) = self.steps_measured()?;
         passed.0.checked_div(steps).map(Nanoseconds)
     }
 
-    /// The time that its last steps took together, and how many they are: those of the last half minute.
+    /// The total time of its last steps, and their number: those of the last half minute.
     pub fn steps_measured(&self) -> Option<(Nanoseconds, u64)> {
         let known = |progress: &Progress| Some((progress.step?, progress.step_at));
         let mut latest_first = self.intervals.progress().rev().filter_map(known);
         let last = latest_first.next()?;
         let mut first = last;
         for one in latest_first {
-            // A count that began anew tells nothing together with the one before.
+            // A restarted count cannot be combined with the one before.
             if one.0 > first.0 {
                 break;
             }
@@ -75,7 +75,8 @@ impl RankView {
         (steps > 0).then_some((Nanoseconds(passed), steps))
     }
 
-    /// Median of the single steps of the last half minute, by whose clock [`xpu_wire::frame::RankDigest::steps_timed_by`] says.
+    /// Median of the single steps of the last half minute, by the clock in
+    /// [`xpu_wire::frame::RankDigest::steps_timed_by`].
     pub fn step_p50(&self) -> Option<Nanoseconds> {
         self.latest.as_ref()?.step_p50
     }
@@ -84,20 +85,20 @@ impl RankView {
         self.latest.as_ref()?.step_p99
     }
 
-    /// For how long of the last half minute it was heard.
+    /// The reported part of the last half minute.
     pub fn listened(&self) -> Duration {
         let ends = self.intervals.ends();
         ends.map_or(Duration::ZERO, |(first, last)| last.progress.heard.since(first.progress.heard))
     }
 
-    /// Arithmetic of the timed GEMMs of the last half minute over their time.
+    /// FLOPs of the timed GEMMs of the last half minute over their time.
     pub fn gemm_rate(&self) -> Option<Tflops> {
         let flops = self.intervals.window().map(|interval| interval.gemm_flops).sum();
         let time = self.intervals.window().map(|interval| interval.gemm_time.0).sum();
         Tflops::from_work(flops, Nanoseconds(time))
     }
 
-    /// Share of the last half minute that the GPU was at GEMMs, if those that were not timed ran like those that were.
+    /// Share of the last half minute that the GPU ran GEMMs, if the untimed ones ran like the timed.
     pub fn gemms_share(&self) -> Option<f64> {
         let (first, last) = self.intervals.ends()?;
         let seconds = last.progress.heard.since(first.progress.heard).as_secs_f64();
@@ -105,7 +106,8 @@ impl RankView {
         (seconds > 0.0 && busy.is_finite()).then(|| busy / seconds)
     }
 
-    /// Tokens and samples a second over the last half minute, between steps. `None` where the program does not say.
+    /// Tokens and samples a second over the last half minute, between steps. `None` if the program does not
+    /// report them.
     pub fn tokens_per_second(&self) -> Option<f64> {
         self.worked(|work| work.tokens)
     }
@@ -116,15 +118,15 @@ impl RankView {
 
     fn worked(&self, of: impl Fn(&Work) -> u64) -> Option<f64> {
         let (first, last) = self.progress_ends()?;
-        // Of before the first step nothing is known.
+        // Before the first step nothing is known.
         let first = self.intervals.progress().find(|progress| progress.step_at.0 > 0).unwrap_or(first);
         let work = of(&last.work).checked_sub(of(&first.work))?;
         let seconds = last.step_at.since(first.step_at).as_secs_f64();
         (of(&last.work) > 0 && seconds > 0.0).then(|| work as f64 / seconds)
     }
 
-    /// Model FLOPs utilisation: of the last half minute, the share in which the GEMMs' arithmetic could have been done at the
-    /// GPU's peak. Everything is in the time: steps, what lies between them, and waiting.
+    /// Model FLOPs utilisation: the share of the last half minute in which the GEMMs' FLOPs could have been
+    /// done at the GPU's peak. The time includes everything: steps, what lies between them, and waiting.
     pub fn utilisation(&self) -> Option<f64> {
         let (first, last) = self.progress_ends()?;
         // The peak is known from the first GEMMs on.
@@ -135,20 +137,20 @@ impl RankView {
         (passed > 0.0).then(|| busy as f64 / passed)
     }
 
-    /// What its GPU could do at best of GEMMs like these, since the rank started. `None` for a GPU whose peak is not known.
+    /// Its GPU's peak for GEMMs like these, since the rank started. `None` for a GPU whose peak is unknown.
     pub fn gemm_peak(&self) -> Option<Tflops> {
         let latest = self.latest.as_ref().filter(|latest| latest.gemm_flops > 0.0)?;
         Tflops::from_work(latest.gemm_flops, latest.gemm_at_peak?)
     }
 
-    /// Time that threads were held in calls that wait for the GPU, as a share of the last half minute; several threads may make
-    /// it more than one.
+    /// Time that threads spent in calls that wait for the GPU, as a share of the last half minute; several
+    /// threads may make it more than one.
     pub fn blocked(&self) -> Option<f64> {
         let (first, last) = self.progress_ends()?;
         share(last.blocked_for.0.checked_sub(first.blocked_for.0)?, last.heard.since(first.heard))
     }
 
-    /// The same over `digests` in which it got on, the last `skip` of them left out.
+    /// The same over `digests` with progress, without the last `skip`.
     pub fn blocked_before(&self, skip: usize, digests: usize) -> Option<f64> {
         let mut latest_first = self.intervals.active().rev().skip(skip);
         let last = latest_first.next()?;
@@ -156,8 +158,9 @@ impl RankView {
         share(last.blocked_for.0.checked_sub(first.blocked_for.0)?, last.heard.since(first.heard))
     }
 
-    /// Exposed communication: the share of the last half minute in which its GEMMs were held up by it, as far as a sample tells;
-    /// waiting for other ranks is in it. `None` while nothing tells, and where it launched no GEMM: none was held up then.
+    /// Exposed communication: the share of the last half minute in which it held up GEMMs, estimated from a
+    /// sample; waiting for other ranks is included. `None` if it is unknown, and if it launched no GEMM: none
+    /// was held up then.
     pub fn exposed(&self) -> Option<f64> {
         let (first, last) = self.progress_ends()?;
         let stands = self.intervals.len() == WINDOW
@@ -167,7 +170,7 @@ impl RankView {
         let first =
             self.intervals.progress().find(|progress| progress.exposed_for.is_some()).unwrap_or(first);
         let held = last.exposed_for?.0.checked_sub(first.exposed_for?.0)?;
-        // A long wait is told of when it is over.
+        // A long wait is reported when it is over.
         share(held, last.heard.since(first.heard)).filter(|_| !stands).map(|share| share.min(1.0))
     }
 
@@ -187,7 +190,7 @@ impl RankView {
         Some((first, all.next_back().unwrap_or(first)))
     }
 
-    /// Calls that waited for the GPU, a step, over the last half minute.
+    /// Calls that waited for the GPU, per step, over the last half minute.
     pub fn blocked_calls(&self) -> Option<f64> {
         let (first, last) = self.progress_ends()?;
         let steps = last.step?.0.checked_sub(first.step?.0).filter(|steps| *steps > 0)?;

@@ -1,5 +1,5 @@
-//! How long a rank waited in its collectives before it continued: a checkpoint, an evaluation. It may take as long
-//! again.
+//! How long a rank waited in its collectives before it continued: a checkpoint, an evaluation. It may take as
+//! long again.
 
 use std::{cmp::Reverse, collections::VecDeque, time::Duration};
 
@@ -7,12 +7,12 @@ use xpu_wire::{collective::Operation, frame::RankDigest, id::CommunicatorId};
 
 use super::push_bounded;
 
-/// Standing for so long is remembered, of the last few times, once so many steps are done.
+/// Pauses of this length are kept, the last few, once this many steps are done.
 const STALL: Duration = Duration::from_secs(3);
 const REMEMBERED: usize = 16;
 const WARM: u64 = 3;
 
-/// What was seen once may have been a debugger: it excuses no more than this. What was seen twice is a habit.
+/// A single one may have been a debugger: it excuses no more than this. Two are a habit.
 const ONCE: Duration = Duration::from_secs(40);
 const TWICE: Duration = Duration::from_mins(5);
 
@@ -22,10 +22,10 @@ pub(super) struct Stalls {
 }
 
 impl Stalls {
-    /// What it waited in, if it `stood` for long before this digest and goes on now.
+    /// The operation it waited in, if it paused for `stood` before this digest and continues now.
     pub(super) fn take(&mut self, before: Option<&RankDigest>, digest: &RankDigest, stood: Duration) {
         let Some(before) = before.filter(|_| stood >= STALL) else { return };
-        // The first steps compile: that says nothing of the later ones.
+        // The first steps compile: they do not predict later ones.
         let warm = digest.step.is_none_or(|step| step.0 > WARM);
         if warm && before.communicators != digest.communicators {
             let waited = before.communicators.iter().filter(|state| state.completed < state.entered);
@@ -35,7 +35,7 @@ impl Stalls {
         }
     }
 
-    /// How long it may be expected to wait in such an operation of this communicator.
+    /// The expected wait in such an operation of this communicator.
     pub(super) fn usual(&self, id: CommunicatorId, operation: Option<Operation>) -> Duration {
         let alike = self.known.iter().filter(|stall| (stall.0, stall.1) == (id, operation));
         let mut longest_first: Vec<_> = alike.map(|&(.., stood)| stood).collect();
