@@ -187,47 +187,48 @@ pub struct RankStatus {
     pub bus_gb_s: Option<GigabytesPerSecond>,
     pub lateness_ms_p50: Option<f64>,
     pub state: RankState,
-    /// Seconds since its figures were of now; absent while they are. Then they are `null`, unless all ranks have ended: those are the last ones.
+    /// Seconds since its figures were current; absent while they are. Then they are `null`, unless all ranks
+    /// have ended: those are the last ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub figures_age_s: Option<f64>,
     /// Whether its hook observes; switched with `xpu-top ctl --hook`.
     pub enabled: bool,
     /// Device memory allocated and not freed; `None` while no allocation was seen.
     pub memory_held_bytes: Option<u64>,
-    /// Its GPU's health; `None` while it is not known which that is, or NVML does not tell.
+    /// Its GPU's health; `None` while the GPU is unknown, or NVML does not report it.
     #[serde(default)]
     pub device: Option<DeviceStatus>,
-    /// Time its threads were held in calls that wait for the GPU, in percent of the last half minute.
+    /// Time its threads spent in calls that wait for the GPU, in percent of the last half minute.
     pub blocked_pct: Option<f64>,
-    /// Exposed communication: time in which its GEMMs were held up by NCCL operations, waiting for other ranks included, in
-    /// percent of the last half minute, estimated from a sample; `None` while nothing tells.
+    /// Exposed communication: time in which NCCL operations held up its GEMMs, waiting for other ranks
+    /// included, in percent of the last half minute, estimated from a sample; `None` while it is unknown.
     #[serde(default)]
     pub exposed_pct: Option<f64>,
     /// Share of the last ten seconds in which it waited for the CPU, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_wait_pct: Option<f64>,
-    /// Share of wall time that timing takes from launching threads, and may take; `None` if nothing bounds it.
+    /// Share of wall time that timing takes from launching threads, and its limit; `None` without a limit.
     pub overhead_pct: Option<f64>,
     pub budget_pct: Option<f64>,
-    /// One in so many is timed now.
+    /// The present sampling rate: one in this many.
     pub gemm_timed_one_in: Option<u64>,
     pub collective_timed_one_in: Option<u64>,
-    /// Only of ranks whose detail was asked for.
+    /// Only for ranks with requested details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Activity>,
-    /// By shape, most time first; only of ranks whose detail was asked for.
+    /// By shape, most time first; only for ranks with requested details.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gemms: Vec<GemmStatus>,
     /// By communicator, operation and size; likewise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub collectives: Vec<CollectiveStatus>,
-    /// What its ledger page says of each communicator; likewise, and of ranks that are silent or gone.
+    /// The ledger page's state of each communicator; likewise, and for ranks that are silent or gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub communicators: Vec<CommunicatorStatus>,
     /// Threads inside a call that can block.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inside: Vec<InsideStatus>,
-    /// How it ended, where it did not end well.
+    /// Its end, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<ExitStatus>,
 }
@@ -236,7 +237,7 @@ pub struct RankStatus {
 #[serde(rename_all = "snake_case")]
 pub enum RankState {
     Ok,
-    /// For a rank that hangs or is gone: it is not the one to look at.
+    /// For a rank that hangs or is gone: it is not the cause.
     Waiting,
     Slow,
     Hung,
@@ -245,7 +246,7 @@ pub enum RankState {
 }
 
 impl RankState {
-    /// As documents name it.
+    /// As in documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -259,7 +260,7 @@ impl RankState {
 }
 
 impl From<Life> for RankState {
-    /// As far as the rank alone tells: what the others tell of it is a [`Finding`].
+    /// By the rank's own state alone: what the others show about it is a [`Finding`].
     fn from(life: Life) -> Self {
         match life {
             Life::Alive => Self::Ok,
@@ -269,7 +270,7 @@ impl From<Life> for RankState {
     }
 }
 
-/// How much of the job was seen, and what seeing cost.
+/// The seen part of the job, and the cost of monitoring.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Coverage {
     pub ranks_seen: u32,
@@ -279,16 +280,16 @@ pub struct Coverage {
     pub untimed: u64,
     /// Share of wall time the hook took from launching threads, the worst rank's, in percent.
     pub overhead_pct: f64,
-    /// Of the timed collectives the ranks remember, how many every rank of the communicator reported, in percent: bus
-    /// bandwidth and lateness are of these alone. `None` while none was timed.
+    /// The share of the ranks' timed collectives that every rank of the communicator reported, in percent:
+    /// bus bandwidth and lateness are of these alone. `None` while none was timed.
     pub joined_pct: Option<f64>,
-    /// Hosts that were asked for and not heard, and why.
+    /// Requested hosts without data, and why.
     pub hosts_unreachable: Vec<UnreachableHost>,
-    /// Living ranks whose hook is off: of them nothing new is known.
+    /// Living ranks whose hook is off: they have no new figures.
     pub ranks_off: u32,
-    /// What hooks cannot see, each text once.
+    /// The hooks' blind spots, each text once.
     pub blind: Vec<String>,
-    /// Living processes that claim ranks of this job which others are.
+    /// Living processes that claim ranks of this job which others hold.
     pub turned_away: u32,
 }
 
@@ -298,7 +299,7 @@ pub struct UnreachableHost {
     pub why: String,
 }
 
-/// What `xpu-top status` ends with.
+/// The exit code of `xpu-top status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExitCode {
@@ -314,7 +315,7 @@ impl Status {
         Self::with(jobs, job, finding::examine(job, now), now)
     }
 
-    /// The same with what was found.
+    /// The same with these findings.
     pub fn with(jobs: &Jobs, job: &Job, findings: Vec<Finding>, now: Moment) -> Self {
         let ranks: Vec<_> = job.ranks().map(|(rank, _)| rank_status(job, rank, &findings, now)).collect();
         let steps = ranks.iter().filter_map(|rank| rank.step);
@@ -374,7 +375,7 @@ impl Status {
         }
     }
 
-    /// Says what lost GPU-hours cost in money.
+    /// Adds the price of lost GPU-hours.
     pub fn price(&mut self, price: Option<Price>) {
         if let Some(price) = price {
             price.apply(&mut self.findings);
@@ -382,7 +383,8 @@ impl Status {
         }
     }
 
-    /// Whether something that was asked for, or that the job should have, was not seen. A job that has ended is whole.
+    /// Whether something that was requested, or that the job should have, was not seen. A job that has ended
+    /// is complete.
     fn is_partial(&self) -> bool {
         let ended = self.ranks.iter().all(|rank| rank.state == RankState::Exited);
         !self.coverage.hosts_unreachable.is_empty() || (self.coverage.ranks_seen < self.world_size && !ended)
@@ -403,7 +405,7 @@ impl Status {
     }
 }
 
-/// `None` of nothing: unknown is not zero.
+/// `None` for no values: unknown is not zero.
 pub fn sum(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.reduce(|sum, value| sum + value)
 }
@@ -425,13 +427,13 @@ pub fn ranks_off(job: &Job) -> usize {
     job.ranks().map(|(_, view)| view).filter(off).count()
 }
 
-/// What hooks of a job cannot see, each text once.
+/// The blind spots of a job's hooks, each text once.
 pub fn blind(job: &Job) -> Vec<String> {
     let texts = job.ranks().filter_map(|(_, view)| view.latest()).flat_map(|digest| &digest.blind);
     texts.collect::<BTreeSet<_>>().into_iter().take(BLIND).cloned().collect()
 }
 
-/// One rank's line, without figures that are not of now; of a job that is over they are the last ones.
+/// One rank's line, without figures that are not current; for an ended job they are the last ones.
 pub fn rank_status(job: &Job, rank: Rank, findings: &[Finding], now: Moment) -> RankStatus {
     let view = job.rank(rank).expect("the caller took the rank from this job");
     let mut status = rank_line(job, rank, view);
@@ -450,7 +452,7 @@ impl RankStatus {
     }
 }
 
-/// All that is known of a rank, whenever it was so.
+/// All data of a rank, however old.
 pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
     let latest = view.latest();
     let (bus_gb_s, lateness) = job.meeting(view);
@@ -502,7 +504,7 @@ pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
     }
 }
 
-/// Where the driver does not tell the clock, of the peak as the data sheet has it.
+/// If the driver does not report the clock, of the data sheet's peak.
 fn share_of_peak(view: &RankView, device: Option<&DeviceStatus>) -> Option<f64> {
     let share = view.gemm_rate()?.0 / view.gemm_peak()?.0;
     let told = device.filter(|device| !device.is_stale());
@@ -510,7 +512,7 @@ fn share_of_peak(view: &RankView, device: Option<&DeviceStatus>) -> Option<f64> 
     Some(share * clocks.map_or(1.0, |(most, now)| f64::from(most) / f64::from(now)))
 }
 
-/// `None` where nothing is timed.
+/// `None` if nothing is timed.
 fn one_in(rate: Rate) -> Option<u64> {
     (rate != Rate::NEVER).then(|| rate.stands_for())
 }

@@ -15,36 +15,38 @@ use super::{
 };
 use crate::job::{Job, PaceSample, RankView, median};
 
-/// Ranks that are asked: in a job that trains together all keep one pace.
+/// Ranks that are examined: in a job that trains together all have one pace.
 const ASKED: usize = 32;
 
-/// Digests after a change that prove it, and before it to compare with.
+/// Digests after a change that prove it, and before it for comparison.
 const AFTER: usize = 8;
 const BEFORE: usize = 12;
 
-/// Fewer prove one by which steps take twice as long and longer.
+/// Fewer prove a change by which steps take at least twice as long.
 const FEW_AFTER: usize = 4;
 const FAR_LONGER: f64 = 1.0;
 
-/// Two digests prove one by which they take ten times as long: such steps are in few digests. In any case it has lasted so many seconds.
+/// Two digests prove one by which they take ten times as long: such steps are in few digests. In any case it
+/// must have lasted this many seconds.
 const FEWEST_AFTER: usize = 2;
 const TIMES_LONGER: f64 = 9.0;
 const LEAST_S: f32 = 3.5;
 
-/// The share by which steps must take longer, and by how many times their usual spread.
+/// The share by which steps must take longer, and the multiple of their usual spread.
 const LONGER: f64 = 0.1;
 const SPREADS: f64 = 4.0;
 const LEAST_SPREAD: f64 = 0.01;
 
-/// A step counts as one of the longer ones from this share of [`LONGER`], or of the change.
+/// A step counts as long from this share of [`LONGER`], or of the change.
 const LONG_FROM: f64 = 0.7;
 const LONG_OF: f64 = 0.25;
 
-/// Seconds, and usual steps, without the end of one after which a rank is not asked.
+/// Seconds, and usual steps, without a completed one after which a rank is not examined.
 const QUIET_S: f64 = 4.0;
 const QUIET_STEPS: f64 = 20.0;
 
-/// What is wrong for so many times as long as steps are longer, and seconds, may be why; likewise the other way round.
+/// A finding that has lasted this multiple of the growth's duration, plus seconds, may be its cause; likewise
+/// the other way round.
 const EARLIER: f64 = 1.5;
 const EARLIER_S: f64 = 10.0;
 const LATER: f64 = 2.0;
@@ -52,30 +54,31 @@ const LATER_S: f64 = 15.0;
 
 pub(super) fn changes(job: &Job) -> Option<Finding> {
     let asked = asked(job);
-    // Where steps changed for good, those before are no measure for those after.
+    // After a permanent change, earlier steps are no reference for later ones.
     if let Some(growth) = Growth::find(&asked, Measure::Median) {
         return growth.matters().then(|| regression(job, &growth));
     }
-    // Pauses in every digest leave the step in the middle as it was.
+    // Pauses in every digest leave the median step as it was.
     let mean = || Growth::find(&asked, Measure::Mean).filter(Growth::matters);
     pauses::found(job, &asked).or_else(|| Some(regression(job, &mean()?)))
 }
 
-/// Whether, and by how much, steps take longer for good, whichever rank is the cause.
+/// Whether, and by how much, steps take longer permanently, whichever rank is the cause.
 pub(super) fn growth(job: &Job) -> Option<Growth> {
     let asked = asked(job);
     let growth = [Measure::Median, Measure::Mean].into_iter().find_map(|of| Growth::find(&asked, of));
     growth.filter(Growth::matters)
 }
 
-/// How much longer steps take on most ranks: seconds before and after, since when, and what else changed then.
+/// How much longer steps take on most ranks: seconds before and after, since when, and what else changed
+/// then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Growth {
     measure: Measure,
     before: f64,
     after: f64,
     pub(super) since_s: f64,
-    /// Shares, as those of [`Change`].
+    /// Shares, as in [`Change`].
     work: f64,
     rate: f64,
     error: f64,
@@ -87,7 +90,8 @@ impl Growth {
             Measure::Median => |sample| sample.pace,
             Measure::Mean => |sample| sample.span / sample.steps,
         };
-        // Who has ended no step for long says nothing against it: it may be blocked until many of them are done.
+        // A rank that has completed no step for long does not contradict it: it may be blocked until many of
+        // them are done.
         let known = asked.iter().map(|(_, view)| (change(view, of), view));
         let heard: Vec<_> = known.filter(|(change, view)| change.is_some() || !ends_no_step(view)).collect();
         let changes: Vec<Change> = heard.iter().filter_map(|(change, _)| *change).collect();
@@ -110,23 +114,23 @@ impl Growth {
         self.after / self.before - 1.0
     }
 
-    /// Who has more to do takes longer: longer sequences, a larger batch.
+    /// More work takes longer: longer sequences, a larger batch.
     fn matters(&self) -> bool {
         self.work <= 0.5 * self.longer()
     }
 
-    /// Whether what is wrong for so many seconds may be why: both began together, as far as is known. How long a rank has been slow is known
-    /// to half of that, and to some seconds.
+    /// Whether a finding of this duration may be the cause: both began together, as far as known. How long a
+    /// rank has been slow is known to half of that, and to some seconds.
     pub(super) fn began_with(&self, since_s: f64) -> bool {
         since_s < EARLIER * self.since_s + EARLIER_S && self.since_s < LATER * since_s + LATER_S
     }
 
-    /// The part of a step that it takes longer.
+    /// The additional time as a share of a step.
     pub(super) fn share(&self) -> f64 {
         1.0 - self.before / self.after
     }
 
-    /// What a job of so many ranks loses by it.
+    /// Its cost to a job of this many ranks.
     pub(super) fn cost(&self, ranks: usize) -> Cost {
         let step = Some(Nanoseconds((self.after * 1e9) as u64));
         Cost::of(self.share(), self.error, step, (ranks, self.since_s))
@@ -139,7 +143,7 @@ impl Late {
     }
 }
 
-/// Which step of a digest is looked at.
+/// The step of a digest that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measure {
     Median,
@@ -153,35 +157,35 @@ pub(super) fn asked(job: &Job) -> Vec<(Rank, &RankView)> {
     living.into_iter().step_by(every).collect()
 }
 
-/// The GEMM rate, in those in which one was timed: of a few long steps none may be.
+/// The GEMM rate, over digests in which one was timed: of a few long steps none may be.
 fn rate(samples: &[PaceSample]) -> Option<f64> {
     let known: Vec<f64> =
         samples.iter().map(|sample| f64::from(sample.rate)).filter(|rate| *rate > 0.0).collect();
     if known.len() < FEW_AFTER { None } else { median(known) }
 }
 
-/// Arithmetic a second: digests cut steps in two, and not seconds.
+/// FLOPs a second: digests cut steps in two, but not seconds.
 fn throughput(samples: &[PaceSample]) -> Option<f64> {
     let sum = |of: fn(&PaceSample) -> f32| samples.iter().map(|sample| f64::from(of(sample))).sum::<f64>();
     Some(sum(|sample| sample.work) / sum(|sample| sample.span).max(1e-3)).filter(|work| *work > 0.0)
 }
 
-/// Whether it has ended no step for so long that steps must have become longer.
+/// Whether it has completed no step for so long that steps must have become longer.
 fn ends_no_step(view: &RankView) -> bool {
     let quiet: f64 = view.ahead().take_while(|one| one.steps < 1.0).map(|one| f64::from(one.passed)).sum();
     quiet > QUIET_S.max(QUIET_STEPS * view.pace().map_or(0.0, Nanoseconds::seconds))
 }
 
-/// Where a rank's pace changed for good: paces before and after, and how long ago.
+/// A permanent change of a rank's pace: paces before and after, and how long ago.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     before: f64,
     after: f64,
-    /// Share of the change in FLOPs per step, and in the GEMM rate.
+    /// Relative change of FLOPs per step, and of the GEMM rate.
     work: f64,
     rate: f64,
     since_s: f64,
-    /// What the mean after it may be off by, as a share of it.
+    /// Error of the mean after it, as a share.
     error: f64,
 }
 
@@ -208,11 +212,11 @@ fn change(view: &RankView, of: fn(&PaceSample) -> f32) -> Option<Change> {
         }
         let spread = median(paces[..cut].iter().map(|pace| (pace - usual).abs()).collect())?;
         let clear = now - usual > SPREADS * (1.4826 * spread).max(LEAST_SPREAD * usual);
-        // Steps that became much longer are told from those that always differed.
+        // Separates steps that became much longer from those that always varied.
         let long = usual + f64::max(LONG_FROM * LONGER * usual, LONG_OF * (now - usual));
         let count = |paces: &[f64]| paces.iter().filter(|pace| **pace > long).count();
         let lasts = count(&paces[cut..]) * 10 >= after.len() * 9 && count(&paces[..cut]) * 5 <= before.len();
-        // A digest in which it began holds steps of both kinds, of the short ones many more.
+        // The digest in which it began has steps of both kinds, mostly short ones.
         let is_long = |sample: &&PaceSample| f64::from(of(sample)) > long;
         let after_it: Vec<PaceSample> = after.iter().filter(is_long).copied().collect();
         let ratio = |figure: fn(&[PaceSample]) -> Option<f64>| {
@@ -227,7 +231,7 @@ fn change(view: &RankView, of: fn(&PaceSample) -> f32) -> Option<Change> {
             error: 2.0 * spread / (after.len() as f64).sqrt() / now,
         })
     };
-    // Of all cuts the one that parts them best: the longest after which all are slow.
+    // Of all cuts the one that separates best: the longest after which all are slow.
     (FEWEST_AFTER..=most).rev().find_map(at)
 }
 
@@ -247,7 +251,7 @@ fn regression(job: &Job, growth: &Growth) -> Finding {
     let longer = growth.longer();
     let slower = rate < -0.5 * longer / (1.0 + longer);
     let lacks_cpu = cpu_wait::ranks(job, since_s).filter(|_| !slower);
-    // Whoever lacks the CPU launches late for that reason.
+    // A rank that lacks the CPU launches late for that reason.
     let late = late::ranks(job, before).filter(|_| !slower && lacks_cpu.is_none());
     let ranks = lacks_cpu
         .as_ref()

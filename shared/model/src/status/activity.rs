@@ -1,5 +1,5 @@
-//! What one rank does beside GEMMs and collectives, and what watching it costs: only of ranks whose detail was asked
-//! for.
+//! One rank's activity beside GEMMs and collectives, and the cost of monitoring it: only for ranks with
+//! requested details.
 
 use serde::{Deserialize, Serialize};
 use xpu_wire::{
@@ -15,13 +15,13 @@ use crate::job::RankView;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Activity {
-    /// Name of the GPU, as CUDA gives it; empty while it is not known.
+    /// Name of the GPU, as CUDA gives it; empty while unknown.
     pub device: String,
-    /// Which one it is, as `nvidia-smi -L` lists it, without `GPU-` or `MIG-`.
+    /// Its UUID, as `nvidia-smi -L` lists it, without `GPU-` or `MIG-`.
     #[serde(default)]
     pub device_uuid: Option<String>,
     pub graphs: Vec<GraphStatus>,
-    /// Kernels whose name was asked for with `XPU_TOP_KERNELS`.
+    /// Kernels with names requested by `XPU_TOP_KERNELS`.
     pub kernels: Vec<KernelStatus>,
     pub memory: MemoryStatus,
     /// Calls that wait for the GPU, most time first.
@@ -32,7 +32,7 @@ pub struct Activity {
     /// Parts of the program that it names with `Tracer.span`, since the rank started.
     #[serde(default)]
     pub spans: Vec<SpanStatus>,
-    /// What timing one operation was found to cost its thread, and the GPU.
+    /// The measured cost of timing one operation, for its thread and for the GPU.
     pub event_us: f64,
     pub event_gap_us: f64,
     /// Memory the hook holds.
@@ -43,7 +43,7 @@ pub struct Activity {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GraphStatus {
     pub graph: u32,
-    /// What one launch holds.
+    /// The contents of one launch.
     pub gemms: u32,
     pub gflop: f64,
     pub collectives: u32,
@@ -125,7 +125,7 @@ impl From<PythonTotals> for PythonStatus {
 }
 
 impl Activity {
-    /// `None` of a rank nobody looks at.
+    /// `None` for a rank that is not watched.
     pub(super) fn of(view: &RankView) -> Option<Self> {
         let Summary { device, device_uuid, memory, blocked, python, spans, hook, .. } = view.summary()?;
         let mut blocked: Vec<_> = blocked.iter().map(waiting).collect();

@@ -10,7 +10,7 @@ use xpu_wire::{
 use super::microseconds;
 use crate::job::{Job, RankView, Sample};
 
-/// How far a rank is in one communicator. Counts are of collectives.
+/// A rank's progress in one communicator. Counts are of collectives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CommunicatorStatus {
     pub communicator: String,
@@ -19,7 +19,7 @@ pub struct CommunicatorStatus {
     pub size: u32,
     pub entered: u64,
     pub enqueued: u64,
-    /// At least so many are done.
+    /// A lower bound of the completed ones.
     pub completed: u64,
     /// The last one entered.
     pub last_operation: Option<String>,
@@ -42,18 +42,18 @@ pub struct GemmStatus {
     pub k: u64,
     pub batch: u64,
     pub datatype: String,
-    /// Of A and B, as BLAS writes it: `TN` is A transposed.
+    /// Of A and B, in BLAS notation: `TN` is A transposed.
     pub transposed: String,
     pub count: u64,
     /// How many were timed; the rates are theirs.
     pub timed: u64,
     pub tflops: Option<Tflops>,
-    /// Of the durations seen since the detail was asked for.
+    /// Of the durations since the detail was requested.
     pub us_p50: Option<f64>,
     pub us_p99: Option<f64>,
     #[serde(default)]
     pub us_max: Option<f64>,
-    /// How many lie in each of [`PARTS`] equal parts from the shortest to the longest.
+    /// The number in each of [`PARTS`] equal parts from the shortest to the longest.
     #[serde(skip)]
     pub parts: Vec<u64>,
 }
@@ -64,7 +64,7 @@ pub struct CollectiveStatus {
     pub communicator: String,
     pub operation: String,
     pub datatype: String,
-    /// Message size as nccl-tests counts it.
+    /// Message size as nccl-tests defines it.
     pub bytes: u64,
     pub count: u64,
     pub timed: u64,
@@ -80,7 +80,7 @@ pub struct CollectiveStatus {
     pub parts: Vec<u64>,
 }
 
-/// Parts of a distribution: as many as can be told apart in a table.
+/// Parts of a distribution: as many as a table can show.
 const PARTS: usize = 8;
 
 fn parts(durations: &Histogram) -> Vec<u64> {
@@ -88,7 +88,7 @@ fn parts(durations: &Histogram) -> Vec<u64> {
     ends.map_or_else(Vec::new, |(shortest, longest)| durations.parts(shortest, longest, PARTS))
 }
 
-/// Of ranks whose detail was asked for, and of those that give none.
+/// For ranks with requested details, and for those that send none.
 pub(super) fn communicators(view: &RankView) -> Vec<CommunicatorStatus> {
     let shown = view.summary().is_some() || view.life() != Life::Alive;
     let known = view.latest().filter(|_| shown).into_iter().flat_map(|digest| &digest.communicators);
@@ -122,7 +122,7 @@ pub(super) fn gemms(view: &RankView) -> Vec<GemmStatus> {
     totals.into_iter().map(gemm).collect()
 }
 
-/// What all GEMMs of a shape took, if the timed ones are like the rest.
+/// Estimated total time of a shape's GEMMs, if the timed ones are like the rest.
 fn estimated_time(total: &GemmTotals) -> u128 {
     u128::from(total.timed_for.0) * u128::from(total.count) / u128::from(total.timed.max(1))
 }

@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use xpu_wire::frame::DeviceReading;
 
-/// As last read from NVML; what it does not tell of this GPU is `null`.
+/// As last read from NVML; values that it does not report for this GPU are `null`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceStatus {
     /// As `nvidia-smi -L` lists it, without `GPU-` or `MIG-`.
     pub uuid: String,
     /// How long ago it was read.
     pub age_s: f64,
-    /// Share of the last moments in which any kernel ran, in percent; one that only waits counts as well.
+    /// Share of the recent time in which any kernel ran, in percent; one that only waits counts as well.
     pub gpu_pct: Option<u8>,
     pub sm_mhz: Option<u32>,
     pub sm_max_mhz: Option<u32>,
@@ -30,7 +30,7 @@ pub struct DeviceStatus {
     pub ecc_uncorrected: Option<u64>,
     /// Of all its `NVLinks` together, likewise.
     pub nvlink_errors: Option<u64>,
-    /// Errors the driver told of since the collector started.
+    /// Errors the driver reported since the collector started.
     pub xids: Option<u32>,
     pub last_xid: Option<XidStatus>,
 }
@@ -38,18 +38,18 @@ pub struct DeviceStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct XidStatus {
     pub code: u32,
-    /// What NVIDIA's list says of it, if it is one of the more frequent ones.
+    /// NVIDIA's description, if it is one of the more frequent ones.
     pub means: Option<String>,
     pub age_s: f64,
 }
 
 impl DeviceStatus {
-    /// Whether it says nothing of now.
+    /// Whether it is not current.
     pub fn is_stale(&self) -> bool {
         self.age_s > DeviceReading::STALE.as_secs_f64()
     }
 
-    /// Takes back what changes from one moment to the next. Limits, and errors that are counted, stay true.
+    /// Clears momentary values. Limits, and error counts, stay valid.
     pub(super) fn forget_moment(&mut self) {
         (self.gpu_pct, self.sm_mhz, self.memory_mhz, self.throttle) = (None, None, None, None);
         (self.power_w, self.temperature_c, self.memory_used_bytes) = (None, None, None);

@@ -1,4 +1,4 @@
-//! How a rank ended, in a document.
+//! A rank's end, in a document.
 
 use serde::{Deserialize, Serialize};
 use xpu_wire::frame::{Ending, RankExit, StackFrame, signal_name};
@@ -10,14 +10,14 @@ pub struct ExitStatus {
     pub class: Class,
     /// By its host's clock, in seconds since the Unix epoch.
     pub at_s: f64,
-    /// The code it exited with, or the signal that ended it; neither where nobody could tell.
+    /// The code it exited with, or the signal that ended it; neither if unknown.
     pub code: Option<i32>,
     pub signal: Option<String>,
-    /// Which process asked it to end before, if one did: launchers do when another rank has ended.
+    /// The process that asked it to end before, if any: launchers do when another rank has ended.
     pub asked_by: Option<String>,
     pub exception: Option<String>,
     pub message: Option<String>,
-    /// What happened, as what follows the rank's name.
+    /// Its end, as a sentence without the rank's name.
     pub text: String,
     /// Where it was, outermost first.
     pub frames: Vec<StackFrame>,

@@ -1,4 +1,4 @@
-//! Whether what is known of a rank is of now. The screen, documents and metrics all ask here.
+//! Whether a rank's data is current. The screen, documents and metrics all use this.
 
 use std::time::Duration;
 
@@ -10,16 +10,17 @@ use xpu_wire::{
 use super::{RankState, RankStatus};
 use crate::job::RankView;
 
-/// A rank that was not heard of for so long may do something else by now: collectors speak once a second.
+/// A rank without reports for this long may do something else by now: collectors report once a second.
 pub const STALE: Duration = Duration::from_secs(5);
 
-/// Steps for which a rank may get on with nothing.
+/// Steps for which a rank may make no progress.
 const STEPS: u32 = 3;
 
-/// Since when the figures of a rank are not of now any more, by its host's clock: it hangs, waits for one that does, is silent or gone, or
-/// has got on with nothing for a while. `None` while they are. `silence`: how long nothing was heard of it.
+/// Since when a rank's figures are not current any more, by its host's clock: it hangs, waits for one that
+/// does, is silent or gone, or has made no progress for a while. `None` while they are. `silence`: time since
+/// its last report.
 pub fn stale_since(view: &RankView, state: RankState, silence: Duration) -> Option<Moment> {
-    // Of who has only introduced itself there is no figure that could be old.
+    // A rank that has only introduced itself has no figures that could be old.
     view.latest()?;
     let step = view.pace().map_or(Duration::ZERO, |Nanoseconds(pace)| Duration::from_nanos(pace));
     let rests = view.heard().since(view.got_on()) >= STALE.max(step * STEPS);
@@ -28,7 +29,8 @@ pub fn stale_since(view: &RankView, state: RankState, silence: Duration) -> Opti
 }
 
 impl RankStatus {
-    /// Takes what the rank is in the light of what was found, and how old its figures are. `ago`: how long ago its host's clock said so.
+    /// Sets the rank's state by the findings, and the age of its figures. `ago`: time since a moment of its
+    /// host's clock.
     pub fn place(&mut self, view: &RankView, state: RankState, ago: impl Fn(Moment) -> Duration) {
         self.state = state;
         let since = stale_since(view, state, ago(view.heard()));
@@ -38,12 +40,12 @@ impl RankStatus {
         }
     }
 
-    /// Whether its figures are of now.
+    /// Whether its figures are current.
     pub fn is_live(&self) -> bool {
         self.figures_age_s.is_none()
     }
 
-    /// Takes back what is not of now: its figures, and what its GPU did when it was read last.
+    /// Clears what is not current: its figures, and its GPU's last activity.
     pub fn forget_stale(&mut self) {
         let is_gone = self.state == RankState::Exited;
         if let Some(device) = self.device.as_mut().filter(|device| is_gone || device.is_stale()) {
@@ -66,7 +68,7 @@ impl RankStatus {
     }
 }
 
-/// How old a reading is: a collector that is gone does not say that it gets older.
+/// A reading's age: a collector that is gone does not update it.
 pub fn age_of(reading: &DeviceReading, ago: impl Fn(Moment) -> Duration) -> Duration {
     Duration::from_nanos(reading.age.0).max(ago(reading.read))
 }

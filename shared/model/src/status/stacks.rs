@@ -1,4 +1,4 @@
-//! Where all ranks are.
+//! Positions of all ranks.
 
 use serde::{Deserialize, Serialize};
 use xpu_wire::unit::Moment;
@@ -15,12 +15,12 @@ pub struct StackStatus {
     pub tree: Tree,
     /// The same, one line for each leaf: `function@path@here|missing;... ranks`.
     pub folded: String,
-    /// What could not be read and why, and who was held to be read.
+    /// What could not be read and why, and which processes were stopped for it.
     pub notes: Vec<String>,
 }
 
 impl StackStatus {
-    /// `None` while no stacks came.
+    /// `None` without stacks.
     pub fn of(job: &Job) -> Option<Self> {
         let tree = job.merged_stacks()?;
         let folded = stack::folded(&tree);

@@ -12,38 +12,38 @@ use super::{
 };
 use crate::job::{Job, PaceSample, RankView, median};
 
-/// Digests over which pauses are looked for; those that must hold one, and the share of time lost in all.
+/// Digests over which pauses are searched; those that must include one, and the total share of time lost.
 const WINDOW: usize = 28;
 const PAUSES: usize = 4;
 const LOST: f64 = 0.06;
 
-/// A step that takes this many times the usual is a pause, however many of a digest do.
+/// A step that takes this multiple of the usual is a pause, however many of a digest do.
 const MUCH_LONGER: f64 = 1.5;
 const MANY_STEPS: f32 = 8.0;
 
-/// Pauses that took more than this share of what they take now, before, are none that began.
+/// Pauses that took more than this share of their present cost before did not begin now.
 const MUCH_AS_BEFORE: f64 = 0.5;
 
-/// The share of the loss by which threads of the causing rank wait less: in all, and in either half.
+/// The share of the loss by which threads of the causing rank wait less: in total, and in either half.
 const MOST: f64 = 0.6;
 const HALF: f64 = 0.35;
 
-/// What a rank lost in its last digests in single long steps.
+/// A rank's loss through single long steps in its last digests.
 struct Lost {
-    /// Share of the time of all of them, and of that since the first pause, which is not in it.
+    /// Share of the time of all of them, and of that since the first pause, which is excluded.
     share: f64,
     recent: f64,
     /// The usual step, and the mean one since the first pause. Seconds.
     pace: f64,
     step: f64,
-    /// Pauses apart, and digests since the first.
+    /// Separate pauses, and digests since the first.
     pauses: usize,
     since: usize,
     /// Seconds since the first.
     span: f64,
 }
 
-/// In digests of which the last `skip` are left out.
+/// In digests without the last `skip`.
 fn lost(view: &RankView, skip: usize) -> Option<Lost> {
     // Newest first.
     let samples: Vec<PaceSample> = view.pace_samples().rev().skip(skip).take(WINDOW).copied().collect();
@@ -51,7 +51,7 @@ fn lost(view: &RankView, skip: usize) -> Option<Lost> {
         return None;
     }
     let pace = quarter(&samples)?;
-    // Steps that are all a little longer are no pause; of many the one in the middle is none.
+    // Steps that are all slightly longer are no pause; of many the median is none.
     let usual = |sample: &PaceSample| {
         let own = if sample.steps < MANY_STEPS { pace } else { f64::from(sample.pace) };
         own.clamp(pace, MUCH_LONGER * pace)
@@ -60,10 +60,10 @@ fn lost(view: &RankView, skip: usize) -> Option<Lost> {
     let span = |samples: &[PaceSample]| samples.iter().map(|sample| f64::from(sample.span)).sum::<f64>();
     let long = |sample: &PaceSample| over(sample) > (0.5 * pace).max(0.05);
     let hits: Vec<usize> = (0..samples.len()).filter(|&at| long(&samples[at])).collect();
-    // Digests in a row that all hold one are no pauses: steps are just longer.
+    // Consecutive digests that all include one are no pauses: steps are just longer.
     let apart = hits.iter().filter(|&&at| at == 0 || !hits.contains(&(at - 1))).count();
     let sum = |hits: &[usize]| hits.iter().map(|&at| over(&samples[at])).sum::<f64>();
-    // An interval that begins with a pause would hold one too many.
+    // An interval that begins with a pause would count one too many.
     let (first, later) = hits.split_last().map_or((0, &hits[..]), |(&first, later)| (first, later));
     let (passed, steps) =
         (span(&samples[..first]), samples[..first].iter().map(|sample| f64::from(sample.steps)).sum::<f64>());
@@ -78,7 +78,7 @@ fn lost(view: &RankView, skip: usize) -> Option<Lost> {
     })
 }
 
-/// The usual step, by those digests that hold no pause.
+/// The usual step, by digests without a pause.
 fn quarter(samples: &[PaceSample]) -> Option<f64> {
     let mut paces: Vec<f64> =
         samples.iter().map(|sample| f64::from(sample.pace.min(sample.span / sample.steps))).collect();
@@ -101,7 +101,7 @@ pub(super) fn found(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
     if let Some(late) = &late {
         ranks.clone_from(&late.ranks);
     }
-    // What all ranks do together now and then is the program's own (evaluation, checkpoints, rollouts), unless it is new.
+    // A regular common pause belongs to the program (evaluation, checkpoints, rollouts), unless it is new.
     let earlier = median(losses(WINDOW).iter().map(|lost| lost.share).collect());
     if ranks.is_empty() && earlier.is_none_or(|earlier| earlier > MUCH_AS_BEFORE * share) {
         return None;
@@ -127,14 +127,14 @@ pub(super) fn found(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
     })
 }
 
-/// Ranks, a few at most, whose threads waited for the GPU less than the others' by most of that share of time, and in both halves
-/// of the digests since the first pause: they had something else to do, and not once.
+/// Ranks, a few at most, whose threads waited for the GPU less than the others' by most of that share of
+/// time, and in both halves of the digests since the first pause: they had other work, repeatedly.
 fn who_waits_less(job: &Job, share: f64, since: usize) -> Vec<Rank> {
     let less = |skip: usize, digests: usize, than: f64| -> Vec<Rank> {
         let waits = job.ranks().filter_map(|(rank, view)| Some((rank, view.blocked_before(skip, digests)?)));
         let waits: Vec<_> = waits.collect();
         let usual = |of: Rank| {
-            // Of a few, each is held against the others alone.
+            // Of a few ranks, each is compared with the others alone.
             let others = waits.iter().filter(|(rank, _)| waits.len() >= MANY || *rank != of);
             usual_of_others(others.map(|&(_, wait)| wait).collect())
         };
