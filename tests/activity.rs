@@ -1,4 +1,5 @@
-//! All that the GPU runs, as CUPTI records it while somebody captures: on real hooks and a collector, with the stand-in libcupti.
+//! All GPU work, as CUPTI records it during a capture: on real hooks and a collector, with the stand-in
+//! libcupti.
 
 use std::path::PathBuf;
 
@@ -124,7 +125,7 @@ fn what_was_launched_is_recorded_in_its_step_and_afterwards_nothing_is() {
     let recorded = step["activity_kernel"].as_u64().expect("kernels");
     assert!((5_500..=5_000 + hooks.expect("both were timed")).contains(&recorded), "{step:#}");
 
-    // Who launched a kernel CUPTI does not tell.
+    // CUPTI does not report the launching thread.
     let tables = job.host.place.path("tables");
     let exported = run(job.host.xpu_top("export --kind kernel").arg(job.file()).arg("--csv").arg(&tables));
     assert_eq!(exported.status.code(), Some(0), "{exported:?}");

@@ -184,7 +184,7 @@ fn who_dies_meanwhile_is_named_and_the_file_opens() {
     let job = Job::new(ENDLESS);
     let capturing = job.begin_capture("--wait 12");
     job.ranks[1].signal("KILL");
-    // The other stands from now on, and never comes to the last step.
+    // The other is stopped from now on, and never reaches the last step.
     let done = capturing.end();
     assert!(matches!(done.status.code(), Some(1 | 3)), "{done:?}");
     assert!(done.stderr.contains("rank 1: it died before it had recorded all steps"), "{done:?}");
@@ -257,7 +257,7 @@ fn what_cannot_be_captured_is_said_with_what_to_do() {
     assert!(asked.elapsed() < Duration::from_secs(4), "it waited {:?} for the rest", asked.elapsed());
     fs::remove_file(job.file()).expect("with what there was");
 
-    // Nobody records for it any more.
+    // No viewer waits for the recording any more.
     let after = job.capture("--steps 2 --wait 25");
     assert_eq!(after.status.code(), Some(0), "{after:?}");
 

@@ -1,4 +1,5 @@
-//! `xpu-top capture --for`: a time in place of steps, of programs in which nobody knows a step, on a real collector and real hooks.
+//! `xpu-top capture --for`: a time instead of steps, of programs without known steps, on a real collector and
+//! real hooks.
 
 use std::{
     fs,

@@ -1,5 +1,5 @@
-//! Ranks whose NCCL calls part, on a real collector and real Python processes under the hook, on the simulated GPU: who parted is named,
-//! and by which call.
+//! Ranks with diverging NCCL calls, on a real collector and real Python processes under the hook, on the
+//! simulated GPU: the deviating rank is named, and its call.
 
 use std::{
     process::Command,
@@ -97,7 +97,7 @@ fn one_too_many() -> String {
     script(log, &format!("{SAME}\n    if differs: log_metrics()"))
 }
 
-/// The line of a script at which this stands, as Python counts it.
+/// The line number of this text in a script, as Python counts.
 fn line(script: &str, text: &str) -> usize {
     script.lines().position(|line| line.contains(text)).expect("it is there") + 2
 }
@@ -329,7 +329,7 @@ fn ranks_that_do_the_same_are_never_said_to_part() {
     }
 }
 
-/// Without one, what to do is said.
+/// Without one, the remedy is printed.
 #[test]
 fn without_a_job_it_is_said_what_to_do() {
     let host = Host::new();

@@ -1,4 +1,4 @@
-//! `xpu-top demo` to its end: what it says of each fault it can be given.
+//! `xpu-top demo` to its end: its report of each fault.
 
 use std::{
     fs::{self, File},
@@ -34,7 +34,7 @@ impl Demo {
         Self { program: Program::start(&mut command), place, _turn: turn }
     }
 
-    /// What another terminal sees; of who is told of the demo on its standard error.
+    /// Another terminal's view, with the connection that the demo prints on its standard error.
     fn status(&self) -> Option<Value> {
         let said = self.program.said();
         let base = said.strip_prefix("demo: ports ")?.split(' ').next()?.to_owned();
@@ -106,7 +106,7 @@ impl Demo {
         run(self.place.command(built::artifact("xpu-top")).args(line.split_whitespace()))
     }
 
-    /// What a file of this demo says of its end.
+    /// A recording of this demo, at its end.
     fn replayed(&self, file: &Path) -> Value {
         let mut command = self.place.command(built::artifact("xpu-top"));
         let said = run(command.args(["status", "--json", "--rank", "5", "--replay"]).arg(file));
@@ -248,7 +248,7 @@ fn the_same_steps_of_all_ranks_are_captured_whole() {
     assert_eq!(replayed["coverage"]["ranks_seen"], 8, "{replayed:#}");
 }
 
-/// Kind, class, ranks, and how sure: what somebody who watches the job is told, the file tells at its end, and of GEMMs too.
+/// Kind, class, ranks, and confidence: a recording shows at its end what a live viewer saw, including GEMMs.
 #[test]
 fn a_capture_finds_what_is_found_live() {
     let demo = Demo::start("--ranks 8 --nodes 2 --steps 100000 --slow 5:1.5");
@@ -300,7 +300,7 @@ fn a_capture_of_a_hang_waits_for_no_step_and_says_what_for() {
     let done = demo.ask(&format!("capture --steps 3 -o {} --wait 600", again.display()));
     assert_eq!(done.status.code(), Some(1), "{done:?}");
     let report = demo.report(&again);
-    // Who is missing has launched nothing in it.
+    // The missing rank has launched nothing in it.
     let ranks = report["ranks"].as_array().expect("ranks");
     assert!(ranks.iter().any(|rank| rank["operations"].as_u64() > Some(0)), "{report:#}");
 }

@@ -1,4 +1,5 @@
-//! The health of GPUs, end to end: the collector reads the stand-in management library, and joins it to the ranks.
+//! The health of GPUs, end to end: the collector reads the stand-in management library, and assigns it to the
+//! ranks.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! `xpu-top doctor` on this machine: green with the stand-in libraries, plain words where something is wrong, and no secrets in
-//! what it packs.
+//! `xpu-top doctor` on this machine: green with the stand-in libraries, plain words if something is wrong,
+//! and no secrets in its package.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,5 +1,5 @@
-//! Ranks that end badly, in real processes under the real hook and collector: how and where is told, the user's plugin is called
-//! once, and the program ends as it would have.
+//! Ranks that fail, in real processes under the real hook and collector: how and where is reported, the
+//! user's plugin is called once, and the program ends as it would have.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -19,7 +19,7 @@ use xpu_tests::{
     skip::{Beyond, skipped_beyond_ci},
 };
 
-/// Trains a step, and goes on when it is told to.
+/// Trains a step, and continues on request.
 const BEGIN: &str = "
 def inner(how): how()
 def outer(how): inner(how)
@@ -55,7 +55,7 @@ struct Job {
 }
 
 impl Job {
-    /// A job of one rank that ends as the script says, once it is told to.
+    /// A job of one rank that ends as the script says, on request.
     fn new(set: &[(&str, &str)], script: &str) -> Self {
         let host = Host::new();
         let plugin = host.place.path("plugin.py");
@@ -75,7 +75,7 @@ impl Job {
     }
 }
 
-/// What was told of an end.
+/// The report of an end.
 struct Ended {
     outcome: Outcome,
     finding: Value,
@@ -88,7 +88,7 @@ impl Ended {
         let log = "exit plugin";
         until("the plugin to be done", || host.collector_log().contains(log).then_some(()));
         until("its last word", || host.collector_log().contains("plugin.py: done").then_some(()));
-        // That it is gone is told before how it ended is known whole.
+        // The end is reported before its details are complete.
         let status = until("the end to be told of", || {
             let status = host.status();
             let told = status["findings"][0]["kind"].is_string() && status["ranks"][0]["exit"].is_object();
@@ -195,7 +195,7 @@ outer(os.abort)";
         assert!(words.starts_with("Fatal Python error: Aborted") && words.contains("in outer"), "{words}");
         assert_eq!(ended.finding["class"], "signal", "{set}");
         assert!(ended.evidence().contains("by SIGABRT"), "{set}: {}", ended.evidence());
-        // faulthandler's own handler runs on a stack of its own: where it is called first, what lies below is not known.
+        // faulthandler's handler runs on a separate stack: if it is called first, what lies below is unknown.
         let names_it = ended.functions().iter().any(|name| name.contains("abort"));
         assert!(names_it || set == "later", "{set}: {:?}", ended.functions());
     }
@@ -286,7 +286,7 @@ fn a_rank_that_a_broken_pipe_ends_is_told_of_with_that_signal() {
     let script = "import os, signal\nsignal.signal(signal.SIGPIPE, signal.SIG_DFL)\nos.kill(os.getpid(), signal.SIGPIPE)";
     let mut job = Job::new(&[], script);
     job.rank.tell("go");
-    // Nobody has waited for it so far, so older kernels tell of it too.
+    // Its parent has not waited so far, so older kernels show it too.
     until("its end", || job.host.status()["ranks"][0]["exit"]["class"].is_string().then_some(()));
     let (host, rank) = (job.host, job.rank);
     let ended = Ended::seen(&host, rank.end());
@@ -328,7 +328,7 @@ fn a_rank_that_is_started_again_hides_nothing() {
     drop(again);
 }
 
-/// A memory control group of its own, of either version, if this machine lets one be made.
+/// A memory control group, of either version, if this machine allows one.
 struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
@@ -438,7 +438,8 @@ fn a_signal_that_is_survived_is_not_why_it_ended() {
     assert_eq!(status["ranks"][0]["exit"]["class"], "exit_code", "{status}");
 }
 
-/// A handler of the program's own that does not mend its fault: where that was is told, however the handler ends the process.
+/// The program's own handler that does not repair its fault: the position is reported, however the handler
+/// ends the process.
 #[test]
 fn a_handler_that_ends_the_process_does_not_hide_why() {
     let host = Host::new();

@@ -16,7 +16,7 @@ const MOST_KIB: i64 = 8 << 10;
 /// Share of a core that a flood may cost.
 const MOST_SHARE: f64 = 0.02;
 
-/// What a run of the program says of itself.
+/// A program's report of its own run.
 struct Run {
     outcome: Outcome,
     step_ms: f64,
@@ -81,8 +81,8 @@ fn a_flood_costs_a_program_no_memory_and_ends_it_no_other_way() {
     }
 }
 
-/// Pairs of runs, one after the other. The step's time tells something only on a machine that does nothing else, and so it is printed
-/// alone; the time that other threads of the process take tells the same on any.
+/// Pairs of runs, one after the other. The step time is meaningful only on an idle machine, so it is only
+/// printed; the time of the process's other threads is meaningful on any.
 #[test]
 #[ignore = "a measurement: it takes two minutes"]
 fn ten_seconds_of_flood_leave_the_step_as_it_is() {

@@ -1,5 +1,5 @@
-//! Jobs that hang, and ranks that end badly, in real processes under the real hook and collector: what is known is on disk when all of them
-//! are gone, and the user's program is told once.
+//! Jobs that hang, and ranks that fail, in real processes under the real hook and collector: their state is
+//! on disk when all of them are gone, and the user's program runs once.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -71,7 +71,7 @@ fn kept_status(folder: &Path) -> Option<Value> {
     serde_json::from_slice(&fs::read(folder.join("status.json")).ok()?).ok()
 }
 
-/// A line for the job's environment that notes what it is told, and that it was.
+/// A line for the job's environment that notes its input, and its run.
 fn notes(place: &Place) -> String {
     let (told, runs) = (place.path("told"), place.path("runs"));
     format!(
@@ -160,7 +160,7 @@ fn a_hang_is_there_when_the_job_and_its_collector_are_gone() {
     screen.keys("4").shows("fault");
     screen.keys("q");
 
-    // Whoever asks on the next morning is led there, by commands that do not refuse.
+    // A user who asks the next morning is led there, by commands that do not refuse.
     let nobody = host.ask("status");
     assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");
     let again = follow(&host.place, &nobody);
@@ -196,7 +196,7 @@ fn a_rank_that_ends_badly_is_kept_and_told_of_once() {
     let status: Value = serde_json::from_str(&status.stdout).unwrap();
     let found = &status["findings"][0];
     assert_eq!((&found["kind"], &found["ranks"]), (&"exited".into(), &serde_json::json!([1])), "{status:#}");
-    // Once another job's end has been told of, that of the second rank would have been.
+    // By the time another job's end is reported, the second rank's would have been, too.
     let ends = "
 for at in range(60):
     ok(gemm_ex(256, 256, 256))
@@ -220,7 +220,7 @@ os._exit(3)";
     );
 }
 
-/// `scancel`, a launcher, Ctrl-C: nobody is called out of bed for it.
+/// `scancel`, a launcher, Ctrl-C: no notification.
 #[test]
 fn a_job_that_somebody_ends_leaves_nothing() {
     let host = Host::new();
@@ -251,7 +251,7 @@ fn a_job_that_somebody_ends_leaves_nothing() {
     ranks[0].signal("TERM");
     at_last("both to end", log, || log().contains("train: rank 0 was ended by SIGTERM").then_some(()));
     drop(ranks);
-    // Another run of the same job, which ends badly: what is kept and told is of it alone.
+    // Another run of the same job, which fails: only its data is kept and reported.
     let ranks: Vec<Program> = trains(&host, "second");
     runs_on(&ranks);
     ranks[1].signal("SEGV");
@@ -276,7 +276,7 @@ fn where_nothing_can_be_written_one_line_says_so_and_all_else_goes_on() {
     assert_eq!(log().matches("what is known of it is not kept").count(), 1, "{}", log());
 }
 
-/// A rank of each host, and one home: both keep what they know, one tells, and both are played together.
+/// One rank per host, and one home: both save their data, one notifies, and both are replayed together.
 #[test]
 fn of_two_hosts_one_tells_and_both_are_played() {
     let host = Host::new();
@@ -323,7 +323,7 @@ fn run_hands_the_line_on_to_the_job() {
     assert_eq!(outcome.stdout, "curl -d @- 'http://a'\n", "{outcome:?}");
 }
 
-/// Of whom the others wait for, and who ended in an orderly way, there are no stacks: those of the others are shown.
+/// The awaited rank, and ranks that ended in an orderly way, have no stacks: those of the others are shown.
 #[test]
 fn what_status_advises_of_a_rank_that_left_is_not_refused() {
     let host = Host::new();

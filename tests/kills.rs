@@ -1,4 +1,5 @@
-//! Whoever takes part in a capture is killed, again and again: the recorder beside it loses nothing, and every file opens.
+//! Participants in a capture are killed, again and again: the recorder beside it loses nothing, and every
+//! file opens.
 
 use std::{fs, path::Path, thread, time::Duration};
 
@@ -72,7 +73,7 @@ fn whoever_is_killed_the_files_open() {
         let ended = capturing.end();
         let report = run(host.xpu_top("report --json").arg(&file));
         match report.status.code() {
-            // Something came, or it is known who did not give anything.
+            // Something arrived, or the missing ranks are known.
             Some(0 | 3) => {
                 let report: Value = serde_json::from_str(&report.stdout).expect("a document");
                 let of_a_rank = report["ranks"].as_array().expect("a list").len();
@@ -102,7 +103,7 @@ fn whoever_is_killed_the_files_open() {
             }
         }
     }
-    // A capture that gave nothing leaves no file.
+    // A capture without data leaves no file.
     assert!(captured > kills / 4, "{captured} of {kills} captures told something, {whole} had all");
     println!("{captured} of {kills} captures told something, {whole} had all");
     recorder.signal("INT");

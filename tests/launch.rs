@@ -1,5 +1,5 @@
-//! How jobs are started and reached: what launchers set, Slurm, ssh, a name with several addresses. With the real ones, where this
-//! machine has them; what is missing is said.
+//! How jobs are started and reached: launchers' variables, Slurm, ssh, a name with several addresses. With
+//! the real ones, if this machine has them; missing ones are reported.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -113,7 +113,7 @@ fn has(program: &str) -> bool {
     looked.is_ok_and(|found| found.success())
 }
 
-/// `true` if something is missing, which is said.
+/// `true` if something is missing, which is reported.
 fn lacks(programs: &[&str], package: &str) -> bool {
     let missing: Vec<_> = programs.iter().filter(|program| !has(program)).collect();
     if !missing.is_empty() {
@@ -255,7 +255,7 @@ fn a_host_whose_ports_are_closed_is_reached_through_ssh() {
     until("ssh to end with a program that was killed", || {
         running(&forwarded, "ssh").is_empty().then_some(())
     });
-    // A key that is not let in is told of in ssh's own words.
+    // A rejected key is reported in ssh's own words.
     fs::write(sshd.dir.path().join("authorized"), "").unwrap();
     let refused = run(closed.xpu_top("status --json --now --hosts").args([&far, &ssh]));
     assert!(
@@ -267,7 +267,7 @@ fn a_host_whose_ports_are_closed_is_reached_through_ssh() {
         .map(|entry| entry.file_name())
         .filter(|name| name.to_string_lossy().starts_with("ssh-"))
         .collect();
-    // That of a program that has ended goes with the next one.
+    // The one of an ended program is removed with the next one.
     assert!(left.len() <= 1, "sockets are left behind: {left:?}");
 }
 
@@ -418,7 +418,7 @@ fn a_job_of_slurm_is_watched_by_its_number() {
     let unknown = ask("status --slurm-job 99999 --now");
     assert!(unknown.stderr.contains("squeue") && unknown.stderr.contains("99999"), "{unknown:?}");
     assert_eq!(unknown.status.code(), Some(64));
-    // scancel ends all ranks by SIGTERM, which is said.
+    // scancel ends all ranks by SIGTERM, which is reported.
     assert!(run(slurm.command("scancel").arg(&id)).status.success());
     let ended = until("the end to be told", || {
         let said = ask(&format!("status --json --now --hosts {}", slurm.host));

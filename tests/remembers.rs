@@ -1,4 +1,5 @@
-//! Who asks a collector that has run for hours hears what somebody would know who had watched all the while; after it was killed too.
+//! A viewer of a collector that has run for hours sees what a viewer from the start would see; also after the
+//! collector was killed.
 
 use std::{
     fs,
@@ -39,7 +40,7 @@ const HOUR: u64 = 3600;
 const WAS_LATE: std::ops::Range<u64> = 4 * HOUR..5 * HOUR;
 const IS_LATE: u64 = 90 * 60;
 
-/// Nobody waits longer for anybody, in a collective.
+/// No rank waits longer for another, in a collective.
 const LATE: Nanoseconds = Nanoseconds(3_000_000);
 
 /// A job of four ranks that began a day ago, on one host.
@@ -52,7 +53,7 @@ struct Job {
     ranks: Option<JoinHandle<()>>,
 }
 
-/// Who is late at that moment, so many seconds ago.
+/// The rank that was late this many seconds ago.
 fn late(ago: u64) -> Option<Rank> {
     if WAS_LATE.contains(&ago) {
         return Some(Rank(1));
@@ -179,7 +180,7 @@ fn speak(simulation: &Simulation, path: &str, stop: &AtomicBool) {
                 let frame = Frame { host: "gpu-001".into(), number, now, lost: 0, body };
                 let _ = socket.send(codec::encode(&frame), DONTWAIT);
             };
-            // A collector that is new is told who speaks.
+            // A new collector learns the senders.
             say(Body::Hello(info(simulation, digest.rank)), number);
             say(Body::Summary(summary(simulation, digest, second)), number + 1);
             while socket.recv_bytes(DONTWAIT).is_ok() {}
@@ -294,7 +295,7 @@ fn whoever_asks_hears_the_same_since_and_what_came_and_went() {
     }
 }
 
-/// Two ranks that train under the real hook and rest so many seconds in each step.
+/// Two ranks that train under the real hook and sleep in each step.
 fn trains(host: &Host, rest: &str) -> Vec<Program> {
     let script = TRAINS.replace("0.02", rest);
     (0..2).map(|rank| host.rank(rank, &script)).collect()

@@ -54,7 +54,7 @@ fn say(line: &str) {
     let _ = io::stdout().flush();
 }
 
-/// Tells what a connection to somebody else's socket brings.
+/// Reports the result of a connection to another user's socket.
 fn knock(socket: &str) {
     let connected = UnixStream::connect(socket);
     let heard = connected.and_then(|mut stream| {

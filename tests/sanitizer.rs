@@ -1,4 +1,5 @@
-//! A program with `AddressSanitizer` under `xpu-top run`: told what to do, never kept from starting, and watched once that is done.
+//! A program with `AddressSanitizer` under `xpu-top run`: it gets advice, starts in any case, and is
+//! monitored once it follows the advice.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

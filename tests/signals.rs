@@ -41,7 +41,7 @@ fn a_small_stack_for_signals_suffices() {
     assert_eq!(outcome.stdout, "mended 1011\n", "{outcome:?}");
 }
 
-/// Who makes a system call that is not on the list is killed.
+/// A process with a forbidden system call is killed.
 #[test]
 fn a_strict_list_of_system_calls_suffices() {
     for way in ["alone", "fork", "vfork", "clone"] {

@@ -47,7 +47,7 @@ impl Job {
         new
     }
 
-    /// The same, and nobody has asked yet.
+    /// The same, without a request yet.
     fn unseen() -> Self {
         let host = Host::new();
         let ranks = (0..WORLD).map(|rank| host.rank_of(rank, WORLD, HOLDS)).collect();
@@ -91,7 +91,7 @@ fn the_rank_that_is_held_stands_apart_from_those_that_wait_for_it() {
     }
 }
 
-/// Nobody looks while it happens; who comes when all are gone still sees where they were.
+/// Without a viewer while it happens; a later one still sees where they were.
 #[test]
 fn a_job_that_hangs_is_read_unasked_and_can_be_seen_after_its_end() {
     let mut job = Job::unseen();

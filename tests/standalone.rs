@@ -8,8 +8,8 @@ use xpu_tests::{
     program::{Outcome, Program, run, until},
 };
 
-/// GEMMs that take long enough to be told apart: plain, batched, of three precisions, one that no GPU has the memory for, one that only
-/// cublasLt does.
+/// GEMMs that take long enough to be distinguished: plain, batched, of three precisions, one too large for
+/// any GPU, one that only cublasLt does.
 const TRAINS: &str = "
 def work():
     for _ in range(2): ok(gemm_ex(4096, 4096, 4096, a=1))
@@ -58,7 +58,7 @@ impl Job {
     }
 }
 
-/// The row of GEMMs of so many rows of a type.
+/// The row of GEMMs with `m` rows of a type.
 fn row<'a>(document: &'a Value, m: u64, datatype: &str) -> &'a Value {
     let rows = document["shapes"].as_array().expect("rows");
     let found = rows.iter().find(|row| row["m"] == m && row["datatype"] == datatype);
@@ -113,7 +113,7 @@ fn what_the_gpu_does_alone_is_compared_with_what_each_rank_did() {
     assert!(text.stdout.contains("it is not among the 2 costliest (--top)"), "{text:?}");
 }
 
-/// The command line, the environment, the exit code, and what is said.
+/// The command line, the environment, the exit code, and the message.
 type Refused = (&'static str, &'static [(&'static str, &'static str)], i32, &'static str);
 
 #[test]

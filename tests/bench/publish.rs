@@ -14,7 +14,7 @@ use xpu_wire::{
 
 use crate::table::{Row, Table};
 
-/// Shapes of a busy second, each with so many durations.
+/// Shapes of a busy second, and durations of each.
 const SHAPES: u64 = 64;
 const TIMED: u64 = 20;
 

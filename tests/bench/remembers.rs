@@ -1,4 +1,4 @@
-//! What a collector takes that remembers a day of 64 ranks, and how long it tells of it.
+//! Memory of a collector with a day of 64 ranks, and the time to send it.
 
 use std::{
     fs,

@@ -29,7 +29,7 @@ const MEMORY_MIB: f64 = 512.0;
 /// Pictures in a second in which hosts keep on sending, each at its own time.
 const PICTURES: usize = 10;
 
-/// Names the one that is told how many ranks it is to remember.
+/// Names the process whose argument is the number of ranks to keep.
 pub(crate) const MEMORY: &str = "screen-memory";
 
 /// A job's past that is remembered: ten minutes, as many points as are kept.
@@ -118,14 +118,14 @@ fn arrive(app: &mut App, frame: Frame) {
     update(app, Action::Arrive(Arrival::Frame(Box::new(frame))));
 }
 
-/// In a process of its own, so that nothing else is counted.
+/// In a separate process, so that nothing else is counted.
 fn remembered(ranks: u32) -> f64 {
     let itself = env::current_exe().expect("Linux tells a program its path");
     let told = Command::new(itself).args([MEMORY, &ranks.to_string()]).output().expect("it ran a moment ago");
     String::from_utf8_lossy(&told.stdout).trim().parse().expect("a number")
 }
 
-/// Follows so many ranks for a while, and says what that takes.
+/// Follows this number of ranks for a while, and prints the memory.
 pub(crate) fn remember(ranks: u32) {
     let simulation = Simulation::new(7, ranks / RANKS_PER_HOST, RANKS_PER_HOST);
     let mut app = App::new(Vec::new(), None, Depth::True, simulation.started);

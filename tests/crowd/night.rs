@@ -24,7 +24,7 @@ const EVERY: Duration = Duration::from_secs(10);
 /// Between two keys: uneven to the second, so that they meet all that is done once in one.
 const BETWEEN: Duration = Duration::from_millis(530);
 
-/// What stands in the help and nowhere else.
+/// Text that only the help has.
 const HELP: &str = "╭ Help";
 
 /// A key that is not answered by then never is.

@@ -162,7 +162,7 @@ def whole(name, *more):
 
 
 def profiled(doing, name):
-    """What torch.profiler sees of so many steps."""
+    """torch.profiler's view of this many steps."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         steps = doing()
         torch.cuda.synchronize()

@@ -1,9 +1,9 @@
-"""Exposed communication as status tells it live, beside what a capture and torch.profiler find in the same training.
+"""Exposed communication in the live status, beside a capture and torch.profiler in the same training.
 
     xpu-top run --job exposed -- torchrun --nproc_per_node 2 exposed.py XPU_TOP ddp|fsdp FILE [SECONDS]
 
-All ranks train so long; then rank 0 asks for the status, then captures five steps with all kernels, and then each rank
-profiles ten. Prints one line of JSON a rank, in percent: the share of a step in which NCCL ran and nothing was
+All ranks train for SECONDS; then rank 0 asks for the status, then captures five steps with all kernels, and then each
+rank profiles ten. Prints one line of JSON a rank, in percent: the share of a step in which NCCL ran and nothing was
 computed, by `exposed_pct` of the status, by the capture's `exposed_ns`, and by torch.profiler's kernels.
 """
 

@@ -52,7 +52,7 @@ KINDS = {
 
 
 def launched(launch, until):
-    """Launches, and seconds they took: until so many, or for so long."""
+    """Launches, and seconds they took: until a number, or for a time."""
     number, began = 0, time.perf_counter()
     while number < until if isinstance(until, int) else time.perf_counter() - began < until:
         launch()

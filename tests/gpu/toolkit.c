@@ -10,7 +10,7 @@
 
 enum { KERNELS = 10, BYTES = 1 << 20, DEVICE_TO_DEVICE = 3 };
 
-/* Runs for as many clocks as it is told. */
+/* Runs for the given number of clocks. */
 static const char spin[] =
     ".version 6.4\n.target sm_60\n.address_size 64\n"
     ".visible .entry spin_for_a_while(.param .u64 clocks) {\n"

@@ -1,4 +1,5 @@
-//! Functions asked for by address: `dlsym` answers as it would without the hook, and what it answers is counted.
+//! Functions looked up by address: `dlsym` answers as it would without the hook, and calls through the answer
+//! are counted.
 
 use crate::{hazard::Hazard, stand_in};
 
@@ -9,7 +10,7 @@ fn asks(flags: &[&str]) -> Hazard {
     hazard.with(unrelated)
 }
 
-/// The same, with a preload of somebody else's that stands in front of `dlsym` too.
+/// The same, with another preload that interposes `dlsym` too.
 fn with_another_dlsym(is_first: bool) -> Hazard {
     let mut hazard = asks(&[]);
     let other = hazard.compile("libdlsym.c", "libdlsym.so", &["-shared", "-fPIC"]);

@@ -1,4 +1,4 @@
-/* Asks dlsym for functions in every way there is, and calls what it gets. What is told must be the same whoever stands in front.
+/* Asks dlsym for functions in every way there is, and calls what it gets. The answers must be the same with any preload.
  *
  * asks UNRELATED: a library that has a function of such a name and is none of CUDA's. Exit code 0. */
 #define _GNU_SOURCE

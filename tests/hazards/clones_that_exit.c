@@ -1,4 +1,4 @@
-/* Children of which no handler of fork is told (_Fork) end by exit(): at once. Exit code 0. */
+/* Children without fork handlers (_Fork) end by exit(): at once. Exit code 0. */
 #define _GNU_SOURCE
 #include "calls.h"
 #include <sys/syscall.h>

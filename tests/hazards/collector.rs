@@ -24,7 +24,7 @@ use crate::end::End;
 pub(crate) enum Collector {
     Absent,
     Listens,
-    /// Goes away at the first thing it is told, and takes its socket along.
+    /// Ends at the first message, and removes its socket.
     Dies,
     /// Takes connections and never reads from them, as one that is stopped does.
     Stuck,

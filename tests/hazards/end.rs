@@ -1,4 +1,4 @@
-//! How a program ended, what it measured of itself, and what that differs in from another end of it.
+//! A program's end, its own measurements, and its differences from another end.
 
 use std::{
     collections::BTreeMap,

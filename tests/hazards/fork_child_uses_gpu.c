@@ -1,5 +1,5 @@
 /* Workers forked by a process in which somebody's thread already runs, though CUDA does not: each uses the GPU, and so does the parent
- * afterwards. Then one more worker, of a parent that has used CUDA: what it is told is CUDA's business. Exit code 0. */
+ * afterwards. Then one more worker, of a parent that has used CUDA: its result is CUDA's business. Exit code 0. */
 #include "gpu.h"
 #include <sys/wait.h>
 #include <unistd.h>

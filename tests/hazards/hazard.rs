@@ -1,4 +1,4 @@
-//! A program of this folder, run with and without the hook: each build of it, under each thing its collector may be up to, and
+//! A program of this folder, run with and without the hook: each build of it, under each thing its collector may do, and
 //! told to keep out.
 
 use std::{fmt, path::PathBuf, process::Command};

@@ -1,4 +1,4 @@
-/* A rank whose steps can be compared with those of another run: so many steps (first argument), each some work of its own and a GEMM.
+/* A rank whose steps can be compared with those of another run: the number of steps (first argument), each some work of its own and a GEMM.
  * What they took, the most memory that was used, and what share of a core all other threads took, goes to a file (second argument), never
  * to stdout. Exit code 7. */
 #include "gpu.h"

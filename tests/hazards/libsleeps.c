@@ -1,5 +1,5 @@
-/* A library whose constructor waits until it is told to go on, and so holds the loader's lock; it asks the program for the function by which it
- * is told. For exit_beside_loader.c and exit_while_importing.py. */
+/* A library whose constructor waits for a signal to continue, and so holds the loader's lock; the program provides the function by which it
+ * gets it. For exit_beside_loader.c and exit_while_importing.py. */
 #include <poll.h>
 #include <stddef.h>
 

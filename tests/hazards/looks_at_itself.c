@@ -1,5 +1,5 @@
-/* What the program finds of itself in /proc after it used the GPU: threads, descriptors, shared memory, handlers, priority. For a hook that is
- * told to keep out. Exit code 0. */
+/* What the program finds of itself in /proc after it used the GPU: threads, descriptors, shared memory, handlers, priority. For a disabled
+ * hook. Exit code 0. */
 #define _DEFAULT_SOURCE
 #include "calls.h"
 #include <dirent.h>

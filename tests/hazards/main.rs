@@ -1,7 +1,7 @@
-//! One test per danger: a program behaves the same with the hook in front as without, whichever build of it, whatever its collector does,
-//! and when it is told to keep out.
+//! One test per hazard: a program behaves the same with the hook preloaded as without, with every build of
+//! it, whatever its collector does, and when it is disabled.
 //!
-//! The programs are beside this, and `README.md` says what each is about.
+//! The programs are beside this, and `README.md` describes each.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

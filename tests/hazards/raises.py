@@ -1,4 +1,4 @@
-"""An exception that nobody catches, after the GPU was used: in a thread, whose end is told and nothing more, then in
+"""An exception that nobody catches, after the GPU was used: in a thread, of which only the end is reported, then in
 the main thread. Ends with exit code 1."""
 
 import sys

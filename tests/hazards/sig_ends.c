@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
     CHECK(cublasCreate_v2(&blas));
     gpu_matrices(256, m);
     char line[16];
-    /* Told by its input when to go on. */
+/* Its input says when to continue. */
     CHECK(gpu_gemm(blas, 256, m[0], m[1], m[2]));
     CHECK(cudaDeviceSynchronize());
     if (!fgets(line, sizeof line, stdin)) return 1;

@@ -18,7 +18,7 @@ pub(crate) struct StandIn<'a> {
     pub(crate) copy: u32,
     /// Its symbols carry the soname as their version, as those of NVIDIA's do.
     pub(crate) is_versioned: bool,
-    /// It says when it is loaded and unloaded.
+    /// It prints when it is loaded and unloaded.
     pub(crate) tells: bool,
 }
 

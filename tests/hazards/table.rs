@@ -49,7 +49,7 @@ const COLUMNS: [(&str, Case); 4] = [
     ("packaged, disabled", Case::Disabled(Build::Packaged)),
 ];
 
-/// Says what differs and goes on: it is the tests that fail.
+/// Prints the differences and continues: the tests fail, not this.
 #[test]
 #[ignore = "a table, and minutes: make hazards"]
 fn hazard_table() {

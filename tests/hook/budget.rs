@@ -1,4 +1,4 @@
-//! What the hook takes of a program's time, and that it keeps within what it may take.
+//! The hook's share of a program's time, and that it stays within its limit.
 
 use xpu_tests::program::until;
 use xpu_wire::{frame::Summary, sampling::Rate};

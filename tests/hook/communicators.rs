@@ -1,4 +1,4 @@
-//! Which communicators there are, what they are called, and who is who in them.
+//! Communicators, their names, and their ranks.
 
 use std::collections::BTreeMap;
 

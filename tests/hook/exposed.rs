@@ -72,7 +72,7 @@ fn is_about(said: Option<f64>, expected: f64) {
     assert!((said - expected).abs() <= 0.02 * expected + 2e-4, "{said} s instead of {expected} s");
 }
 
-/// As DDP does: a reduction beside two GEMMs, then nothing goes on without it.
+/// As in DDP: a reduction beside two GEMMs, then everything waits for it.
 const STEPS: &str = "
 for _ in range(40):
     gemm()

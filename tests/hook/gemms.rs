@@ -163,7 +163,7 @@ hold()",
     job.end();
 }
 
-/// What calls NCCL in a way nobody can stand in front of looks like a rank that meets nobody.
+/// NCCL calls that cannot be interposed look like a rank without shared communicators.
 #[test]
 fn a_rank_of_many_that_meets_nobody_is_said_to_be_a_blind_spot() {
     let script = "

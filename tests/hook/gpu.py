@@ -22,7 +22,7 @@ process = ctypes.CDLL(None)
 RANK = int(os.environ.get("RANK", 0))
 WORLD = int(os.environ.get("WORLD_SIZE", 1))
 if "UNNUMBERED" in os.environ:
-    # The program knows its rank, and nobody else is told.
+    # The program knows its rank, but its environment does not show it.
     del os.environ["RANK"], os.environ["WORLD_SIZE"]
 
 

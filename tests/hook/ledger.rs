@@ -1,4 +1,4 @@
-//! What the ledger tells of a rank that hangs, waits, is stopped or is dead.
+//! The ledger of a rank that hangs, waits, is stopped or is dead.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use xpu_wire::{
 
 use crate::{Job, reads};
 
-/// Rank 1 does five collectives and no more; rank 0 goes on until NCCL lets it no further.
+/// Rank 1 does five collectives and no more; rank 0 continues until NCCL blocks it.
 #[test]
 fn the_ledger_tells_of_a_rank_that_hangs_is_stopped_or_is_dead() {
     let script = "
@@ -28,7 +28,7 @@ hold()";
     reads(&ledger, "rank 0 inside a collective", |reading| {
         hung(reading) && reading.communicators[0].completed == 5
     });
-    // It stays inside, and the hook's own thread goes on.
+    // It stays inside, and the hook's thread continues.
     let first = reads(&ledger, "a collective that does not return", |reading| {
         let thread = reading.threads.first().filter(|thread| thread.call == Call::Collective);
         thread.is_some_and(|thread| reading.heartbeat.since(thread.since) > Duration::from_millis(300))

@@ -77,7 +77,8 @@ hold()",
         until("the hook to obey", || job.listener.speaker(pid).filter(|speaker| enabled(speaker) == on));
         job.ranks[0].tell("again");
     }
-    // The one told while it was off may have come late, when it was on again: one or two are seen, then all.
+    // The one launched while it was off may have been reported late, when it was on again: one or two are
+    // seen, then all.
     let before = job.after_step(0, 2).launches().gemms;
     assert!((24..=25).contains(&before), "{before}");
     job.ranks[0].tell("enough");

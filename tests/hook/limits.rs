@@ -95,7 +95,7 @@ hold()";
     job.end();
 }
 
-/// `cudaStreamEndCapture` on a stream that captures nothing ends nobody's capture.
+/// `cudaStreamEndCapture` on a stream without a capture ends none.
 #[test]
 fn a_capture_ended_on_the_wrong_stream_goes_on() {
     let job = Job::alone(
@@ -118,7 +118,8 @@ hold()",
     job.end();
 }
 
-/// Reading the environment while the program changes it may end the program; and a rank is who it was at its first call.
+/// Reading the environment while the program changes it may crash the program; and a rank keeps the identity
+/// of its first call.
 #[test]
 fn what_the_environment_says_is_read_at_the_first_call() {
     let script = "

@@ -1,4 +1,4 @@
-//! What the hook says: scripts on the stand-in libraries, heard through ZeroMQ and read from the ledger.
+//! The hook's reports: scripts on the stand-in libraries, received through ZeroMQ and read from the ledger.
 
 mod addresses;
 mod budget;

@@ -150,7 +150,7 @@ def other_lengths(number):
 
 
 def alternates(number):
-    """Who can say how many of these are a step?"""
+    """It is undecidable how many of these are a step."""
     for _ in range(8):
         ok(gemm_ex(512, 512, 512))
         ok(all_reduce(comm, 1 << 20))

@@ -1,4 +1,4 @@
-//! What steps carry, and who marks them.
+//! The data of steps, and their sources.
 
 use xpu_tests::{
     built,
@@ -30,7 +30,7 @@ hold()",
     job.end();
 }
 
-/// What rank `rank` of a job says of its steps, and its program of theirs: steps and their median time in milliseconds.
+/// The hook's steps of rank `rank`, and its program's: number and median time in milliseconds.
 #[derive(Debug)]
 struct Told {
     completed: u64,
@@ -128,7 +128,7 @@ hold()",
     });
     assert_eq!(steps.source, StepSource::Detected);
     let median = steps.durations.median().unwrap().milliseconds();
-    // Times of GEMMs are told from when the hook gathered them.
+    // Times of GEMMs count from the hook's gathering.
     assert!((16.0..40.0).contains(&median), "{median} ms for what sleeps 20");
     std::fs::write(job.place.path("enough"), "").unwrap();
     job.end();
@@ -142,7 +142,7 @@ while not registered and time.monotonic() < until: time.sleep(0.001)
 assert len(registered) == 1
 ";
 
-/// What the last summary of rank 0 says of its steps when these are completed.
+/// The steps in rank 0's last summary when these are completed.
 #[track_caller]
 fn steps_at(job: &Job, completed: u64) -> Steps {
     job.after_step(0, completed)

@@ -1,4 +1,5 @@
-//! Steps that nobody marks, in loops of each kind: right by the program's own count and clock on every rank, or unknown.
+//! Unmarked steps, in loops of each kind: equal to the program's own count and clock on every rank, or
+//! unknown.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use xpu_wire::{
 
 use crate::Job;
 
-/// What a rank's program says of itself: when it completed which step.
+/// A program's own report of its rank: when it completed which step.
 type Own = Vec<(f64, u64)>;
 
 /// Runs a loop of `programs.py` until `seen` has seen enough. Gives what was said of each rank's steps, and its own account.

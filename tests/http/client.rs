@@ -83,7 +83,7 @@ impl Client {
 
     fn exchange(&self, request: &str) -> Answer {
         let mut stream = self.connect();
-        // Who is refused early need not read all.
+        // An early refusal need not be read to the end.
         let _ = stream.write_all(request.as_bytes());
         let mut bytes = Vec::new();
         let _ = stream.read_to_end(&mut bytes);

@@ -14,7 +14,7 @@ use crate::{
 
 const SAMPLE: &str = include_str!("xpu_timer_sample.txt");
 
-/// What is told besides, as its code does and the sample does not.
+/// Additional metrics, as in xpu-timer's code but not in its sample.
 const BESIDES: [&str; 1] = ["XPU_TIMER_MEMORY_COUNTER"];
 
 fn types(text: &str) -> BTreeMap<&str, &str> {
@@ -156,7 +156,7 @@ fn control(demo: &Demo, client: &Client) {
     assert!(!std::path::Path::new("/root/output").exists(), "a path in a request is not followed");
 }
 
-/// Rank 3 does not come to a collective. The other host cannot see it, and all of its ranks stand.
+/// Rank 3 does not enter a collective. The other host cannot see it, and all of its ranks wait.
 #[test]
 fn every_host_of_a_job_that_hangs_says_so() {
     let demo = Demo::start("--ranks 4 --nodes 2 --hang 60:3 --stay", &[("XPU_TOP_COMPAT", "xpu-timer")]);

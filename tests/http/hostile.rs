@@ -1,4 +1,4 @@
-//! What strangers try: nothing leaks, the job is untouched, and who may ask is answered.
+//! Attacks by unauthorised clients: nothing leaks, the job is untouched, and permitted clients are answered.
 
 use std::{
     io::{Read as _, Write as _},
@@ -104,7 +104,7 @@ fn those_who_say_nothing_keep_nobody_out() {
     drop((silent, rank));
 }
 
-/// A body of a gigabyte that is said, and then sent until nobody takes it any more.
+/// A body of a gigabyte that is announced, and then sent until the connection closes.
 fn a_gigabyte(client: &crate::client::Client) {
     let token = client.token.as_deref().unwrap_or_default();
     let head = format!(

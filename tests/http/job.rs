@@ -75,7 +75,7 @@ fn command(place: &Place, line: &str) -> Command {
     command
 }
 
-/// Of a host with a key: who shows its token, as `xpu-top keygen --token` prints it.
+/// For a host with a key: a client with its token, as `xpu-top keygen --token` prints it.
 pub(crate) fn client_of(host: &Host) -> Client {
     let token = run(host.xpu_top("keygen --token -o").arg(host.key())).stdout.trim().to_owned();
     assert_eq!(token.len(), 64, "{token}");

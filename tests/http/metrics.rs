@@ -87,7 +87,7 @@ fn the_page_says_what_status_says() {
             .iter()
             .all(|(labels, _)| labels["communicator"] == "world" || !labels["communicator"].is_empty())
     );
-    // Both are the hook's counts since the job began, told a second apart: some ten steps of 84 GEMMs.
+    // Both are the hook's counts since the job began, reported a second apart: some ten steps of 84 GEMMs.
     let launched =
         value(&page, "xpu_top_launches_total", &[("rank", "0"), ("kind", "gemm")]).expect("launches");
     let of_rank = page["xpu_top_gemms_total"].iter().filter(|(labels, _)| labels["rank"] == "0");

@@ -1,4 +1,4 @@
-//! One Prometheus for many hosts: a relay's pages tell of all that it hears.
+//! One Prometheus for many hosts: a relay's pages cover everything it receives.
 
 use std::net::SocketAddr;
 

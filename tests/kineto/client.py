@@ -1,7 +1,7 @@
 """What PyTorch has of its own profiler, Kineto, as far as a daemon sees it, for tests without PyTorch.
 
 `Kineto()` is imported like PyTorch: it counts what optimizers do, asks the daemon at `$KINETO_IPC_SOCKET_DIR/dynolog`
-what to do, and writes a trace of the steps it is told. Real PyTorch is used by tests/python/test_kineto.py.
+what to do, and writes a trace of the ordered steps. Real PyTorch is used by tests/python/test_kineto.py.
 """
 
 import os

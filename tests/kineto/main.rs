@@ -1,5 +1,5 @@
-//! `xpu-top kineto` on a real collector and real hooks, with a stand-in for the profiler in PyTorch: what is asked of it, what is fetched,
-//! and what is said where something fails.
+//! `xpu-top kineto` on a real collector and real hooks, with a stand-in for the profiler in PyTorch: its
+//! orders, the fetched traces, and the messages on failure.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -21,7 +21,7 @@ use xpu_tests::{
     program::{Outcome, Program, run, until},
 };
 
-/// Steps of 20 ms, which no rank begins before the other has come to it, with an optimizer that PyTorch tells of.
+/// Steps of 20 ms, which begin together on all ranks, with an optimizer that PyTorch reports.
 const TRAINS: &str = "
 import sys
 from gpu import *

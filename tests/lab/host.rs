@@ -103,7 +103,7 @@ impl Host {
         }
     }
 
-    /// What the collector has told of so far.
+    /// The collector's log so far.
     pub fn collector_log(&self) -> String {
         self.collector.as_ref().map(Program::said).unwrap_or_default()
     }

@@ -157,7 +157,7 @@ impl Lab {
         self
     }
 
-    /// From now on the rank does not come to the next collective, and nobody goes on.
+    /// From now on the rank does not enter the next collective, and all others wait.
     pub fn hang(mut self, missing: Rank) -> Self {
         self.standstill = Some(Standstill { since: self.second, missing });
         self
@@ -192,7 +192,7 @@ impl Lab {
         frames
     }
 
-    /// Lets the job run for so many seconds.
+    /// Runs the job for this many seconds.
     pub fn run(self, seconds: u64) -> Self {
         self.run_only(seconds, |_| true)
     }
@@ -207,8 +207,8 @@ impl Lab {
         on_core().saturating_sub(began)
     }
 
-    /// One more second in which hosts speak one after the other, in so many parts, and what is to be done after each. How long it took to
-    /// take in what arrived.
+    /// One more second in which hosts report one after the other, in `parts` parts, with an action after
+    /// each. Returns the time to take in what arrived.
     pub fn timed_parts(&mut self, parts: usize, mut after: impl FnMut(&mut App)) -> Duration {
         self.second += 1;
         self.tell_time();

@@ -23,7 +23,7 @@ use xpu_wire::{
 
 use crate::program::until;
 
-/// How long a look at the socket waits before the thread sees whether it should end.
+/// How long a poll of the socket lasts before the thread checks whether it should end.
 const LOOK_MS: i64 = 5;
 
 /// What one process has said.
@@ -99,7 +99,7 @@ impl Listener {
         self.heard().into_iter().find(|speaker| speaker.hellos.iter().any(|hello| hello.pid == Pid(pid)))
     }
 
-    /// What process `pid` has said when it has said that so many steps are completed, and so all that came before.
+    /// Everything that process `pid` has sent up to this number of completed steps.
     #[track_caller]
     pub fn after_step(&self, pid: u32, step: u64) -> Speaker {
         until(&format!("process {pid} to say that step {step} is completed"), || {
@@ -130,7 +130,7 @@ fn listen(
         number += 1;
         let host = HostName::from("test");
         let frame = Frame { host, number, now: Moment::now(), lost: 0, body: Body::Command(command) };
-        // One that has ended meanwhile cannot be told.
+        // One that has ended meanwhile cannot receive it.
         let _ = socket.send_multipart([who, &codec::encode(&frame)], zmq::DONTWAIT);
     };
     while !stop.load(Relaxed) {

@@ -1,4 +1,5 @@
-//! What a collector that ran for a day leaves in its runtime directory: made here in a moment, of what is said to have been published.
+//! What a collector that ran for a day leaves in its runtime directory: made here in a moment, from given
+//! frames.
 
 use std::{fs::File, path::Path, time::Duration};
 
@@ -16,7 +17,7 @@ const COARSE: usize = 8;
 /// The three tiers, by the names of their files: how far apart digests are, and how far back they reach.
 const TIERS: [(&str, u64, u64); 3] = [("", 1, 600), ("-tens", 10, 7_200), ("-minutes", 60, 86_400)];
 
-/// Leaves it, as it was at `now`, of the digests `of` so many seconds ago.
+/// Leaves it, as it was at `now`, of the digests `of` that many seconds ago.
 ///
 /// # Panics
 /// If the disk does not take it.

@@ -13,7 +13,7 @@ use std::{
 /// Longer than anything takes on a machine that does much else.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Between two looks at something that has no way to tell.
+/// Polling interval for conditions without notification.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// All that a program showed to the outside.

@@ -1,5 +1,5 @@
-//! Tests that cannot be run here. Each is said aloud, and written down where `make test` tells of it at its end. Under `CI=true`, where
-//! all that can be installed is to be there, it is a failure, but for what no CI machine has.
+//! Skipped tests. Each is printed, and noted for the end of `make test`. Under `CI=true`, where everything
+//! installable should be there, it is a failure, except for what no CI machine has.
 
 use std::{env, fs::OpenOptions, io::Write as _, thread};
 

@@ -1,4 +1,4 @@
-//! A job that stands: all ranks but one have entered the next collective, and wait in it.
+//! A hung job: all ranks but one have entered the next collective, and wait in it.
 
 use xpu_wire::{
     frame::{Body, Frame, Inside, RankStacks, Reading, StackFrame, TaskState, ThreadStack},
@@ -7,7 +7,7 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-/// Since when, and who did not come.
+/// Since when, and the missing rank.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standstill {
     pub since: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Standstill {
 }
 
 impl Standstill {
-    /// Makes what would have been said at its beginning what is said `second`.
+    /// Replaces the frames of `second` by those of its beginning.
     pub(crate) fn apply(self, now: &[Frame], frames: &mut [Frame], second: u64) {
         for (frame, now) in frames.iter_mut().zip(now) {
             (frame.number, frame.now) = (now.number, now.now);

@@ -118,7 +118,7 @@ macro_rules! torn {
 variant! { as_written {} }
 
 variant! {
-    /// Who sees a store need not see what was written before it.
+    /// A reader that sees a store need not see earlier writes.
     without_release {
         #[allow(non_upper_case_globals, reason = "in the place of another")]
         pub(crate) const Release: Ordering = Relaxed;
@@ -127,7 +127,7 @@ variant! {
 }
 
 variant! {
-    /// Who has seen a store need not see what was written before it.
+    /// A reader that has seen a store need not see earlier writes.
     without_acquire {
         #[allow(non_upper_case_globals, reason = "in the place of another")]
         pub(crate) const Acquire: Ordering = Relaxed;

@@ -9,8 +9,8 @@ use crate::{collective::Operation, id::CommunicatorId, ledger::Call, unit::Momen
 
 /// All orders with at most two switches from a thread that could go on.
 ///
-/// Who writes is the first thread: loom tries other orders where a load comes after a store, and a thread that only writes its
-/// own counters loads them first.
+/// The writer is the first thread: loom tries other orders where a load comes after a store, and a thread
+/// that only writes its own counters loads them first.
 fn model(run: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(2);
@@ -33,7 +33,8 @@ pub(crate) fn records_arrive_whole_and_in_order() {
     });
 }
 
-/// The launching thread fills a pair in and pushes it, the hook's own thread reads it and gives it back, and so again.
+/// The launching thread fills a pair in and pushes it, the hook's thread reads it and gives it back,
+/// repeatedly.
 pub(crate) fn a_pair_is_one_threads_at_a_time() {
     struct Timers {
         free: Free<1>,

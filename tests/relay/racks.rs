@@ -93,7 +93,7 @@ impl Net {
         inside
     }
 
-    /// What goes from the rack to the login host has so many kilobits a second from now on, or as many as it likes.
+    /// Limits the rack's traffic to the login host to this many kilobits a second from now on, or not at all.
     fn limit(&self, rack: usize, kilobits: Option<u32>) {
         let at = self.rack(rack);
         let words = match kilobits {
@@ -199,7 +199,7 @@ impl Cluster {
         serde_json::from_str(&done.stdout).unwrap_or_else(|_| panic!("{done:?}"))
     }
 
-    /// Waits for so many ranks to be heard, with so many hosts out of reach.
+    /// Waits for this number of visible ranks, and of unreachable hosts.
     fn sees(&self, what: &str, ranks: u64, unreachable: usize) -> Value {
         until(what, || {
             let status = self.status();

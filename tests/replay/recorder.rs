@@ -17,7 +17,7 @@ use xpu_tests::{
 };
 use xpu_wire::{codec, frame::Body, unit::Moment};
 
-/// Two ranks that do the same until one is told not to.
+/// Two ranks that do the same until one is ordered to stop.
 const STEPS: &str = "
 comm = communicator()
 for n in range(1000000):
@@ -99,7 +99,7 @@ fn a_recorder_that_is_killed_leaves_all_but_its_last_second() {
     assert!(seen > 20, "the recorders heard {seen} digests");
 }
 
-/// What is found of a job that hangs is found of its recording, live by `status` and by who looks at the file.
+/// The findings of a hung job equal those of its recording, live by `status` and by a reader of the file.
 #[test]
 fn a_recorded_hang_has_the_findings_it_had_live() {
     let host = Host::new();

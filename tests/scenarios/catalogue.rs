@@ -58,7 +58,7 @@ pub(crate) const NAMES: [&str; 45] = [
     "hang: in the first steps",
 ];
 
-/// What costs about as much as is told: both to tell it and to leave it is right, and nothing else is.
+/// Findings near the reporting threshold: both reporting and omitting them is right, and nothing else is.
 const MAY_BE_LEFT: [&str; 2] = ["a slightly slower GPU", "an expert with more to do"];
 
 /// What is played with two and three ranks too.
@@ -104,7 +104,7 @@ pub(crate) fn scenario(name: &'static str, ranks: u32, seed: u64) -> Option<Scen
         setting.layout = chance.one_of(2, &[Layout::Ddp, Layout::Fsdp]);
     }
     let expected = fill(name, &mut setting, chance, rank).ok()?;
-    // What becomes of few ranks is told by what they cost; the other rules need more of them.
+    // With few ranks only the cost rule applies; the other rules need more of them.
     let is_played = OF_FEW.contains(&name) && matches!(setting.layout, Layout::Ddp | Layout::Fsdp);
     if ranks < 4 && !is_played {
         return None;
@@ -116,14 +116,14 @@ pub(crate) fn scenario(name: &'static str, ranks: u32, seed: u64) -> Option<Scen
     Some(Scenario { setting, expected, may_be_left })
 }
 
-/// This build cannot play it, or not with so many ranks.
+/// This build cannot play it, or not with this number of ranks.
 struct NotPlayed;
 
 fn one(kind: Kind, class: Class, rank: u32) -> Expected {
     Expected { kind, classes: vec![class], ranks: Named::Exactly(vec![rank]) }
 }
 
-/// As a real job of short steps: of so many collectives few are timed.
+/// As a real job of short steps: few of the many collectives are timed.
 fn many_buckets(setting: &mut Setting) -> Result<(), NotPlayed> {
     if setting.ranks > 64 {
         return Err(NotPlayed);
@@ -263,7 +263,8 @@ fn fill(
         }
         "slow data loader" => {
             setting.trouble = Trouble::Host { rank, share: chance.between(10, 0.2, 0.6) };
-            // Waiting for a neighbour is not seen: all of a chain are late, and of two in a stage none can be told.
+            // Waiting for a neighbour is not observed: all of a chain are late, and of two in a stage none
+            // can be named.
             match setting.layout {
                 Layout::Pipeline if ranks < 16 => return Err(NotPlayed),
                 Layout::Pipeline => {
@@ -281,7 +282,7 @@ fn fill(
             Some(Expected { kind: Kind::SlowRank, classes, ranks: Named::Exactly(vec![rank]) })
         }
         "pauses of every rank" => {
-            // One of all stands still so often that this share is lost.
+            // One of all pauses so often that this share is lost.
             let (seconds, lost) =
                 (chance.between(10, 0.3, 0.7).max(setting.step), chance.between(11, 0.15, 0.3));
             setting.trouble =
@@ -388,7 +389,7 @@ fn fill(
         }
         "hang: done on all but one" => {
             stall(setting, Stall::Partial);
-            // Where its end is not known yet, all that waits is told.
+            // If its end is not known yet, everything that waits is reported.
             let classes = vec![Class::Partial, Class::InKernel, Class::NotEntered];
             Some(Expected { kind: Kind::Hang, classes, ranks: Named::Among(rank) })
         }

@@ -27,7 +27,7 @@ const START: u64 = 1_800_000_000_000_000_000;
 const TFLOPS: f64 = 620.0;
 const GEMM: f64 = 5.5e11;
 
-/// After so many seconds a process that says nothing is called silent, and one that is gone is found to be.
+/// After this many seconds a silent process counts as silent, and one that is gone is found to be.
 const SILENCE: f64 = 5.0;
 const GRACE: f64 = 0.3;
 

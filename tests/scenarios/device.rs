@@ -1,4 +1,4 @@
-//! What the driver's library says of a pretend GPU.
+//! The driver's library for a simulated GPU.
 
 use xpu_wire::{
     frame::{DeviceReading, Throttle, Xid},

@@ -5,7 +5,7 @@
 pub(crate) enum Trouble {
     /// Nothing.
     None,
-    /// GPUs that compute so many times slower.
+    /// GPUs that are slower by this factor.
     Compute {
         ranks: Vec<u32>,
         factor: f64,
@@ -20,7 +20,7 @@ pub(crate) enum Trouble {
         rank: u32,
         share: f64,
     },
-    /// Stands still for so long every so many seconds.
+    /// Pauses for a time at an interval, in seconds.
     Pauses {
         rank: u32,
         seconds: f64,
@@ -31,7 +31,7 @@ pub(crate) enum Trouble {
         seconds: f64,
         every: f64,
     },
-    /// Communicators that pass a host move their bytes so many times slower.
+    /// Communicators that span a host are slower by this factor.
     Link {
         host: u32,
         factor: f64,
@@ -40,25 +40,25 @@ pub(crate) enum Trouble {
     Network {
         factor: f64,
     },
-    /// All GPUs compute so many times slower.
+    /// All GPUs are slower by this factor.
     Everyone {
         factor: f64,
     },
-    /// All do so many times more.
+    /// All have more work by this factor.
     MoreWork {
         factor: f64,
     },
-    /// One rank does so many times more.
+    /// One rank has more work by this factor.
     Busier {
         rank: u32,
         factor: f64,
     },
-    /// Rank 0 writes a checkpoint for so long, every so many seconds; it copies piece by piece.
+    /// Rank 0 writes a checkpoint at an interval, both in seconds; it copies piece by piece.
     Checkpoint {
         seconds: f64,
         every: f64,
     },
-    /// A rank comes so many seconds after the others.
+    /// A rank comes this many seconds after the others.
     LateStart {
         rank: u32,
         seconds: f64,
@@ -67,7 +67,7 @@ pub(crate) enum Trouble {
     Full {
         rank: u32,
     },
-    /// The driver tells of an error of its GPU.
+    /// The driver reports an error of its GPU.
     Error {
         rank: u32,
         code: u32,
@@ -78,12 +78,12 @@ pub(crate) enum Trouble {
     },
 }
 
-/// How a job comes to stand.
+/// How a job comes to hang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stall {
     /// Its Python does something else.
     OnCpu,
-    /// It waits for a kernel of its own before it comes.
+    /// It waits for its own kernel before it comes.
     OnGpu,
     /// It left the loop and ended.
     Ends,
@@ -95,7 +95,7 @@ pub(crate) enum Stall {
     /// It calls something else, or with other bytes.
     Operation,
     Bytes,
-    /// It leaves out the last collective of a step and goes on: from then on it is one call out of step.
+    /// It omits the last collective of a step and goes on: from then on it is one call out of step.
     Skip,
     /// It does not return from the call.
     InCall,

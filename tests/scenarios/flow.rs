@@ -1,4 +1,4 @@
-//! When what happens in a pretend job: operation by operation, who waits for whom, without frames.
+//! The timing of a simulated job: operation by operation, with dependencies, without frames.
 
 use xpu_wire::collective::Operation;
 
@@ -73,7 +73,7 @@ pub(crate) struct Flow<'a> {
     step: u64,
     /// The operation of a step at which it stalls.
     stall_at: usize,
-    /// When the job came to stand, once it did.
+    /// When the job hung, once it did.
     pub(crate) stalled: Option<f64>,
 }
 
@@ -355,7 +355,7 @@ impl<'a> Flow<'a> {
         };
         let launched = how != Some(Stall::InCall);
         self.push(rank, at, What::Entered { circle, operation, bytes, launched });
-        // Who does not return calls nothing more; who waits for each call either.
+        // A rank that does not return calls nothing more; one that waits for each call neither.
         if how == Some(Stall::InCall) {
             self.gone[rank] = true;
         }

@@ -1,7 +1,8 @@
-//! Pretend jobs with and without troubles, of 2, 3, 8, 64 and 1,024 ranks, played through the findings: `make scenarios`.
+//! Simulated jobs with and without faults, of 2, 3, 8, 64 and 1,024 ranks, played through the findings: `make
+//! scenarios`.
 //!
-//! `scenarios [--tuning] [--seeds N] [--class TEXT] [--ranks N] [--tell]`. The rules were made with the tuning seeds; those
-//! reported are others.
+//! `scenarios [--tuning] [--seeds N] [--class TEXT] [--ranks N] [--tell]`. The rules were made with the
+//! tuning seeds; those reported are others.
 
 mod catalogue;
 mod chance;

@@ -1,4 +1,4 @@
-//! What a pretend job does: who belongs together, and the operations of a step.
+//! A simulated job's program: its groups, and the operations of a step.
 
 use xpu_wire::collective::Operation;
 

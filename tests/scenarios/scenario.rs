@@ -60,7 +60,7 @@ pub(crate) enum Named {
     Exactly(Vec<u32>),
     /// These among others.
     Among(u32),
-    /// Only ranks of the same chain through a pipeline: those so many apart.
+    /// Only ranks of the same chain through a pipeline: those this far apart.
     Chain {
         rank: u32,
         apart: u32,

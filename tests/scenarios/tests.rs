@@ -13,7 +13,7 @@ fn one_of_each_kind_is_told_right() {
         for ranks in [2, 8, 64] {
             let Some(scenario) = scenario(name, ranks, TUNING + 4) else { continue };
             let verdict = play(&scenario);
-            // Of half a cohort the first are told before the others have fallen.
+            // Of half a cohort the first are reported before the others have fallen.
             let wrong = if name.ends_with("half of the ranks") { 0 } else { verdict.wrong.len() };
             assert_eq!(wrong, 0, "{name}, {ranks} ranks: {verdict:#?}");
             assert_eq!(verdict.in_time, scenario.expected.is_some(), "{name}, {ranks} ranks: {verdict:#?}");

@@ -10,7 +10,7 @@ use crate::{
     scenario::Scenario,
 };
 
-/// The budgets: a slow rank in so many steps or seconds, a hang in so many seconds.
+/// The budgets: a slow rank within steps or seconds, a hang within seconds.
 const STEPS: f64 = 20.0;
 const SECONDS: f64 = 30.0;
 const HANG_SECONDS: f64 = 15.0;

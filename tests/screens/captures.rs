@@ -102,7 +102,7 @@ fn what_lies_in_the_folder_is_listed_and_a_broken_file_says_why() {
     lab.screen(80, 24).shows("70b-20270115T083327Z.xpucap");
     golden_at_both("captures-list", &mut lab);
     lab.keys("G").screen(80, 24).shows("▌✖ broken");
-    // What cannot be written is said, and nothing is asked for.
+    // A file that cannot be written is reported, and nothing is requested.
     let before = lab.effects().len();
     lab.keys("e").screen(132, 40).shows("✖ half.xpucap: it has no complete block");
     lab.keys("kH").screen(132, 40).shows("night.xpurec is a recording");
@@ -186,7 +186,7 @@ fn what_is_under_way_has_its_bar_and_its_file() {
     };
     update(lab.app(), Action::Captured(Standing::Done(done)));
     lab.screen(132, 40).shows("▲ c.xpucap: steps 16,712").shows("rank 3: it is past those steps");
-    // What came of it stands beside the keys, not in their place.
+    // The result is shown beside the keys, not in their place.
     let screen = lab.screen(80, 24).text();
     let footer = screen.lines().last().unwrap_or_default();
     assert!(footer.contains("8 captures 9 ") && footer.contains("● c.xpucap: steps 16,712 to"), "{footer}");

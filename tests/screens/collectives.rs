@@ -36,7 +36,7 @@ fn who_did_not_enter_is_behind() {
     golden_at_both("collectives-hang", &mut lab);
 }
 
-/// Of a job that stands: the calls that led there, and who parted.
+/// In a hung job: the calls before it, and the deviating rank.
 #[test]
 fn the_last_calls_are_shown_where_a_job_stands() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));

@@ -36,7 +36,7 @@ fn a_fault_is_pointed_at_while_what_was_whole_last_stays() {
 #[test]
 fn ranks_without_a_figure_are_counted() {
     let mut lab = one_slow();
-    // Of pretend GPUs no driver tells.
+    // Simulated GPUs have no driver reports.
     lab.keys("/xid>0").screen(132, 40).shows("0 of 64 ranks").shows("no rank matches the filter");
     lab.keys("<C-u>rank<3 & blocked>=0").screen(132, 40).shows("of 64 ranks");
 }
@@ -77,7 +77,7 @@ fn the_end_of_a_long_line_is_seen() {
     lab.screen(60, 20).shows("tflps<3").shows("no field is called tflps: did you mean tflops? ^");
 }
 
-/// The merged stacks, and who is where, of the ranks that are meant; who waits for whom, and a report, stay those of all.
+/// The merged stacks, and positions, of the filtered ranks; dependencies, and a report, cover all.
 #[test]
 fn stacks_are_of_the_ranks_that_are_meant() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4)).hang(Rank(6)).run(14);

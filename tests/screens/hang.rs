@@ -1,4 +1,4 @@
-//! A job that stands, and the stacks.
+//! A hung job, and the stacks.
 
 use xpu_tests::Lab;
 use xpu_tui::{
@@ -39,7 +39,7 @@ fn a_hang_appears_by_itself_and_stays_until_it_was_seen() {
         .shows("not 0-5,7")
         .shows("in cudaStreamSynchronize");
     golden_at_both("hang", &mut lab);
-    // It goes on: the panel stays, and says so.
+    // It continues: the panel stays, and shows that.
     let mut lab = lab.go_on().run(4);
     lab.screen(80, 24).shows("RESUMED at").shows("__getitem__");
     // What was found is no longer so.
@@ -47,7 +47,7 @@ fn a_hang_appears_by_itself_and_stays_until_it_was_seen() {
     lab.keys("<Esc>").screen(80, 24).hides("RESUMED").shows("Ranks");
 }
 
-/// The same moment is told by the same word whether it is now or was.
+/// The same moment has the same word whether it is now or past.
 #[test]
 fn a_hang_that_is_replayed_is_a_hang() {
     let mut lab = hung();
@@ -71,7 +71,8 @@ fn who_looks_at_something_else_is_not_pulled_away() {
     lab.screen(80, 24).hides("Who is where").shows("JOB HANGS").shows("s shows every rank's stack");
 }
 
-/// Who waits is not well, and is not whom to look at; and nothing on the screen says that all is in order.
+/// A waiting rank is not healthy, and is not the cause; and nothing on the screen claims that all is in
+/// order.
 #[test]
 fn the_overview_of_a_job_that_hangs_says_who_waits_for_whom() {
     let mut lab = hung();
@@ -144,7 +145,7 @@ fn stacks_are_asked_for_when_they_are_looked_at_and_silence_is_told() {
     golden_at_both("stacks-silent", &mut lab);
 }
 
-/// What ptrace refuses is said, beside what the kernel still tells.
+/// A refusal of ptrace is shown, beside the kernel's data.
 #[test]
 fn what_cannot_be_read_is_said_with_the_ranks() {
     let mut lab = hung();

@@ -69,7 +69,7 @@ fn lines_are_found_by_their_words() {
     // What was typed is what one wants to change; nothing found says what to do.
     lab.keys("/<C-u>no such thing").screen(80, 24).shows("No matching lines").shows("0 lines");
     lab.keys("<Esc>").screen(80, 24).shows("all ranks, and what is wrong");
-    // The first escape shows all again, the next leads back; who comes again begins anew.
+    // The first escape shows all again, the next leaves; a new visit starts afresh.
     lab.keys("/flame<Enter>").screen(80, 24).shows("flame graph").hides("all ranks, and");
     lab.keys("<Esc>").screen(80, 24).shows("all ranks, and what is wrong");
     lab.keys("/flame<Enter>?").screen(80, 24).hides("Help").shows("Ranks");

@@ -151,7 +151,7 @@ fn a_host_that_is_down_is_named_and_its_ranks_grey_out() {
     golden("host-down", &screen);
 }
 
-/// What is on the screen of a job that has ended is what it did last, and says so.
+/// The screen of an ended job shows its last state, and marks it.
 #[test]
 fn a_job_that_ended_shows_its_last_figures() {
     let mut lab = Lab::new(Simulation::new(7, 2, 8));
@@ -171,12 +171,12 @@ fn a_job_that_ended_shows_its_last_figures() {
         .shows("16 of 16")
         .hides("nothing timed yet");
     golden("ended", &screen);
-    // It is told the same way on every page.
+    // Every page shows it the same way.
     lab.keys("9").screen(132, 40).shows("● up").shows("ended").hides("exited").hides("▲");
     lab.keys("1j<Enter>").screen(132, 40).shows("ended").hides("exited");
 }
 
-/// One host of two: what its ranks wait for is not seen, so there is no bandwidth; and it is said why.
+/// One host of two: its ranks' dependencies are not seen, so there is no bandwidth; the reason is shown.
 #[test]
 fn half_a_communicator_has_no_bandwidth_and_the_reason_is_told() {
     let mut lab = Lab::at_rest(Simulation::new(7, 2, 4), Depth::True);
@@ -262,7 +262,7 @@ fn selecting_and_sorting_move_what_they_should() {
     lab.keys("jjj<PgDn>").screen(80, 24).shows("▌   12");
     lab.keys("G").screen(80, 24).shows("▌   63").shows("of 64");
     lab.keys("g<Up>").screen(80, 24).shows("▌   37");
-    // Who sorts has them as asked for.
+    // Explicit sorting wins.
     lab.keys("og").screen(80, 24).shows("▌    0").shows("rank↑");
     // By TFLOPS, worst first.
     lab.keys("ooooog").screen(80, 24).shows("▌   37").shows("TFLOPS↑");
@@ -270,7 +270,7 @@ fn selecting_and_sorting_move_what_they_should() {
     lab.keys("<Esc>").screen(80, 24).hides("▌");
 }
 
-/// Who is named in the sentence is in the table under it, however many ranks there are and however it is looked at.
+/// Ranks named in the sentence are in the table under it, however many ranks there are and in every view.
 #[test]
 fn a_rank_that_a_finding_names_is_in_sight() {
     let mut lab = one_slow();
@@ -285,7 +285,7 @@ fn a_rank_that_a_finding_names_is_in_sight() {
     let lines = screen.text();
     let place = |host: &str| lines.rfind(&format!("{host} ×8")).expect(host);
     assert!(place("gpu-005") < place("gpu-001"), "{lines}");
-    // Who sorts is obeyed.
+    // Explicit sorting wins.
     lab.keys("FFF").screen(132, 40).shows("   37  gpu-005");
     lab.keys(":sort rank<Enter>").screen(132, 40).hides("   37  gpu-005").shows("rank↑");
     lab.keys(":sort findings<Enter>").screen(132, 40).shows("   37  gpu-005");

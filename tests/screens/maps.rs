@@ -94,7 +94,7 @@ fn ranks_and_time_are_folded_as_far_as_there_is_no_room() {
     golden("past-no-color", &screen);
 }
 
-/// Watching begins with nothing known of before; a job that stands is no gap.
+/// Monitoring begins without history; a hung job is no gap.
 #[test]
 fn the_past_begins_with_the_watching() {
     let mut lab = Lab::at_rest(Simulation::new(7, 8, 8), Depth::True);

@@ -46,7 +46,7 @@ fn every_view_is_reached_from_every_other_on_any_terminal() {
     }
 }
 
-/// Where there is no job, those are that tell why.
+/// Without a job, the reasons are shown.
 #[test]
 fn before_there_is_a_job_hosts_and_captures_are_a_click_away() {
     for size in [(60, 20), SMALL, WIDE] {
@@ -125,13 +125,13 @@ fn a_click_on_the_bar_of_time_goes_there_and_a_drag_moves_along() {
     lab.mouse(WIDE, MouseEventKind::Down(MouseButton::Left), (2, 38)).screen(132, 40).shows("stopped");
 }
 
-/// From one rank to who is with it, to one of those, and on.
+/// From one rank to its peers, to one of those, and on.
 #[test]
 fn peers_and_communicators_of_a_rank_are_clicked() {
     let mut lab = one_slow();
     lab.keys("2j").screen(132, 40).shows("Rank 0");
     for size in [SMALL, WIDE] {
-        // The worst by a figure, whose page has nobody worse.
+        // The worst by a figure, whose page has none worse.
         lab.click(size, "490.2 rank 37", 0).screen(132, 40).shows("Rank 37 gpu-005");
         lab.click(size, "9ca792c9", 0);
         assert_eq!(lab.app().scope(), Scope::Collectives, "{size:?}");
@@ -170,7 +170,7 @@ fn who_waits_is_clicked_where_a_job_hangs() {
         .shows("Rank 6 gpu-002");
 }
 
-/// A hand that moves over moments sees them alone; one that is put down and lifted clicks on the rank.
+/// A pointer that moves over moments only shows them; a click selects the rank.
 #[test]
 fn a_drag_over_the_past_shows_that_time_alone() {
     let mut lab = one_slow();

@@ -17,7 +17,7 @@ use xpu_wire::{
 
 use crate::{golden, golden_at_both, one_slow};
 
-/// What a rank says whole, once it is asked.
+/// A rank's full details, on request.
 fn detail() -> Summary {
     let durations = |microseconds: u64| {
         let mut durations = Histogram::new();
@@ -66,7 +66,7 @@ fn detail() -> Summary {
     }
 }
 
-/// Rank 37 is looked at, and has told all.
+/// Rank 37 is selected, with full details.
 fn looked_at() -> Lab {
     let mut lab = one_slow();
     lab.keys("<Enter>");
@@ -97,7 +97,7 @@ fn who_goes_back_from_a_rank_is_where_it_was_opened() {
 fn a_rank_alone_shows_its_shapes_and_sizes() {
     let mut lab = one_slow();
     let job = lab.simulation().job.clone();
-    // Nothing is selected: it is the rank that stands out.
+    // Nothing is selected: the conspicuous rank is shown.
     let screen = lab.keys("<Enter>").screen(132, 40);
     screen.shows("Rank 37 gpu-005, pid 4037").shows("waiting for its next summary");
     golden_at_both("rank-waiting", &mut lab);

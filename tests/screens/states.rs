@@ -179,7 +179,7 @@ fn says_all(screen: &Screen, says: &[&str]) {
     }
 }
 
-/// What was asked of a rank and did not come is told with how long ago that was.
+/// A request without an answer is shown with its age.
 #[test]
 fn a_rank_that_does_not_answer_is_told_with_the_way_to_its_host() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));

@@ -27,7 +27,7 @@ fn where_steps_became_longer_is_marked_with_its_step_and_by_how_much() {
     }
 }
 
-/// What the program names is told by the step, over what was seen.
+/// Spans are shown per step, over the observed time.
 #[test]
 fn parts_that_the_program_names_are_on_the_page() {
     let mut lab = one_slow();

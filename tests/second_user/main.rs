@@ -40,7 +40,7 @@ fn a_place_another_user_took_first_is_not_used() {
     let stranger = scene.rude(&scene.socket_in(&scene.usual()), "takes_over");
     let ours = || scene.xpu_top(&["run", "--", scene.path("parts/keeps_in_step").to_str().unwrap(), "2000"]);
     let first = Program::start(&mut ours());
-    // Another rank, and who looks, find the same place.
+    // Another rank, and a viewer, find the same place.
     let status = until("the job to be seen", || {
         let said = run(&mut scene.xpu_top(&["status", "--json", "--now"]));
         let status: Value = serde_json::from_str(&said.stdout).ok()?;
@@ -121,7 +121,7 @@ fn a_hook_that_is_pointed_to_another_users_socket_says_nothing() {
     }
 }
 
-/// Modes and owners are as they should be, and yet somebody else listens there: the kernel tells.
+/// Modes and owners are correct, but another user's process listens there: the kernel reveals it.
 #[test]
 fn whoever_listens_is_asked_for_by_the_kernel_and_not_by_the_file() {
     let Some(scene) = Scene::new() else { return };

@@ -37,7 +37,7 @@ pub(crate) struct Scene {
 static MADE: AtomicU32 = AtomicU32::new(0);
 
 impl Scene {
-    /// `None` where nobody can be another user, which is said.
+    /// `None` if this user cannot become another, which is reported.
     pub(crate) fn new() -> Option<Self> {
         if user_id() != 0 {
             skipped("only root can act as two users");
@@ -113,7 +113,7 @@ impl Scene {
         command
     }
 
-    /// The victim's program, unwatched, with so many steps.
+    /// The victim's program, not monitored, with this many steps.
     pub(crate) fn program(&self, steps: u32) -> Command {
         let mut command = self.victim(self.path("parts").join(PROGRAM));
         command.arg(steps.to_string());
@@ -149,7 +149,7 @@ impl Scene {
     }
 }
 
-/// The job's name: whoever is no business of it must not come to know it.
+/// The job's name: other users must not learn it.
 pub(crate) const SECRET: &str = "moonshot";
 
 impl Drop for Scene {
@@ -184,7 +184,7 @@ fn reachable(from: &Path, to: &Path) {
     }
 }
 
-/// What a user can reach of what it should not: files by `cat`, folders by `ls`.
+/// What a user can read of others' data: files by `cat`, folders by `ls`.
 pub(crate) fn readable(scene: &Scene, paths: &[PathBuf]) -> BTreeSet<PathBuf> {
     let reads = |path: &&PathBuf| {
         let program = if path.is_dir() { "ls" } else { "cat" };

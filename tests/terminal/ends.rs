@@ -28,7 +28,7 @@ fn so_does_every_signal_that_ends_it() {
     }
 }
 
-/// Who is logged out finds the screen as it was, no less than who quits.
+/// A logout restores the screen as well as a quit does.
 #[test]
 fn what_it_ended_with_is_kept_however_it_ends() {
     let fixture = Fixture::new();
@@ -53,7 +53,7 @@ fn what_it_ended_with_is_kept_however_it_ends() {
     }
 }
 
-/// The message stands on the terminal that was given back, and the cursor below it: where the shell goes on.
+/// The message is on the restored terminal, and the cursor below it: where the shell continues.
 #[test]
 fn a_panic_gives_it_back_before_it_speaks() {
     for (place, said) in [("here", "the thread that draws fails"), ("beside", "a thread beside it fails")] {

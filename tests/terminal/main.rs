@@ -32,7 +32,7 @@ impl Fixture {
         command
     }
 
-    /// The recording, where the rank is slow, on a screen that stands still.
+    /// The recording, where the rank is slow, on a paused screen.
     fn slow(&self, columns: u16, lines: u16) -> Terminal {
         let terminal = Terminal::start(self.xpu_top("--replay night.xpurec --at 70%"), columns, lines);
         terminal.shows("REPLAY").keys(" ").shows("stopped").shows("next finding ]").shows("rank 5");

@@ -1,4 +1,4 @@
-//! A screen of which a part panics when it is told to (SIGUSR1): the thread that draws (`here`), or one beside it.
+//! A screen of which a part panics on SIGUSR1: the thread that draws (`here`), or one beside it.
 
 use std::{env, process::ExitCode, thread};
 

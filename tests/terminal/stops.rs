@@ -4,7 +4,7 @@ use xpu_tests::pty::Terminal;
 
 use crate::Fixture;
 
-/// Ctrl-Z and `fg` in a shell: its prompt stands on the screen it had, and the picture comes back whole.
+/// Ctrl-Z and `fg` in a shell: its prompt is on the previous screen, and the picture comes back whole.
 #[test]
 fn the_shell_has_the_terminal_while_it_is_stopped() {
     let fixture = Fixture::new();
@@ -36,7 +36,7 @@ fn a_stop_from_outside_is_as_good() {
     terminal.keys("q").hides("REPLAY").is_given_back_to_a_shell();
 }
 
-/// Nobody could let it go on: it is alone on its terminal, as in a window of its own.
+/// It could not be continued: it is alone on its terminal, as in a window of its own.
 #[test]
 fn where_no_shell_waits_it_does_not_stop() {
     let fixture = Fixture::new();

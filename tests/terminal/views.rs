@@ -49,7 +49,7 @@ fn every_view_is_a_click_away() {
     let fixture = Fixture::new();
     let mut terminal = fixture.slow(132, 40);
     for (key, shown) in OF_ANY_JOB {
-        // The last line names the views; on each of them the others stand by their numbers.
+        // The last line names the views; on each of them the others are listed by their numbers.
         let name = terminal.text().lines().last().unwrap_or_default().to_owned();
         let word = name.split("   ").map(str::trim).find(|word| word.starts_with(key));
         click(&terminal, word.unwrap_or_else(|| panic!("{key} is not in {name}")));

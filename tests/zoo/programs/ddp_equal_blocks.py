@@ -1,4 +1,4 @@
-"""DDP of eight equal MLP blocks: nothing but the optimizer tells one block from the next."""
+"""DDP of eight equal MLP blocks: only the optimizer distinguishes the steps from the blocks."""
 
 import own
 import torch

@@ -1,5 +1,5 @@
-"""flax and optax under JAX, the batch laid over all of its devices: a jitted step that donates its state, the loss told
-every 20 steps, an evaluation every 100."""
+"""flax and optax under JAX, the batch laid over all of its devices: a jitted step that donates its state, the loss
+logged every 20 steps, an evaluation every 100."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-//! Handles, and two kinds of descriptor: made, told, asked, destroyed.
+//! Handles, and two kinds of descriptor: created, set, read, destroyed.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Layouts of matrices. Unlike the other descriptors a layout is a struct of a size the header tells, at the address that is its
-//! handle: programs may have it on their stack, and read it.
+//! Layouts of matrices. Unlike the other descriptors a layout is a struct of a size given in the header, at
+//! the address that is its handle: programs may have it on their stack, and read it.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! The stand-in `libcublasLt.so.13`: descriptors that keep what they are told, and GEMMs.
+//! The stand-in `libcublasLt.so.13`: descriptors that keep their attributes, and GEMMs.
 //!
 //! Nothing is computed; see the stand-in `libcublas` for how launches reach the timeline.
 

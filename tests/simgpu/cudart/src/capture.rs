@@ -21,7 +21,7 @@ pub(crate) extern "C" fn cudaStreamBeginCapture(stream: usize, mode: c_int) -> c
     begin(stream, mode, 0)
 }
 
-/// Where in the graph it goes makes no difference: a replay is in the order things were written down.
+/// Its position in the graph makes no difference: a replay is in recorded order.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaStreamBeginCaptureToGraph(
     stream: usize,
@@ -89,7 +89,7 @@ pub(crate) unsafe extern "C" fn cudaStreamIsCapturing(stream: usize, status: *mu
     })
 }
 
-/// As CUDA 13 has it. Of the graph that is being made nothing is told.
+/// As in CUDA 13. The unfinished graph is not returned.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaStreamGetCaptureInfo(
     stream: usize,

@@ -60,7 +60,7 @@ thread_local! {
 }
 
 impl Error {
-    /// Remembered until somebody asks for it, also when it is only "not ready".
+    /// Kept until it is read, even if it is only "not ready".
     pub(crate) fn remember(self) {
         let _ = LAST.try_with(|last| last.set(self.0));
     }

@@ -49,7 +49,7 @@ impl Memory {
         // SAFETY: this function's own condition.
         let told = unsafe { put(address, memory.as_ptr()) };
         if told.is_err() {
-            // SAFETY: just allocated, and nobody has been told.
+            // SAFETY: just allocated, and not yet returned to anybody.
             unsafe { libc::free(memory.as_ptr()) };
             return told;
         }
@@ -126,7 +126,7 @@ pub(crate) unsafe extern "C" fn cudaMallocPitch(
     })
 }
 
-/// In the order of the stream, as far as anybody can tell.
+/// In the order of the stream, as far as observable.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaMallocAsync(
     address: *mut *mut c_void,

@@ -54,7 +54,8 @@ pub(crate) extern "C" fn simgpu_current_device() -> c_int {
     if process::is_usable() { Gpu::get().device().unwrap_or(0) } else { 0 }
 }
 
-/// A bit for each device this process has a context on. Not for the siblings: `nvidia-smi` tells the same of a real machine.
+/// A bit for each device this process has a context on. Not for the siblings: `nvidia-smi` shows the same on
+/// a real machine.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn simgpu_contexts() -> u64 {
     Gpu::get().contexts()

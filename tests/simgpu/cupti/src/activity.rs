@@ -89,7 +89,7 @@ extern "C" fn told(event: *const Event) {
     state.pending.push(event);
 }
 
-/// Changes what is recorded, and has the timeline tell of it.
+/// Changes what is recorded, and the timeline's tracing.
 fn switch(change: impl FnOnce(&mut State) -> Result<(), Error>) -> Result<(), Error> {
     let driver = driver().ok_or(Error::NOT_INITIALIZED)?;
     let mut state = lock(&STATE);

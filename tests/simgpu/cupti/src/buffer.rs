@@ -46,7 +46,8 @@ pub(crate) fn write_late(now: u64) {
 /// Who hands out records, one at a time.
 static DELIVERING: Mutex<()> = Mutex::new(());
 
-/// Hands out these records; those that find no room are lost, and so many are answered. No lock is held that a callback could want.
+/// Hands out these records; returns the number of those that did not fit and are lost. No lock is held that a
+/// callback could want.
 pub(crate) fn deliver(events: &[(Event, bool)], callbacks: Callbacks) -> usize {
     let _one_at_a_time = lock(&DELIVERING);
     let (mut buffer, mut lost): (Option<Buffer>, usize) = (None, 0);

@@ -26,7 +26,7 @@ pub struct Driver {
     pub launch_graph: unsafe extern "C" fn(executable: usize, stream: usize) -> c_int,
     /// `simgpu_kernel_name`: of a `cudaKernel_t`; NULL if there is none.
     pub kernel_name: unsafe extern "C" fn(kernel: usize) -> *const c_char,
-    /// `simgpu_trace`: from now on launches are told to the sink, or not.
+    /// `simgpu_trace`: from now on launches are reported to the sink, or not.
     pub trace: unsafe extern "C" fn(sink: Option<Sink>),
     /// `simgpu_current_device`: the calling thread's device.
     pub current_device: unsafe extern "C" fn() -> c_int,

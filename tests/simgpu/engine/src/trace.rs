@@ -1,4 +1,4 @@
-//! What runs and who launched it, told to whoever traces: the stand-in CUPTI. Untraced, a launch reads one flag.
+//! Work and its launches, reported to a tracer: the stand-in CUPTI. Untraced, a launch reads one flag.
 
 use std::cell::Cell;
 use std::mem;
@@ -30,7 +30,7 @@ pub enum Library {
     Runtime = 1,
 }
 
-/// What is told. Times are nanoseconds of [`Moment`]; those of work may lie in the future.
+/// The report. Times are nanoseconds of [`Moment`]; those of work may lie in the future.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
@@ -70,7 +70,7 @@ thread_local! {
     static CALL: Cell<u32> = const { Cell::new(0) };
 }
 
-/// From now on launches are traced or not. What was launched before is still told to the last sink.
+/// From now on launches are traced or not. Earlier launches are still reported to the last sink.
 pub fn set(sink: Option<Sink>) {
     if let Some(sink) = sink {
         SINK.store(sink as *mut (), Ordering::Release);

@@ -1,4 +1,5 @@
-//! Communicators that come from others: split, shrunk, grown. Its ranks tell each other their colors in the parent's rendezvous.
+//! Communicators that come from others: split, shrunk, grown. Its ranks exchange their colors in the parent's
+//! rendezvous.
 
 use std::ffi::{c_int, c_void};
 use std::slice;

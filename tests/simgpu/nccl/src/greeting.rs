@@ -1,5 +1,5 @@
-//! What NCCL calls a communicator, as far as it tells its ranks: a rank that comes new is handed a number that those who stay work
-//! out for themselves.
+//! NCCL's name of a communicator, as far as its ranks see it: a new rank gets a number that the remaining
+//! ones compute themselves.
 
 use std::ffi::c_int;
 

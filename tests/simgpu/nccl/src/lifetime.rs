@@ -131,7 +131,8 @@ pub(crate) extern "C" fn ncclCommDestroy(comm: usize) -> c_int {
     call(|_| COMMUNICATORS.remove(comm).map(drop).ok_or(Failure::InvalidArgument))
 }
 
-/// Ends what is under way in this process, within a quarter of a second; other ranks are not told. What was being made is not made.
+/// Aborts pending work in this process, within a quarter of a second; other ranks are not notified.
+/// Unfinished creations stop.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ncclCommAbort(comm: usize) -> c_int {
     call(|_| {

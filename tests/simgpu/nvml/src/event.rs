@@ -61,7 +61,7 @@ pub(crate) extern "C" fn nvmlDeviceRegisterEvents(handle: Handle, kinds: c_ulong
     })
 }
 
-/// Answers also while a device is sick: the real thing is told by the kernel, not by the device.
+/// Answers also while a device is sick: the real thing is notified by the kernel, not by the device.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn nvmlEventSetWait_v2(
     set: usize,

@@ -26,7 +26,7 @@ const POWER_CAP: u64 = 0x4;
 const CLOCKS_OF_CORES: std::ops::RangeInclusive<c_uint> = 0..=1;
 const CLOCK_OF_MEMORY: c_uint = 2;
 
-/// The shortest time a share of which can be told.
+/// The shortest time over which a share can be computed.
 const SAMPLE_NS: u64 = 100_000_000;
 
 /// `nvmlUtilization_t`
