@@ -302,7 +302,7 @@ fn who_is_killed_without_a_word_is_said_to_be() {
     let ended = Ended::seen(&host, rank.end());
     assert_eq!(ended.finding["class"], "dead");
     assert!(ended.evidence().contains("ended without an orderly exit"), "{}", ended.evidence());
-    assert_eq!(ended.exit["text"], "ended without a trace: SIGKILL, or an unrecorded signal");
+    assert_eq!(ended.exit["text"], "ended without a record: SIGKILL, or an unknown signal");
 }
 
 #[test]

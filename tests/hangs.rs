@@ -273,7 +273,7 @@ fn where_nothing_can_be_written_one_line_says_so_and_all_else_goes_on() {
     at_last("the other end", log, || log().contains("train: rank 0 was ended").then_some(()));
     assert_eq!(runs(&host.place), ["exit "]);
     assert_eq!(host.status()["findings"][0]["kind"], "exited");
-    assert_eq!(log().matches("what is known of it is not kept").count(), 1, "{}", log());
+    assert_eq!(log().matches("cannot write the incident folder").count(), 1, "{}", log());
 }
 
 /// One rank per host, and one home: both save their data, one notifies, and both are replayed together.

@@ -50,7 +50,7 @@ pub struct CommandLine {
     /// Only matching ranks: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
     #[arg(long, value_name = "FILTER")]
     pub filter: Option<Filter>,
-    /// How ranks are laid out, the fastest first, as Megatron numbers them: `tp4-cp2-dp4-pp2`; F folds by these groups
+    /// Layout of the ranks, fastest axis first, as Megatron numbers them: `tp4-cp2-dp4-pp2`; F folds by these groups
     #[arg(long, value_name = "AXES")]
     pub groups: Option<Groups>,
     /// Do not capture the mouse
@@ -59,7 +59,7 @@ pub struct CommandLine {
     /// Read the settings from this file [default: `XPU_TOP_CONFIG`, else ~/.config/xpu-top/config.toml if there is one]
     #[arg(long, value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
-    /// What a GPU costs in an hour, `2.5` or `2.5 EUR`: lost GPU-hours are also reported in money [default: `XPU_TOP_GPU_HOUR_PRICE`, else from the settings]
+    /// Price of a GPU-hour, `2.5` or `2.5 EUR`: lost GPU-hours are also reported in money [default: `XPU_TOP_GPU_HOUR_PRICE`, else from the settings]
     #[arg(long, value_name = "PRICE", global = true)]
     pub gpu_hour_price: Option<Price>,
     #[command(subcommand)]
@@ -70,13 +70,13 @@ pub struct CommandLine {
 pub enum Command {
     /// Start a program and watch it: `xpu-top run -- torchrun train.py`
     Run(RunArgs),
-    /// Print what a job does now, and exit
+    /// Print the status of a job, and exit
     Status(StatusArgs),
     /// Record what all ranks report to a file, for --replay
     Record(RecordArgs),
     /// Capture every operation of a few steps on all ranks to a file
     Capture(CaptureArgs),
-    /// Have PyTorch's own profiler, Kineto, trace the same steps on all ranks, and fetch the traces
+    /// Trace the same steps on all ranks with PyTorch's profiler (Kineto), and fetch the traces
     Kineto(KinetoArgs),
     /// Summarize a capture: steps, operations, where the time went
     Report(ReportArgs),
@@ -96,7 +96,7 @@ pub enum Command {
     Collectives(CollectivesArgs),
     /// Switch the hooks of a running job off, and on again
     Ctl(CtlArgs),
-    /// Check what watching needs on this machine, and say how to fix what is missing
+    /// Check the setup of this machine, and say how to fix each problem
     Doctor(DoctorArgs),
     /// Show which settings are read and check them, or print all settings
     Config(ConfigArgs),
@@ -114,10 +114,10 @@ pub struct RunArgs {
     /// Do not start a collector
     #[arg(long)]
     pub no_collector: bool,
-    /// Leave `KINETO_USE_DAEMON` and `KINETO_CONFIG` as they are: `xpu-top kineto` then has no profiler to ask
+    /// Leave `KINETO_USE_DAEMON` and `KINETO_CONFIG` as they are: then `xpu-top kineto` cannot start a profiler
     #[arg(long)]
     pub no_kineto: bool,
-    /// Command line to run once per hang or bad end, through `sh -c` on one host, for a minute at most; the status or the exit
+    /// Command line to run once per hang or failed rank, through `sh -c` on one host, for a minute at most; the status or the exit
     /// report is on its standard input as JSON [default: `XPU_TOP_ON_HANG`]
     #[arg(long, value_name = "CMD")]
     pub on_hang: Option<String>,
@@ -130,7 +130,7 @@ pub struct RunArgs {
 pub struct StatusArgs {
     #[command(flatten)]
     pub of: JobArgs,
-    /// As a JSON document
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
     /// Add this rank's GEMMs and collectives by shape
@@ -163,7 +163,7 @@ pub struct RecordArgs {
     /// The file to write; it must not exist
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Stop after this time: `90s`, `10m`, `1h30m` [default: with Ctrl-C]
+    /// Stop after this time: `90s`, `10m`, `1h30m` [default: at Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = length)]
     pub length: Option<Duration>,
     /// Leave out GEMMs by shape and collectives by size, which take most of the space
@@ -179,7 +179,7 @@ pub struct CaptureArgs {
     /// Number of steps, the same steps on every rank
     #[arg(long, value_name = "N", group = "extent", value_parser = clap::value_parser!(u32).range(1..=i64::from(CaptureOrder::STEPS)))]
     pub steps: Option<u32>,
-    /// A time in place of steps, the same on every rank: `500ms`, `2s`, `1m`; for programs without steps, as inference servers
+    /// A time in place of steps, the same on every rank: `500ms`, `2s`, `1m`; for programs without steps, such as inference servers
     #[arg(long = "for", value_name = "TIME", group = "extent", value_parser = window_length)]
     pub length: Option<Duration>,
     /// Only these ranks: `0-7,16` [default: all]
@@ -191,7 +191,7 @@ pub struct CaptureArgs {
     /// The file to write; it must not exist
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Time limit for all of it [default: 120, and the time of --for]
+    /// Time limit for the whole command [default: 120 s, and the time of --for]
     #[arg(long, value_name = "SECONDS")]
     pub wait: Option<u32>,
     /// Also all GPU kernels, through CUPTI, unless the job was started with `XPU_TOP_CUPTI=0`
@@ -203,14 +203,14 @@ pub struct CaptureArgs {
     /// Exit as soon as everything has arrived, without watching some 13 seconds longer for slow ranks
     #[arg(long)]
     pub no_watch: bool,
-    /// Also what was sampled in this many steps before: 64 at most; a rank keeps 4,096 operations
+    /// Also the samples of this many steps before: 64 at most; a rank keeps 4,096 operations
     /// [default: 0, with --on-finding 20]
     #[arg(long, value_name = "N", conflicts_with = "length", value_parser = clap::value_parser!(u32).range(0..=64))]
     pub before: Option<u32>,
     /// Wait for a finding: any, or one of these: `hang,slow_rank`
     #[arg(long, value_name = "KINDS", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = kinds)]
     pub on_finding: Option<KindList>,
-    /// Give up waiting for a finding after this time: `90s`, `10m`, `12h` [default: with Ctrl-C]
+    /// Give up waiting for a finding after this time: `90s`, `10m`, `12h` [default: at Ctrl-C]
     #[arg(long, value_name = "TIME", value_parser = length, requires = "on_finding")]
     pub within: Option<Duration>,
 }
@@ -250,7 +250,7 @@ pub struct KinetoArgs {
     /// The folder to write to, created if needed: one `rank-0003.json.gz` per rank, and `manifest.json`; these files must not exist
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
-    /// Time limit for all of it [default: the time of the steps plus two minutes]
+    /// Time limit for the whole command [default: the time of the steps plus two minutes]
     #[arg(long, value_name = "SECONDS")]
     pub wait: Option<u32>,
 }
@@ -311,7 +311,7 @@ pub struct CollectivesArgs {
     /// Number of calls per rank [default: those around the divergence; all with --json]
     #[arg(long, value_name = "N")]
     pub last: Option<usize>,
-    /// As a JSON document
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
     /// Write one file per rank for PyTorch's flight recorder analyser: `torchfrtrace DIR --prefix nccl_trace_rank_`
@@ -356,7 +356,7 @@ pub enum OnOff {
 pub struct DoctorArgs {
     #[command(flatten)]
     pub of: JobArgs,
-    /// As a JSON document
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
     /// Pack that and the collector's log into a gzipped tar to send to others, without keys, tokens and your name
@@ -414,9 +414,10 @@ fn ranks(text: &str) -> Result<RankList, String> {
 
 fn kinds(text: &str) -> Result<KindList, String> {
     let all = text.split(',').filter(|word| !word.is_empty()).map(|word| {
-        Kind::ALL.into_iter().find(|kind| kind.word() == word).ok_or_else(|| {
-            format!("no finding is called {word}: write {}", Kind::ALL.map(Kind::word).join(", "))
-        })
+        Kind::ALL
+            .into_iter()
+            .find(|kind| kind.word() == word)
+            .ok_or_else(|| format!("unknown finding {word}: write {}", Kind::ALL.map(Kind::word).join(", ")))
     });
     all.collect::<Result<_, _>>().map(KindList)
 }

@@ -22,7 +22,7 @@ pub(super) fn open(folder: &Path) -> Result<Recording, RecordingError> {
     let path = folder.join(RECORDING);
     let named = Recording::open_file(&path).map_err(|error| match error {
         RecordingError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
-            let why = format!("it is a folder without a {RECORDING}: those that are kept of hangs have one");
+            let why = format!("the folder has no {RECORDING}; incident folders of hangs have one");
             RecordingError::Io(io::Error::new(io::ErrorKind::NotFound, why))
         }
         other => other,

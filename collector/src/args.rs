@@ -43,7 +43,7 @@ pub(crate) struct Args {
     /// Use no key even if there is one
     #[arg(long, conflicts_with = "key_file")]
     no_key: bool,
-    /// Accept other hosts without a key: anybody can watch
+    /// Accept other hosts without a key: anyone can watch
     #[arg(long)]
     insecure: bool,
     /// Exit after this long without ranks and requests; 0: never
@@ -55,13 +55,13 @@ pub(crate) struct Args {
     /// Keep no baselines
     #[arg(long, conflicts_with = "runs_dir")]
     no_runs: bool,
-    /// Where to keep what is known of a hang, or of a rank that ended badly [default: ~/.local/state/xpu-top/hangs]
+    /// Where to keep the incident folders of hangs and failed ranks [default: ~/.local/state/xpu-top/hangs]
     #[arg(long, value_name = "DIR")]
     hangs_dir: Option<PathBuf>,
-    /// Keep no hangs
+    /// Keep no incident folders
     #[arg(long, conflicts_with = "hangs_dir")]
     no_hangs: bool,
-    /// Command line to run once per hang or bad end, for jobs started without one; see `xpu-top run --help`
+    /// Command line to run once per hang or failed rank, for jobs started without one; see `xpu-top run --help`
     #[arg(long, value_name = "CMD", env = variable::ON_HANG)]
     on_hang: Option<String>,
     /// Forward between viewers and the collectors of other hosts, given with --hosts or --job-hosts
@@ -120,7 +120,7 @@ struct HttpArgs {
     /// A gauge family for each of the 64 most expensive shapes of a rank, as in the first xpu-timer
     #[arg(long, env = "XPU_TOP_PER_SHAPE", value_parser = clap::builder::FalseyValueParser::new())]
     per_shape: bool,
-    /// What a GPU costs in an hour, `2.5` or `2.5 EUR`: documents also report lost GPU-hours in money
+    /// Price of a GPU-hour, `2.5` or `2.5 EUR`: documents also report lost GPU-hours in money
     #[arg(long, value_name = "PRICE", env = "XPU_TOP_GPU_HOUR_PRICE")]
     gpu_hour_price: Option<Price>,
     /// Also send the metrics to this OTLP/HTTP receiver: `http://127.0.0.1:4318`

@@ -153,7 +153,7 @@ impl Keeper {
     fn run(&mut self) {
         while !self.has_ended() {
             if let Err(error) = self.follow() {
-                tracing::error!("no hang is kept: libzmq: {error}; trying again in {RETRY:?}");
+                tracing::error!("hangs are not kept on disk: libzmq: {error}; trying again in {RETRY:?}");
                 let retry = Instant::now() + RETRY;
                 while Instant::now() < retry && !self.has_ended() {
                     thread::sleep(LOOK / 10);
@@ -300,16 +300,19 @@ impl Keeper {
             Ok(()) => {
                 self.has_complained = false;
                 if incident.place.is_none() {
-                    tracing::warn!("{name}: what is known of it is kept in {}", place.display());
+                    tracing::warn!("{name}: incident folder: {}", place.display());
                 }
                 if let Err(error) = folder.prune(&place) {
-                    tracing::warn!("old hangs are not removed: {}: {error}", folder.path().display());
+                    tracing::warn!(
+                        "old incident folders are not removed: {}: {error}",
+                        folder.path().display()
+                    );
                 }
                 incident.place = Some(place);
             }
             Err(error) if !self.has_complained => {
                 self.has_complained = true;
-                tracing::warn!("{name}: what is known of it is not kept: {}: {error}", place.display());
+                tracing::warn!("{name}: cannot write the incident folder {}: {error}", place.display());
             }
             Err(_) => {}
         }

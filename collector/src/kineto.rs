@@ -112,7 +112,7 @@ impl Kineto {
                 tracing::info!("Kineto is served at {name}");
                 if self.name.is_too_long_for_clients() {
                     tracing::warn!(
-                        "{name} is too long a path: clients of Kineto have names of their own in that folder, which may have 53 letters"
+                        "{name} is too long: Kineto's clients put their own sockets into that folder, whose path may have 53 letters"
                     );
                 }
                 self.socket = Some(socket);
@@ -167,7 +167,7 @@ impl Kineto {
         let is_ours = uid == user_id();
         let reply = match message {
             Err(why) => {
-                self.complaints.raise("no message of Kineto", &format!("process {pid}: {why}"), now);
+                self.complaints.raise("not a Kineto message", &format!("process {pid}: {why}"), now);
                 return true;
             }
             // Another user's program gets an empty answer at once: otherwise it would wait for one.
@@ -340,7 +340,7 @@ impl Kineto {
         if has_torch(pid) == Some(false) {
             return "its process has loaded no PyTorch".to_owned();
         }
-        "its PyTorch has not asked for anything: it does so every 5 s if it is 2.7 or newer, with the KINETO_IPC_SOCKET_DIR that the collector was started with"
+        "its PyTorch sent no request: it sends one every 5 s if it is 2.7 or newer, with the KINETO_IPC_SOCKET_DIR that the collector was started with"
             .to_owned()
     }
 
@@ -362,7 +362,7 @@ impl Kineto {
             return none;
         }
         if self.ordered.get(place).is_some_and(|ordered| !ordered.gives_way(now)) {
-            let why = "another trace is under way there: ask again when that has ended".to_owned();
+            let why = "another trace is running there: try again when it has ended".to_owned();
             return KinetoRank { standing: KinetoStanding::Refused { why }, ..none };
         }
         let Some((pid, _)) = self.clients.of(subject.pid) else { return none };
@@ -397,8 +397,9 @@ impl Kineto {
             return None;
         }
         if self.bell.is_none() {
-            self.bell =
-                make_bell().inspect_err(|error| tracing::warn!("no pipe to read traces with: {error}")).ok();
+            self.bell = make_bell()
+                .inspect_err(|error| tracing::warn!("cannot make a pipe to read traces: {error}"))
+                .ok();
         }
         let bell = match &self.bell {
             Some((_, bell)) => bell.try_clone(),

@@ -84,7 +84,7 @@ impl Sockets {
             .map_err(|error| OpenError::Ipc { path: path.clone(), error })?;
         // The socket itself checks the peer's user; a loose umask need not let others connect.
         if let Err(error) = fs::set_permissions(&path, fs::Permissions::from_mode(0o600)) {
-            tracing::warn!("cannot close {} to others: {error}", path.display());
+            tracing::warn!("cannot make {} private: {error}", path.display());
         }
         Ok(Self { workers, front, path, _lock: lock })
     }
@@ -133,7 +133,7 @@ fn bind_tcp(socket: &Socket, address: SocketAddr) -> Result<(), OpenError> {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(
-        "refusing to listen at {address} without a key: anybody could watch; make one with `xpu-top keygen`, or use --insecure"
+        "refusing to listen at {address} without a key: anyone could watch; make one with `xpu-top keygen`, or use --insecure"
     )]
     Unprotected { address: IpAddr },
     #[error(transparent)]

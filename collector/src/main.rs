@@ -109,7 +109,9 @@ fn pages(upstream: Upstream, config: HttpConfig) -> Option<Server> {
 
 /// The same for hangs.
 fn hangs(upstream: Upstream, config: HangsConfig) -> Option<Hangs> {
-    Hangs::start(upstream, config).inspect_err(|error| tracing::error!("no hang is kept: {error}")).ok()
+    Hangs::start(upstream, config)
+        .inspect_err(|error| tracing::error!("hangs are not kept on disk: {error}"))
+        .ok()
 }
 
 fn print_token(args: &Args) -> ExitCode {

@@ -183,7 +183,7 @@ impl Relay {
                     }
                 }
                 Ok(Frame { body, .. }) => {
-                    self.complaints.raise("not for a viewer to say", &body.kind(), now);
+                    self.complaints.raise("a viewer may not send this", &body.kind(), now);
                     let why = "only requests are taken here; see docs/wire-format.md".to_owned();
                     self.answer(&from, Body::Refusal(why), now);
                 }

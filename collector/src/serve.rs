@@ -213,7 +213,7 @@ impl Collector {
                         continue;
                     }
                     other => {
-                        self.complaints.raise("not for a worker to say", &other.kind(), now);
+                        self.complaints.raise("a worker may not send this", &other.kind(), now);
                         continue;
                     }
                 },
@@ -239,7 +239,7 @@ impl Collector {
                     self.answer(request, &envelope.from, (now, clock::ahead(now, theirs)))
                 }
                 Ok(Frame { body, .. }) => {
-                    self.complaints.raise("not for a viewer to say", &body.kind(), now);
+                    self.complaints.raise("a viewer may not send this", &body.kind(), now);
                     Some(Body::Refusal("only requests are taken here; see docs/wire-format.md".to_owned()))
                 }
                 Err(error) => {

@@ -133,7 +133,7 @@ impl Connection {
         };
         let behind = self.behind.iter().map(|host| match &self.link {
             Link::Down { why } => RelayedHost {
-                link: Link::Down { why: format!("its relay is out of reach: {why}") },
+                link: Link::Down { why: format!("its relay cannot be reached: {why}") },
                 ..host.clone()
             },
             Link::Connecting | Link::Up => host.clone(),

@@ -16,7 +16,7 @@ const RANKS_PER_HOST: u32 = 8;
 /// details, which are counted here.
 const VIEWS: [(&str, &str); 5] = [
     ("4", "Communicators"),
-    ("6", "Who is where"),
+    ("6", "Where ranks are"),
     ("7", "Past findings"),
     ("8", "In this folder"),
     ("9", "9 hosts"),

@@ -120,7 +120,7 @@ fn whom_to_stand_before_must_be_said() {
     let place = Place::new();
     for (line, wanted) in [
         ("--relay", "--job-hosts"),
-        ("--relay --hosts node[3-1]", "goes down"),
+        ("--relay --hosts node[3-1]", "is descending"),
         ("--relay --job-hosts /nowhere", "cannot read /nowhere"),
         ("--hosts a", "--relay"),
         ("--relay --hosts a --bind 10.1.2.3 --no-key", "xpu-top keygen"),

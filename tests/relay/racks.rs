@@ -230,7 +230,7 @@ fn a_rack_cut_off_slow_or_restarted_costs_the_others_nothing() {
     Net::does(&racks[2], "link set lan3 up");
     terminal.hides("host down").shows("LIVE");
 
-    // A whole rack: its relay is out of reach, and so nothing is known of its hosts.
+    // A whole rack: its relay cannot be reached, and so nothing is known of its hosts.
     Net::does(&login, "link set rack1 down");
     terminal.shows("5 hosts down").shows("PARTIAL");
     let before = cluster.sees("eight", 8, 1)["steps"]["max"].clone();

@@ -31,11 +31,11 @@ fn what_keys_do_can_be_said() {
 fn what_cannot_be_done_is_said() {
     let mut lab = one_slow();
     lab.keys(":rank 99<Enter>").screen(80, 24).shows("rank 99 was not seen: the last one is 63");
-    lab.keys(":job lama<Enter>").screen(132, 40).shows("no job is called lama: did you mean llama-70b?");
+    lab.keys(":job lama<Enter>").screen(132, 40).shows("unknown job lama: did you mean llama-70b?");
     lab.keys(":goto 12:00<Enter>").screen(132, 40).shows("the screen is live");
     lab.keys(":metric powr<Enter>")
         .screen(80, 24)
-        .shows("        ^ no quantity is called powr: did you mean power?");
+        .shows("        ^ unknown quantity powr: did you mean power?");
     golden_at_both("command-fault", &mut lab);
     lab.keys("<Esc>").screen(80, 24).hides("powr");
     let mut just_found = Lab::recorded(Simulation::new(7, 1, 8));

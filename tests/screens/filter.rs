@@ -25,7 +25,7 @@ fn a_fault_is_pointed_at_while_what_was_whole_last_stays() {
     lab.keys("/rank<12 & tflps<600");
     lab.screen(80, 24)
         .shows("12 of 64 ranks")
-        .shows("           ^ no field is called tflps: did you mean tflops?");
+        .shows("           ^ unknown field tflps: did you mean tflops?");
     golden_at_both("filter-fault", &mut lab);
     // It is not whole: Enter does not take it.
     lab.keys("<Enter>").screen(80, 24).shows("did you mean tflops?");
@@ -74,7 +74,7 @@ fn without_colours_they_step_back_too() {
 fn the_end_of_a_long_line_is_seen() {
     let mut lab = Lab::new(Simulation::new(7, 1, 8));
     lab.keys(&format!("/{}tflps<3", "rank<1234 & ".repeat(8)));
-    lab.screen(60, 20).shows("tflps<3").shows("no field is called tflps: did you mean tflops? ^");
+    lab.screen(60, 20).shows("tflps<3").shows("unknown field tflps: did you mean tflops? ^");
 }
 
 /// The merged stacks, and positions, of the filtered ranks; dependencies, and a report, cover all.

@@ -59,10 +59,10 @@ fn of_a_thousand_ranks_some_are_asked_and_it_is_said_of_how_many() {
 #[test]
 fn until_ranks_answer_it_is_said_who_was_asked_and_then_that_nobody_answers() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
-    lab.keys("3").screen(132, 40).shows("8 ranks are asked for their shapes");
+    lab.keys("3").screen(132, 40).shows("Requesting shapes from 8 ranks");
     golden_at_both("gemms-asked", &mut lab);
     let mut lab = lab.run_only(9, |frame| !matches!(frame.body, Body::Detail(_)));
-    lab.screen(132, 40).shows("8 ranks were asked for their shapes 9 s ago; none answered");
+    lab.screen(132, 40).shows("Shapes requested from 8 ranks 9 s ago; no answer");
     golden_at_both("gemms-silent", &mut lab);
 }
 

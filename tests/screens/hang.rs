@@ -68,7 +68,7 @@ fn who_looks_at_something_else_is_not_pulled_away() {
         lab.keys("<Esc>");
         lab.run(3)
     };
-    lab.screen(80, 24).hides("Who is where").shows("JOB HANGS").shows("s shows every rank's stack");
+    lab.screen(80, 24).hides("Where ranks are").shows("JOB HANGS").shows("s shows every rank's stack");
 }
 
 /// A waiting rank is not healthy, and is not the cause; and nothing on the screen claims that all is in
@@ -179,7 +179,7 @@ fn the_report_and_the_flame_graph_are_left_to_the_world() {
         "rank 6",
         "next: ",
         "Stacks, read at 20",
-        "Who is where",
+        "Where ranks are",
         "ranks 0-5,7: entered",
         "__getitem__",
         "Log:",

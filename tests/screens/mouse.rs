@@ -157,7 +157,7 @@ fn the_communicator_that_was_clicked_is_selected() {
     lab.click(WIDE, "tp  ", 0)
         .screen(132, 40)
         .shows("▌11110001")
-        .shows("Who is where tp 11110001, ranks 4-7");
+        .shows("Where ranks are tp 11110001, ranks 4-7");
 }
 
 #[test]

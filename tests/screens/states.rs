@@ -185,7 +185,7 @@ fn a_rank_that_does_not_answer_is_told_with_the_way_to_its_host() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.keys("2").screen(132, 40).shows("waiting for its next summary");
     let mut lab = lab.run_only(9, |frame| !matches!(frame.body, xpu_wire::frame::Body::Detail(_)));
-    lab.screen(132, 40).shows("asked 9 s ago, no answer yet: 9 shows its host");
+    lab.screen(132, 40).shows("requested 9 s ago, no answer yet: 9 shows its host");
     let mut lab = Lab::new(Simulation::new(7, 2, 4)).hang(Rank(6)).run(2);
     lab.keys("2").screen(80, 24).shows("waiting for its next summary");
 }

@@ -10,7 +10,7 @@ pub(crate) const OF_ANY_JOB: [(&str, &str); 8] = [
     ("3", "by shape"),
     ("4", "Communicators"),
     ("5", "Where time goes"),
-    ("6", "Who is where"),
+    ("6", "Where ranks are"),
     ("7", "Past findings"),
     ("8", "In this folder"),
     ("9", "9 hosts"),

@@ -175,7 +175,7 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "gpu_hour_price",
-        means: "What a GPU costs in an hour, \"2.50 EUR\": lost GPU-hours are then also reported in money.",
+        means: "Price of a GPU-hour, \"2.50 EUR\": lost GPU-hours are then also reported in money.",
         usual: "\"0\"",
         read: |value, config| {
             config.price = Some(price(value)?).filter(|price| !price.is_free());
@@ -305,13 +305,13 @@ fn one_of<T>(
     let names: Vec<_> = all.clone().map(|(name, _)| name).collect();
     all.find(|(name, _)| *name == text)
         .map(|(_, one)| one)
-        .ok_or_else(|| format!("no {kind} is called `{text}`: write one of {}", names.join(", ")))
+        .ok_or_else(|| format!("unknown {kind} `{text}`: write one of {}", names.join(", ")))
 }
 
 fn unknown<'a>(kind: &str, name: &str, names: impl Iterator<Item = &'a str>) -> String {
     match nearest(name, names) {
-        Some(near) => format!("no {kind} is called {name}: did you mean {near}?"),
-        None => format!("no {kind} is called {name}: `xpu-top config --print` lists all"),
+        Some(near) => format!("unknown {kind} {name}: did you mean {near}?"),
+        None => format!("unknown {kind} {name}: `xpu-top config --print` lists all"),
     }
 }
 

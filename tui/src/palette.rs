@@ -48,7 +48,7 @@ impl Depth {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("no colours are called {0:?}: there are true, 256, 16 and none")]
+#[error("unknown colours {0:?}: write true, 256, 16 and none")]
 pub struct UnknownDepth(String);
 
 impl FromStr for Depth {

@@ -70,7 +70,7 @@ pub const PROMPT_COMMANDS: &[PromptCommand] = &[
     prompt_command(
         &["capture"],
         "[STEPS|TIME]",
-        "capture so many steps of all ranks, or a time; or cancel",
+        "capture this many steps of all ranks, or a time; or cancel",
         |text| {
             optional(text, Action::Capture, || {
                 let steps = text.parse().ok().filter(|steps| (1..=MOST_STEPS).contains(steps));
@@ -109,8 +109,8 @@ pub fn read(text: &str) -> Result<Action, Fault> {
     }
     let what = match (name, nearest(name, names())) {
         ("", _) => "expected a command".to_owned(),
-        (name, Some(near)) => format!("no command is called {name}: did you mean {near}?"),
-        (name, None) => format!("no command is called {name}: ? lists all"),
+        (name, Some(near)) => format!("unknown command {name}: did you mean {near}?"),
+        (name, None) => format!("unknown command {name}: ? lists all"),
     };
     Err(Fault { at: begin, what })
 }
@@ -182,8 +182,8 @@ fn none(text: &str, kind: &str, names: &[&str]) -> Fault {
     let all = names.join(", ");
     let what = match (text, nearest(text, names.iter().copied())) {
         ("", _) => format!("expected a {kind}: {all}"),
-        (text, Some(near)) => format!("no {kind} is called {text}: did you mean {near}?"),
-        (text, None) => format!("no {kind} is called {text}: {all}"),
+        (text, Some(near)) => format!("unknown {kind} {text}: did you mean {near}?"),
+        (text, None) => format!("unknown {kind} {text}: {all}"),
     };
     Fault { at: 0, what }
 }

@@ -40,7 +40,7 @@ pub fn text(app: &App) -> String {
     let ago = job_view.headline.age.map_or_else(String::new, |age| format!(", {} ago", figure::age(age)));
     let _ = writeln!(
         text,
-        "{} of {} ranks heard, {}, step {steps}, {step_time} a step{ago}",
+        "{} of {} ranks reporting, {}, step {steps}, {step_time} a step{ago}",
         job_view.heard,
         job_view.world_size,
         figure::counted(job_view.hosts, "host", "hosts")
@@ -72,7 +72,7 @@ pub fn text(app: &App) -> String {
         let _ = writeln!(text, "  next: {}{command}", finding.advice);
     }
     if !app.whereabouts.groups.is_empty() {
-        let _ = writeln!(text, "\nWho is where, communicator {}:", app.whereabouts.title);
+        let _ = writeln!(text, "\nRanks of communicator {}:", app.whereabouts.title);
         for group in &app.whereabouts.groups {
             let _ = writeln!(
                 text,
@@ -91,7 +91,7 @@ pub fn text(app: &App) -> String {
         let read = app.job().and_then(Job::stacks_since);
         let read = read.map_or_else(String::new, |read| format!(" read at {},", figure::clock(read)));
         let tree = stack::text(app.stacks.tree());
-        let _ = write!(text, "\nStacks,{read} where ranks part the fewest first:\n{tree}");
+        let _ = write!(text, "\nStacks,{read} branches with the fewest ranks first:\n{tree}");
         for note in app.stacks.notes() {
             let _ = writeln!(text, "{note}");
         }

@@ -8,7 +8,7 @@ use xpu_analysis::capture::{CostKind, Groups, Kind, Only};
 /// Which ranks, by their places in the parallel groups.
 #[derive(Clone, Debug, Default, Args)]
 pub struct SelectArgs {
-    /// How ranks are laid out, the fastest first, as Megatron numbers them: `tp4-cp2-dp4-pp2`
+    /// Layout of the ranks, fastest axis first, as Megatron numbers them: `tp4-cp2-dp4-pp2`
     #[arg(long, value_name = "AXES")]
     pub groups: Option<Groups>,
     /// Only ranks at these positions: `tp=0,pp=1`
@@ -21,7 +21,7 @@ pub struct ReportArgs {
     /// A file that `xpu-top capture` wrote
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// As a JSON document
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
     /// Write a self-contained HTML page with plots; `-`: to standard output
@@ -99,7 +99,7 @@ pub struct DiffArgs {
     /// The later capture
     #[arg(value_name = "AFTER")]
     pub after: PathBuf,
-    /// As a JSON document
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
     /// Number of rows of text
@@ -118,7 +118,7 @@ pub struct WhatIfArgs {
     /// (docs/what-if.md)
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// As a JSON document
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
     /// Number of rows per table
@@ -131,7 +131,7 @@ pub struct GemmReplayArgs {
     /// A file that `xpu-top capture` wrote
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// As a JSON document
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
     /// Number of shapes, by the time they took in the job

@@ -155,7 +155,7 @@ fn tell_unseen(args: &CaptureArgs, following: &Following, job: &JobName) {
     let (known, of) = (view.ranks().len(), view.world_size());
     if known < of as usize {
         eprintln!(
-            "xpu-top: {known} of the {of} ranks of {job} run on the hosts asked: name the other hosts too, with --hosts or --job-hosts"
+            "xpu-top: {known} of the {of} ranks of {job} run on the given hosts: name the other hosts too, with --hosts or --job-hosts"
         );
     }
 }

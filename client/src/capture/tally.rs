@@ -30,7 +30,7 @@ const SILENCE: Duration = Duration::from_secs(6);
 
 /// Why nothing comes of a rank that was asked for a time.
 const NO_ANSWER: &str = "it did not answer: it is stopped or gone (`xpu-top status`), or its hook or collector is older and captures \
-     steps alone (--steps)";
+     only steps (--steps)";
 
 #[derive(Debug)]
 pub(super) struct Tally {
@@ -140,7 +140,7 @@ impl Tally {
                     CaptureOutcome::TooLate => {
                         state.late = true;
                         state.refused = Some(match self.window {
-                            Some(_) => "the time had begun when it heard of it: are its host's clock and its thread on time?".to_owned(),
+                            Some(_) => "the request arrived after the window began: check its host's clock and CPU load".to_owned(),
                             None => format!("it had already completed step {}", answer.completed),
                         });
                     }

@@ -100,7 +100,7 @@ pub const FIELDS: &[Field] = &[
     number(&["xid"], NONE, "errors the driver reported", |of| {
         Some(f64::from(of.status.device.as_ref()?.xids?))
     }),
-    number(&["blocked"], PERCENT, "time held in calls that wait for the GPU", |of| of.status.blocked_pct),
+    number(&["blocked"], PERCENT, "time blocked in calls that wait for the GPU", |of| of.status.blocked_pct),
     number(&["exposed"], PERCENT, "time its GEMMs wait for NCCL", |of| of.status.exposed_pct),
     number(&["tokens"], PER_SECOND, "tokens a second", |of| of.status.tokens_per_s),
     number(&["loss"], NONE, "the last loss it reported", |of| of.status.loss),

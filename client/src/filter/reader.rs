@@ -54,7 +54,7 @@ impl Relation {
 
 pub(super) fn read(text: &str) -> Result<Expression, Fault> {
     if text.len() > LONGEST {
-        return Err(Fault { at: 0, what: format!("a filter has {LONGEST} letters at most") });
+        return Err(Fault { at: 0, what: format!("a filter has at most {LONGEST} characters") });
     }
     let mut reader = Reader { text, at: 0, deep: 0 };
     if let Some(word) = reader.word_alone()? {
@@ -140,7 +140,7 @@ impl<'t> Reader<'t> {
             return self.test();
         }
         if self.deep == DEEPEST {
-            return self.fault(format!("{DEEPEST} brackets within each other are enough"));
+            return self.fault(format!("brackets may nest {DEEPEST} deep"));
         }
         self.deep += 1;
         let expression = if negated {
@@ -194,7 +194,7 @@ impl<'t> Reader<'t> {
         };
         let Some(field) = Field::named(word) else {
             let names = FIELDS.iter().flat_map(|field| field.names).copied();
-            return fault(from, format!("no field is called {word}: {}", did_you_mean(word, names)));
+            return fault(from, format!("unknown field {word}: {}", did_you_mean(word, names)));
         };
         let place = self.at;
         self.at += sign.len();
@@ -219,8 +219,8 @@ impl<'t> Reader<'t> {
         }
         let names = FIELDS.iter().flat_map(|field| field.names).copied();
         match nearest(word, names) {
-            Some(name) => fault(from, format!("no field is called {word}: did you mean {name}?")),
-            None => fault(from, format!("no field is called {word}; of a host's name write host~{word}")),
+            Some(name) => fault(from, format!("unknown field {word}: did you mean {name}?")),
+            None => fault(from, format!("unknown field {word}; of a host's name write host~{word}")),
         }
     }
 

@@ -140,7 +140,7 @@ fn faults_say_where_and_what_was_expected() {
     at("tflops<0.9*med", 11, "expected median");
     at("tflops~5", 6, "tflops is a number");
     at("host<5", 4, "host is a word");
-    at("late<5W", 6, "W is no unit of late: write ms, s, us");
+    at("late<5W", 6, "W is not a unit of late: write ms, s, us");
     at("rank<5W", 6, "it has no unit");
     at("rank<5 rank>2", 7, "expected & or |");
     at("rank<5)", 6, "no `(` is open");
@@ -150,7 +150,7 @@ fn faults_say_where_and_what_was_expected() {
     at("state=fast", 6, "ok, waiting, slow, hung, silent, exited");
     at("host=", 5, "what host is compared with");
     at("host=\"a", 5, "not closed");
-    at("host~日本 & x<1", 12, "no field is called x");
+    at("host~日本 & x<1", 12, "unknown field x");
     at(&"(".repeat(40), 32, "enough");
     at(&"x".repeat(600), 0, "at most");
 }
@@ -158,7 +158,7 @@ fn faults_say_where_and_what_was_expected() {
 #[test]
 fn the_command_line_points_at_it() {
     let said = "rank<64 & tflps<1".parse::<Filter>().unwrap_err();
-    assert_eq!(said, "no field is called tflps: did you mean tflops?\n  rank<64 & tflps<1\n            ^");
+    assert_eq!(said, "unknown field tflps: did you mean tflops?\n  rank<64 & tflps<1\n            ^");
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(super) fn task(program: &Path, fault: &FaultReading, deadline: Instant) -> O
     let mut command = Command::new(program);
     command.arg0("xpu-collector").arg("--read-crash");
     ChildTask::start(&mut command, &packed(fault), deadline)
-        .inspect_err(|error| tracing::warn!("no process to read a crash with could be started: {error}"))
+        .inspect_err(|error| tracing::warn!("cannot start a process to read a crash: {error}"))
         .ok()
 }
 

@@ -107,10 +107,10 @@ fn trusted(file: &Path) -> Result<(), String> {
     for path in whole.ancestors() {
         let found = fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
         if path == whole && !found.is_file() {
-            return refused(path, "is no file");
+            return refused(path, "is not a file");
         }
         if found.uid() != 0 && found.uid() != endpoint::user_id() {
-            return refused(path, "belongs to another user; copy it to a folder of your own");
+            return refused(path, "belongs to another user; copy it to a folder that you own");
         }
         let sticky = found.is_dir() && found.mode() & STICKY != 0;
         if found.mode() & SHARED != 0 && !sticky {

@@ -167,7 +167,7 @@ impl Actions {
         if self.waiting.len() < WAITING {
             self.waiting.push_back(action);
         } else {
-            tracing::warn!("{}: {WAITING} wait already; this one is left out", action.name());
+            tracing::warn!("{}: {WAITING} commands wait already; this one is dropped", action.name());
         }
     }
 

@@ -80,7 +80,7 @@ pub(super) fn find<'a>(known: &'a Known, name: Option<&str>) -> Result<&'a Job, 
 /// The requested ranks: the named ones, or all that have not ended.
 pub(super) fn chosen(job: &Job, named: &[u32], may_have_died: bool) -> Result<Vec<Rank>, Problem> {
     if named.len() > RANKS {
-        let next = "name no rank to ask all";
+        let next = "leave out `ranks` to request all";
         return Err(Problem::new(StatusCode::BAD_REQUEST, format!("more than {RANKS} ranks named"), next));
     }
     let can = |view: &RankView| view.is_alive() || (may_have_died && view.life() != Life::Ended);
@@ -272,7 +272,7 @@ pub(super) async fn read_stacks(
 ) -> Result<Merged, Problem> {
     // One reading at a time: it takes the ranks' hosts some milliseconds per rank.
     let _turn = app.stacks.try_lock().map_err(|_busy| {
-        let next = "ask again in a few seconds";
+        let next = "try again in a few seconds";
         Problem::new(StatusCode::CONFLICT, "stacks are already being read", next)
     })?;
     let (upstream, of, wanted) = (app.follow.upstream.clone(), job.clone(), ranks.clone());
@@ -297,11 +297,11 @@ pub(super) fn unanswered(why: Unanswered) -> Problem {
             Problem::new(StatusCode::CONFLICT, why, "GET /api/v1/jobs lists jobs with living ranks")
         }
         Unanswered::Late => {
-            let next = "look at the collector's log and load, and ask again";
+            let next = "look at the collector's log and load, and try again";
             Problem::new(StatusCode::GATEWAY_TIMEOUT, "the collector did not answer in time", next)
         }
         Unanswered::Library(error) => {
-            let next = "raise `ulimit -n` if descriptors are short, and ask again";
+            let next = "raise `ulimit -n` if descriptors are short, and try again";
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("libzmq: {error}"), next)
         }
     }

@@ -133,7 +133,7 @@ pub(super) async fn start(app: &Arc<App>, wanted: Wanted, after: Duration) -> Re
     .await?;
     let way = app.config.captures.clone().ok_or_else(|| {
         let next = "ask the collector of the ranks' host, or run `xpu-top capture`";
-        Problem::new(StatusCode::NOT_IMPLEMENTED, "a relay captures nothing", next)
+        Problem::new(StatusCode::NOT_IMPLEMENTED, "a relay cannot capture", next)
     })?;
     let program = program()?;
     let capture = app.captures.make(&way, &job, window)?;
@@ -149,7 +149,7 @@ pub(super) async fn start(app: &Arc<App>, wanted: Wanted, after: Duration) -> Re
     spawned.map_err(|error| {
         app.own.dumps(Dump::None);
         app.captures.fail(id, format!("cannot start a thread: {error}"));
-        let next = "raise `ulimit -u`, and ask again";
+        let next = "raise `ulimit -u`, and try again";
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot start a thread: {error}"), next)
     })?;
     Ok(answer)
@@ -207,7 +207,7 @@ impl Captures {
         let directory = &way.directory;
         fs::DirBuilder::new().mode(0o700).recursive(true).create(directory).map_err(|error| {
             let error = format!("cannot make {}: {error}", directory.display());
-            Problem::new(StatusCode::INSUFFICIENT_STORAGE, error, "free space there, and ask again")
+            Problem::new(StatusCode::INSUFFICIENT_STORAGE, error, "free space there, and try again")
         })?;
         while captures.len() >= KEPT {
             if let Some((_, oldest)) = captures.pop_first() {
@@ -284,13 +284,13 @@ pub(super) async fn file(
         return Err(Problem::new(StatusCode::CONFLICT, "the capture is still running", next));
     }
     if capture.bytes.is_some_and(|bytes| bytes > LARGEST) {
-        let next = "ask for fewer steps or ranks, or run `xpu-top capture`";
+        let next = "request fewer steps or ranks, or run `xpu-top capture`";
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "the capture is too large to send", next));
     }
     let path = capture.path.clone();
     let read = run_blocking(move || fs::read(path)).await?;
     let bytes = read.map_err(|_gone| {
-        Problem::new(StatusCode::GONE, "nothing was written, or the file is gone", "ask for another capture")
+        Problem::new(StatusCode::GONE, "nothing was written, or the file is gone", "request another capture")
     })?;
     let name = format!("attachment; filename=\"capture-{}.xpu\"", capture.id);
     let headers =

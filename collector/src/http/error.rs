@@ -37,7 +37,7 @@ impl Problem {
     }
 
     pub(super) fn fault() -> Self {
-        let next = "this is a fault of xpu-collector: please report it with its log";
+        let next = "this is a bug in xpu-collector: please report it with its log";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error", next)
     }
 }

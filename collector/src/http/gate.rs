@@ -77,7 +77,7 @@ fn refuse(app: &App, request: &Request) -> Option<Problem> {
         return problem;
     }
     let error = format!("more than {RATE} requests a second");
-    Some(Problem::new(StatusCode::TOO_MANY_REQUESTS, error, "ask again in a second"))
+    Some(Problem::new(StatusCode::TOO_MANY_REQUESTS, error, "try again in a second"))
 }
 
 fn not_let_in(app: &App, request: &Request) -> Option<Problem> {
@@ -111,7 +111,7 @@ fn no_token() -> Problem {
 
 fn too_late() -> Problem {
     let error = format!("the request took longer than {} s", ANSWER.as_secs());
-    Problem::new(StatusCode::GATEWAY_TIMEOUT, error, "send the body at once, or ask for less")
+    Problem::new(StatusCode::GATEWAY_TIMEOUT, error, "send the body faster, or request less")
 }
 
 /// Whether the request's host name can only be this host's.

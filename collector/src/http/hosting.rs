@@ -134,7 +134,7 @@ pub(super) async fn dump_string_stacktrace(
         let job = find(known, None)?;
         let found = rank_meant(job, &wanted).ok_or_else(|| {
             let next = "name the pid or the rank of a process of the job; GET /api/v1/ranks lists them";
-            Problem::new(StatusCode::NOT_FOUND, "no rank is this process", next)
+            Problem::new(StatusCode::NOT_FOUND, "this process is not a rank", next)
         })?;
         Ok((job.name().clone(), found))
     })

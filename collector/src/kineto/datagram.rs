@@ -46,7 +46,7 @@ pub(super) enum Malformed {
     Size { stated: u64, found: usize },
     #[error("it is neither a request nor a context")]
     Kind,
-    #[error("it names no process, or more than {MOST_PIDS}, or not as many as it says")]
+    #[error("it names no process, more than {MOST_PIDS}, or a different number than it states")]
     Pids,
 }
 

@@ -140,10 +140,10 @@ impl Ordered {
     fn why_unfit(&self, unfit: &Unfit) -> String {
         match unfit {
             Unfit::TooLate if self.was_busy => {
-                "its profiler was busy with another trace (torch.profiler in the program?): ask again when that has ended".to_owned()
+                "its profiler was busy with another trace (torch.profiler in the program?): try again when it has ended".to_owned()
             }
             Unfit::TooLate => "its Kineto polled too late: give it more time, --start-in 15s".to_owned(),
-            Unfit::TooFar => "the steps are too far ahead: ask again later".to_owned(),
+            Unfit::TooFar => "the steps are too far ahead: try again later".to_owned(),
             Unfit::NoCount => {
                 "its Kineto's step count is unknown, so no step can be agreed on: use --duration".to_owned()
             }

@@ -161,7 +161,7 @@ impl Reading {
                 None
             }
             Err(TryRecvError::Disconnected) => {
-                let wrong = Some("reading it broke off".to_owned());
+                let wrong = Some("reading it stopped part-way".to_owned());
                 Some(Piece {
                     bytes: KinetoBytes::default(),
                     end: Some(KinetoEnd { wrong, ..KinetoEnd::default() }),

@@ -222,7 +222,7 @@ const COLLECTIVES: Five = [
 
 const HANG: Metric = gauge("XPU_TIMER_COMMON_HANG", "1 for every living rank of a hung job");
 
-const DUMPING: Metric = gauge("XPU_TIMER_COMMON_START_DUMP", "1 while a capture asked for over HTTP is made");
+const DUMPING: Metric = gauge("XPU_TIMER_COMMON_START_DUMP", "1 while a capture requested over HTTP runs");
 const DUMPED: Metric = gauge("XPU_TIMER_COMMON_END_DUMP", "1 when the last of them is done");
 
 /// Features that this program does not have: nothing is queued.
@@ -232,7 +232,8 @@ const NOTHING: [Metric; 2] = [
 ];
 
 const COLLECTIONS: Metric = gauge("XPU_TIMER_COMMON_GC_COUNT", "Garbage collections of Python");
-const BATCHES: Metric = gauge("XPU_TIMER_COMMON_DATA_LOADER_COUNT", "Batches asked of PyTorch's DataLoader");
+const BATCHES: Metric =
+    gauge("XPU_TIMER_COMMON_DATA_LOADER_COUNT", "Batches requested from PyTorch's DataLoader");
 
 /// The progress of the last capture over HTTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -48,7 +48,7 @@ pub(super) fn threads(pid: Pid, numbers: &[u32]) -> Result<Native, String> {
         }
     }
     if copied.is_empty() {
-        let why = refusal.map_or_else(|| "no thread could be held".to_owned(), |error| error.to_string());
+        let why = refusal.map_or_else(|| "no thread could be stopped".to_owned(), |error| error.to_string());
         return Err(format!("no native frames: ptrace: {why}"));
     }
     let longest = copied.iter().map(|copy| copy.held).max();

@@ -105,7 +105,7 @@ fn reason(pid: Pid, error: &anyhow::Error) -> String {
         let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
         let remedy = match scope.as_deref().map(str::trim) {
             Some("1") => "kernel.yama.ptrace_scope is 1; start the collector as root, or set it to 0",
-            Some("2" | "3") => "kernel.yama.ptrace_scope allows only root, or nobody",
+            Some("2" | "3") => "kernel.yama.ptrace_scope allows only root, or no process",
             _ => "it belongs to another user or is protected, or this container lacks CAP_SYS_PTRACE",
         };
         return format!("no Python frames: the kernel does not allow reading its memory: {remedy}");

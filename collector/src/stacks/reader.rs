@@ -39,7 +39,7 @@ impl Reader {
         match spawn(program, &wanted) {
             Ok((child, pipe)) => Ok(Self { wanted, deadline, child, pipe, bytes: Vec::new(), late: false }),
             Err(error) => {
-                let why = format!("no process to read it with could be started: {error}");
+                let why = format!("cannot start a process to read it: {error}");
                 Err(Box::new(wanted.unread(why)))
             }
         }

@@ -119,7 +119,7 @@ impl Tunnels {
                 "more than {MOST} hosts through ssh: start a relay on a host that reaches them, and watch that"
             ));
         }
-        let folder = folder().map_err(|why| format!("no place for the sockets of ssh: {why}"))?;
+        let folder = folder().map_err(|why| format!("no directory for the sockets of ssh: {why}"))?;
         let number = self.made.fetch_add(1, Relaxed);
         let sockets = ["control", "data"].map(|name| folder.join(format!("{number}-{name}")));
         start(endpoint, ssh, sockets)
@@ -151,7 +151,7 @@ impl Tunnel {
         let last = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it said nothing");
         let last: String = last.chars().filter(|c| !c.is_control()).collect();
         let host = &endpoint.host;
-        format!("ssh to {host} {what}: {last}; `ssh {host} true` must work without a question")
+        format!("ssh to {host} {what}: {last}; `ssh {host} true` must work without a prompt")
     }
 }
 
@@ -234,10 +234,7 @@ mod tests {
         // `sh` takes the arguments for unknown options, reports that, and ends.
         let (far, ssh) = endpoint("sh");
         let why = Tunnels::default().way(&far, &ssh).unwrap_err();
-        assert!(
-            why.starts_with("ssh to far ended: ") && why.contains("must work without a question"),
-            "{why}"
-        );
+        assert!(why.starts_with("ssh to far ended: ") && why.contains("must work without a prompt"), "{why}");
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Packer {
         frame: &[u8],
     ) -> io::Result<Option<SealedBlock>> {
         if frame.len() < codec::HEADER || frame.len() > codec::LARGEST_FRAME {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a frame of a size nobody accepts"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the frame is too large"));
         }
         self.note(at);
         let open = if rank.is_some() { &mut self.detail } else { &mut self.overview };

@@ -49,7 +49,7 @@ impl Asked {
                 functions.push(function);
             } else if wrong.len() + 1 < SENTENCES {
                 wrong.push(if is_function(&function) {
-                    format!("{variable}: '{form:.64}' is one more than {FUNCTIONS} functions")
+                    format!("{variable}: '{form:.64}' exceeds the limit of {FUNCTIONS} functions")
                 } else {
                     format!(
                         "{variable}: '{form:.64}' is not function, module@function or module@Class@function"

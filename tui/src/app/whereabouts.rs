@@ -1,4 +1,4 @@
-//! Who is where in a communicator: ranks that stand at the same place together, those that are behind first.
+//! Where ranks are in a communicator: ranks that stand at the same place together, those that are behind first.
 
 use std::time::Duration;
 

@@ -44,7 +44,7 @@ impl FromStr for Key {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
-            format!("`{text}` is no key: write a letter, Space, Enter, Up, PgDn, F5, Ctrl-w or Shift-Left")
+            format!("`{text}` is not a key: write a letter, Space, Enter, Up, PgDn, F5, Ctrl-w or Shift-Left")
         };
         let (control, rest) = text.strip_prefix("Ctrl-").map_or((false, text), |rest| (true, rest));
         let (shift, rest) = rest.strip_prefix("Shift-").map_or((false, rest), |rest| (true, rest));

@@ -27,7 +27,7 @@ pub enum Theme {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("no theme is called {0:?}: there are dark, cividis, light, high-contrast and mono")]
+#[error("unknown theme {0:?}: write dark, cividis, light, high-contrast and mono")]
 pub struct UnknownTheme(String);
 
 impl Theme {

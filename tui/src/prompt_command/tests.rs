@@ -42,18 +42,18 @@ fn commands_are_understood() {
 #[test]
 fn what_is_not_understood_is_pointed_at() {
     for (text, at) in [
-        ("metrc power", "0: no command is called metrc: did you mean metric?"),
-        ("metric powr", "7: no quantity is called powr: did you mean power?"),
+        ("metrc power", "0: unknown command metrc: did you mean metric?"),
+        ("metric powr", "7: unknown quantity powr: did you mean power?"),
         ("metric", "6: expected a quantity: tflops, bus,"),
         ("sort late down", "10: expected reversed"),
         ("rank x", "5: expected a rank's number"),
         ("capture 0", "8: expected a number of steps"),
-        ("  filter rank<64 & tflps<1", "19: no field is called tflps"),
+        ("  filter rank<64 & tflps<1", "19: unknown field tflps"),
         ("goto", "4: expected a time"),
         ("q now", "2: expected nothing more"),
         ("stacks now", "7: expected nothing more"),
         ("", "0: expected a command"),
-        ("line-enter", "0: no command is called"),
+        ("line-enter", "0: unknown command"),
     ] {
         assert!(said(text).starts_with(at), "{text}: {}", said(text));
     }

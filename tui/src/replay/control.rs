@@ -120,7 +120,7 @@ pub fn go_to(app: &mut App, text: &str) -> Option<Effect> {
     if let Some(moment) = time::moment(text, playback.span) {
         return Some(Effect::Seek(playback.within(moment)));
     }
-    app.note = Some(Note::Failed(format!("`{text}` is no time: {}", time::FORMS)));
+    app.note = Some(Note::Failed(format!("`{text}` is not a time: {}", time::FORMS)));
     None
 }
 

@@ -35,7 +35,7 @@ pub(super) fn choose(app: &mut App, name: JobName) -> Option<Effect> {
         None if names.is_empty() => "none is there".to_owned(),
         None => format!("there are {}", names.join(", ")),
     };
-    app.note = Some(Note::Failed(format!("no job is called {name}: {there}")));
+    app.note = Some(Note::Failed(format!("unknown job {name}: {there}")));
     None
 }
 

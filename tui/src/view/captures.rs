@@ -74,7 +74,7 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
             None if files.is_empty() => Some((
                 Role::Muted,
                 format!(
-                    "No captures or recordings here. {capture} captures the next 3 steps of all ranks, and what was sampled in 20 before; {record} starts and stops a recording. Both write a new file to the folder xpu-top was started in.",
+                    "No captures or recordings here. {capture} captures the next 3 steps of all ranks, with samples of the 20 before; {record} starts and stops a recording. Both write a new file to the folder xpu-top was started in.",
                     capture = app.key("capture"),
                     record = app.key("record"),
                 ),

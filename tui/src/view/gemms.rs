@@ -112,7 +112,7 @@ fn nothing(app: &App) -> Option<(Role, String)> {
         (Role::Warning, format!("{} {text}", glyph::OFF))
     } else if waited > PATIENCE {
         let text = format!(
-            "{} {asked} were asked for their shapes {} ago; none answered. Check their hosts (9): a collector answers once a second, and a firewall must leave port 18890 open.",
+            "{} Shapes requested from {asked} {} ago; no answer. Check their hosts (9): a collector answers once a second, and a firewall must leave port 18890 open.",
             glyph::STALE,
             figure::age(waited)
         );
@@ -120,7 +120,7 @@ fn nothing(app: &App) -> Option<(Role, String)> {
     } else {
         (
             Role::Muted,
-            format!("{} {asked} are asked for their shapes; each answers once a second.", glyph::WAITING),
+            format!("{} Requesting shapes from {asked}; each answers once a second.", glyph::WAITING),
         )
     })
 }

@@ -54,7 +54,7 @@ fn preload(hook: &Path) -> Check {
         Some(why) => Check::fail(
             name,
             why.trim(),
-            "the file must be readable by whoever trains, on a file system mounted without noexec",
+            "the file must be readable by the job's user, on a file system mounted without noexec",
         ),
         None => Check::fail(
             name,

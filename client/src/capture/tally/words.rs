@@ -28,14 +28,14 @@ impl Tally {
                 CaptureEnd::TimeUp if standstill.is_some() => {}
                 CaptureEnd::TimeUp => {
                     all.push(match self.window {
-                        Some(_) => format!("rank {rank}: it was not done with all of it in time"),
+                        Some(_) => format!("rank {rank}: it did not finish in time"),
                         None => format!("rank {rank}: it did not reach the last step in time"),
                     });
                 }
                 CaptureEnd::ProcessEnd if self.window.is_some() => {
-                    all.push(format!("rank {rank}: it ended before the time did"));
+                    all.push(format!("rank {rank}: it ended before the window"));
                 }
-                CaptureEnd::ProcessEnd => all.push(format!("rank {rank}: it ended before the last step did")),
+                CaptureEnd::ProcessEnd => all.push(format!("rank {rank}: it ended before the last step")),
             }
             if let Tracing::Recorded { dropped: lost @ 1.., .. } = account.activity {
                 all.push(format!("rank {rank}: {lost} of CUPTI's records were lost"));
@@ -98,9 +98,7 @@ impl Tally {
             self.accounts().map(|(_, account)| account.marks.last().map_or(Step(0), |mark| mark.completed));
         match ends.min() {
             Some(end) if end < first => {
-                format!(
-                    "{ranks} ended no step after {end}, and none of {first} to {last} that were asked for"
-                )
+                format!("{ranks} ended no step after {end}, and none of the requested {first} to {last}")
             }
             Some(end) => format!("steps {first} to {} of {ranks}", end.min(last)),
             None => format!("steps {first} to {last} of {ranks}"),
@@ -114,7 +112,7 @@ impl Tally {
         // The first mark is the begin of the first step.
         match sampled.filter_map(|(_, account)| account.marks.first()).map(|mark| mark.completed.0 + 1).max()
         {
-            Some(since) => format!(", with what was sampled since step {since}"),
+            Some(since) => format!(", with samples since step {since}"),
             None => String::new(),
         }
     }

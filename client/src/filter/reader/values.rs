@@ -74,7 +74,7 @@ impl<'t> Reader<'t> {
             } else {
                 format!("write {}", known.join(", "))
             };
-            return self.fault(format!("{name} is no unit of {}: {known}", field.name()));
+            return self.fault(format!("{name} is not a unit of {}: {known}", field.name()));
         }
         self.at = after;
         Ok(Limit { factor: number, of: None })
@@ -133,7 +133,7 @@ impl<'t> Reader<'t> {
                 None => word,
                 Some(only) => known(only, &word).ok_or_else(|| {
                     let names: Vec<_> = only.iter().map(|(name, _)| *name).collect();
-                    let what = format!("no {} is called {word}: {}", field.name(), names.join(", "));
+                    let what = format!("unknown {} {word}: {}", field.name(), names.join(", "));
                     Fault { at: from, what }
                 })?,
             });

@@ -68,14 +68,14 @@ impl Wanted {
             }
             (Some(_), None) => (
                 "that many steps cannot be captured",
-                format!("ask for 1 to {most} steps, and {BEFORE} before them at most"),
+                format!("request 1 to {most} steps, and at most {BEFORE} before them"),
             ),
             (None, Some(_)) => (
                 "that time cannot be captured",
-                format!("ask for 1 to {longest} milliseconds, without steps before"),
+                format!("request 1 to {longest} milliseconds, without steps before"),
             ),
             _ => (
-                "a capture is of steps or of a time",
+                "a capture takes steps or a time, not both",
                 "name one: \"steps\": 3, or \"for_ms\": 500".to_owned(),
             ),
         };

@@ -127,7 +127,7 @@ impl Clocks {
                 "look at that GPU's cooling: fans, airflow, what is beside it (nvidia-smi -q -d PERFORMANCE,TEMPERATURE)"
             }
             _ if held(Throttle::POWER_BRAKE.0) => {
-                "look at that host's power supply, which told the GPU to slow down (nvidia-smi -q -d PERFORMANCE,POWER)"
+                "look at that host's power supply, which made the GPU slow down (nvidia-smi -q -d PERFORMANCE,POWER)"
             }
             _ if held(Throttle::APPLICATION_CLOCKS.0) => {
                 "that GPU's clocks were set lower: nvidia-smi -q -d CLOCK shows them, nvidia-smi -rac and -rgc reset them"

@@ -48,7 +48,7 @@ impl FromStr for Price {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text}: a price is a number, and a currency if you like: 2.5, `2.5 EUR`");
+        let wrong = || format!("{text}: a price is a number, optionally with a currency: 2.5, `2.5 EUR`");
         let mut words = text.split_whitespace();
         let number = words.next().and_then(|word| word.parse().ok());
         let per_hour = number.filter(|price: &f64| price.is_finite() && *price >= 0.0).ok_or_else(wrong)?;

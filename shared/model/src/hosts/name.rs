@@ -13,13 +13,13 @@ const LONGEST_NAME: usize = 253;
 pub(super) enum NameError {
     #[error("a host is missing between two commas; write a,b")]
     Empty,
-    #[error("`{0}` is no port; write host:PORT with the collector's base port, 1 to 65533")]
+    #[error("`{0}` is not a port; write host:PORT with the collector's base port, 1 to 65533")]
     Port(String),
     #[error("`{0}` has more than one colon; write an IPv6 address in brackets, [::1] or [::1]:18889")]
     Colons(String),
-    #[error("`{0}` is no IPv6 address; write [::1] or [::1]:18889")]
+    #[error("`{0}` is not an IPv6 address; write [::1] or [::1]:18889")]
     Ipv6(String),
-    #[error("`{0}` is no name of a host; write letters, digits, `.`, `-` and `_` only")]
+    #[error("`{0}` is not a host name; write letters, digits, `.`, `-` and `_` only")]
     Letters(String),
     #[error(transparent)]
     Range(#[from] RangeError),

@@ -2,11 +2,11 @@
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RangeError {
-    #[error("`{0}` opens or closes a bracket that has no other; write node[1-8]")]
+    #[error("`{0}` has an unmatched bracket; write node[1-8]")]
     Brackets(String),
-    #[error("`{0}` is no range; write node[1-8] or node[001-128,200]")]
+    #[error("`{0}` is not a range; write node[1-8] or node[001-128,200]")]
     Items(String),
-    #[error("the range `{from}-{to}` goes down; write {to}-{from}")]
+    #[error("the range `{from}-{to}` is descending; write {to}-{from}")]
     Down { from: String, to: String },
     #[error("more than 100000 hosts in all; write a smaller range")]
     TooMany,

@@ -21,7 +21,7 @@ pub fn nodes(id: &str) -> Result<String, String> {
     })?;
     if !said.status.success() {
         let why = String::from_utf8_lossy(&said.stderr);
-        let why = why.lines().find(|line| !line.trim().is_empty()).unwrap_or("it does not say why");
+        let why = why.lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");
         return Err(format!("squeue does not know job {id} ({}); `squeue --me` lists yours", why.trim()));
     }
     listed(id, &String::from_utf8_lossy(&said.stdout))

@@ -64,7 +64,7 @@ fn a_file_keeps_what_is_right_and_names_the_line_that_is_not() {
     assert_eq!(endpoints, ["a:30000", "d:20000"]);
     let warnings: Vec<_> = hosts.warnings.iter().map(ToString::to_string).collect();
     assert!(warnings[0].starts_with("hosts.txt:4: `c` is neither"), "{warnings:?}");
-    assert!(warnings[1].starts_with("hosts.txt:5: the range `2-1` goes down"), "{warnings:?}");
+    assert!(warnings[1].starts_with("hosts.txt:5: the range `2-1` is descending"), "{warnings:?}");
 }
 
 #[test]

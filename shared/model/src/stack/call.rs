@@ -39,7 +39,7 @@ pub(super) fn state(letter: char) -> &'static str {
         'D' => "in uninterruptible sleep",
         'T' => "stopped by a signal",
         't' => "stopped by a debugger",
-        'Z' | 'X' | 'x' => "ended, its parent has not looked yet",
+        'Z' | 'X' | 'x' => "ended, its parent has not reaped it yet",
         'I' => "idle",
         _ => "in a state this version does not know",
     }

@@ -195,7 +195,7 @@ impl RankExit {
             },
             Ending::Unnoted => match &self.exception {
                 Some(exception) => format!("raised {} and ended", exception.sentence()),
-                None => "ended without a trace: SIGKILL, or an unrecorded signal".to_owned(),
+                None => "ended without a record: SIGKILL, or an unknown signal".to_owned(),
             },
         };
         let shown = &self.frames()[self.frames().len().saturating_sub(NAMED)..];

@@ -13,7 +13,7 @@ const HEADER: usize = 40;
 
 /// Bytes that are not a histogram of this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("these bytes are no HdrHistogram V2 of two significant digits from 1 up to two hours")]
+#[error("these bytes are not an HdrHistogram V2 of two significant digits from 1 up to two hours")]
 pub struct BadHistogram;
 
 pub(super) fn encode(buckets: &[Bucket]) -> Vec<u8> {

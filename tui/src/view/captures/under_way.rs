@@ -49,7 +49,7 @@ fn capture(app: &App) -> (Role, String) {
             (Role::Muted, text)
         }
         Standing::Beginning => {
-            (Role::Accent, format!("{} asking the hosts for ranks; c cancels", glyph::WAITING))
+            (Role::Accent, format!("{} requesting ranks from the hosts; c cancels", glyph::WAITING))
         }
         Standing::UnderWay(progress) => {
             let Progress { of, ranks, agreed, whole } = progress;
@@ -87,9 +87,10 @@ fn recording(app: &App) -> (Role, String) {
         }
         (None, Some(why)) => (Role::Alarm, format!("{} {why}", glyph::ALARM)),
         (None, None) if app.is_replay() => (Role::Muted, "this is a recording".to_owned()),
-        (None, None) => {
-            (Role::Muted, format!("none; {} records from now on, and what is in memory", app.key("record")))
-        }
+        (None, None) => (
+            Role::Muted,
+            format!("none; {} records from now on, with the minutes in memory", app.key("record")),
+        ),
     }
 }
 

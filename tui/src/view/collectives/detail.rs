@@ -75,7 +75,7 @@ fn places(
 ) {
     let from = of.parent.map_or_else(String::new, |parent| format!(", split from {parent}"));
     let title = Title {
-        name: "Who is where",
+        name: "Where ranks are",
         about: format!("{}, ranks {}{from}", of.whereabouts.title, of.ranks.brief(RUNS)),
         ..Title::default()
     };

@@ -104,12 +104,16 @@ fn awaited(app: &App, rank: &Inspection) -> String {
     match row.life {
         Life::Ended | Life::Died => "it ended before its shapes were requested".to_owned(),
         // Summaries come of ranks somebody looks at.
-        _ if app.is_past() => "not recorded up to here: nobody looked at it".to_owned(),
+        _ if app.is_past() => "not recorded up to here: no viewer watched it".to_owned(),
         _ if !row.is_heard() => {
             format!("no report for {}: {} shows its host", figure::age(row.age), app.key("hosts"))
         }
         _ if asked >= PATIENCE => {
-            format!("asked {} ago, no answer yet: {} shows its host", figure::age(asked), app.key("hosts"))
+            format!(
+                "requested {} ago, no answer yet: {} shows its host",
+                figure::age(asked),
+                app.key("hosts")
+            )
         }
         _ => "waiting for its next summary, one a second".to_owned(),
     }

@@ -1,4 +1,4 @@
-//! Who is where in the communicator: how many collectives ranks entered, and the call that holds them.
+//! Where ranks are in the communicator: how many collectives ranks entered, and the call that holds them.
 
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 use unicode_width::UnicodeWidthStr as _;
@@ -26,7 +26,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     }
     let shown = &app.whereabouts.only(app.job_view.meant().as_ref());
     let title = Title {
-        name: "Who is where",
+        name: "Where ranks are",
         about: if shown.size > 0 {
             format!("communicator {}, {}", shown.title, figure::counted(shown.size as usize, "rank", "ranks"))
         } else {

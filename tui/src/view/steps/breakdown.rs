@@ -140,7 +140,7 @@ fn parts(app: &App) -> [Part; PARTS as usize] {
             pieces: whole(one.blocked.map(|share| share.min(1.0)), Role::Faint),
             share: one.blocked,
             least: false,
-            means: "threads held for the GPU".to_owned(),
+            means: "threads wait for the GPU".to_owned(),
         },
     ]
 }

@@ -72,7 +72,7 @@ impl Cause {
         match self {
             Self::SlowGemms { clocks, .. } => clocks.advice(),
             Self::MoreWork { .. } => {
-                "look at what it computes and others do not: longer sequences or a larger batch, a module or an evaluation of its own"
+                "look at what it computes and others do not: longer sequences, a larger batch, an extra module or evaluation"
             }
             Self::WaitsLess { .. } => LATE_HOST,
             Self::LacksCpu(_) => cpu_wait::ADVICE,
@@ -80,7 +80,7 @@ impl Cause {
                 "look for what makes it wait for its GPU within the step: .item(), .cpu(), a tensor that is printed or compared (xpu-top stacks)"
             }
             Self::Unknown => {
-                "capture some steps (xpu-top capture --steps 5 --kernels) and look at what this rank does before its collectives: copies, kernels that are no GEMM, its host"
+                "capture some steps (xpu-top capture --steps 5 --kernels) and look at what this rank does before its collectives: copies, kernels other than GEMMs, its host"
             }
         }
     }

@@ -125,7 +125,7 @@ pub(super) fn finding(
         confidence: Confidence::Likely,
         since_s,
         evidence: Evidence::MoreWork(MoreWork { who, times: worst.times, rates, arrival }),
-        advice: "look at what it computes and others do not: longer sequences or a larger batch, a module or an evaluation of its own".to_owned(),
+        advice: "look at what it computes and others do not: longer sequences, a larger batch, an extra module or evaluation".to_owned(),
         collective: None,
         severity: Severity::Slow,
         cost,
