@@ -111,7 +111,7 @@ fn what_is_packed_holds_no_secret() {
     assert!(grep("\"verdict\"").status.success());
     // A file that is there is left alone.
     let again = run(command.env("X", "y"));
-    assert!(again.stderr.contains("not there yet") && again.status.code() == Some(1), "{again:?}");
+    assert!(again.stderr.contains("does not exist yet") && again.status.code() == Some(1), "{again:?}");
 }
 
 /// As a demo has one: of another runtime directory, so that `run` does not find it.

@@ -272,7 +272,7 @@ fn whoever_asks_hears_the_same_since_and_what_came_and_went() {
         is_gone(&status);
 
         let text = job.ask("status --now").stdout;
-        assert!(text.lines().any(|line| line.starts_with("was, from ")), "{text}");
+        assert!(text.lines().any(|line| line.starts_with("past, from ")), "{text}");
         for path in ["/api/v1/jobs/llama-70b", "/api/v1/findings"] {
             let page = job.page(path);
             let body = page.split_once("\r\n\r\n").map_or("", |(_, body)| body);

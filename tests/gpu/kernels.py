@@ -1,4 +1,4 @@
-"""Whether kernels asked for by name are counted as torch.profiler counts them: attention by each of torch's ways, an
+"""Whether kernels requested by name are counted as torch.profiler counts them: attention by each of torch's ways, an
 element-wise kernel and one of Triton's.
 
     XPU_TOP_KERNELS=flash_fwd:fmha:sdpa:elementwise:triton xpu-top run --job kernels -- python3 kernels.py XPU_TOP

@@ -72,7 +72,7 @@ fn summary() -> Summary {
                 .to_owned(),
             "clocks agree within 0.012 ms by 768 collectives; GPU times are within 0.003 ms of the host's"
                 .to_owned(),
-            "compute is GEMMs, graphs and kernels asked for by name: other kernels and copies are in the gap"
+            "compute is GEMMs, graphs and kernels requested by name: other kernels and copies are in the gap"
                 .to_owned(),
         ],
         shares: vec![("compute", 0.71), ("exposed communication", 0.14), ("memory", 0.0), ("gap", 0.15)],

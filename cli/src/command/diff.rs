@@ -40,11 +40,12 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
 /// A step has no counterpart in a time.
 fn comparable(args: &DiffArgs, before: &Capture, after: &Capture) -> Result<(), UsageError> {
     if before.per() != after.per() {
-        let why = "one capture is of steps and the other of a time (--for): compare two of a kind";
+        let why = "one capture has steps and the other a time (--for): compare two of the same kind";
         return Err(UsageError::Value(why.to_owned()));
     }
     if before.per() == Per::Second && args.fail_on.iter().any(|limit| limit.part == CostKind::Step) {
-        let why = "--fail-on: a capture of a time has no step: name a part, as `--fail-on compute=3%`";
+        let why =
+            "--fail-on: a capture of a time has no step: name a part, for example `--fail-on compute=3%`";
         return Err(UsageError::Value(why.to_owned()));
     }
     Ok(())

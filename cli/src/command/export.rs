@@ -28,8 +28,7 @@ use crate::args::{ExportArgs, UsageError};
 pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let ExportArgs { file, perfetto, chrome, kineto, csv, parquet, folded, kind, select } = args;
     if [perfetto, chrome, kineto, csv, parquet, folded].iter().all(|out| out.is_none()) {
-        let forms =
-            "say what to write: --perfetto, --chrome or --folded FILE, --kineto, --csv or --parquet DIR";
+        let forms = "name an output: --perfetto, --chrome or --folded FILE, --kineto, --csv or --parquet DIR";
         return Err(UsageError::Value(forms.to_owned()).into());
     }
     let wanted: Vec<_> = SHEETS.iter().filter(|sheet| sheet.is_meant(kind)).collect();
@@ -76,7 +75,7 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
         new_file::write(path, |out| Ok(folded::write(&capture, out)?))?;
     }
     if capture.ranks.is_empty() {
-        eprintln!("xpu-top: of no rank anything could be read: what was written is empty");
+        eprintln!("xpu-top: no rank could be read: the output is empty");
         return Ok(ExitCode::from(Code::NoData as u8));
     }
     Ok(ExitCode::SUCCESS)

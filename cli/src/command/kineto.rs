@@ -136,7 +136,7 @@ impl Tracing<'_> {
             options: options(self.args),
         };
         let (with, of) = (self.ranks.with_kineto(), self.ranks.len());
-        eprintln!("xpu-top: {with} of {of} ranks are asked for {plan}");
+        eprintln!("xpu-top: {with} of {of} ranks will trace {plan}");
         self.trace(&order, plan.lead).await?;
         self.finish(&order, &plan).await
     }

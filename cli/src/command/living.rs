@@ -62,7 +62,7 @@ pub(super) fn nobody(named: Option<&JobName>) -> String {
 pub(super) fn tell_kept(command: &str, named: Option<&JobName>) {
     if let Some(folder) = kept::newest(named) {
         let folder = quoted(&folder.to_string_lossy());
-        eprintln!("xpu-top: of what hung before, this was kept: xpu-top {command} --replay {folder}");
+        eprintln!("xpu-top: newest incident folder: xpu-top {command} --replay {folder}");
     }
 }
 

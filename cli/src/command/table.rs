@@ -137,7 +137,7 @@ fn write_gone(to: &mut String, gone: &Episode) -> std::fmt::Result {
     let lasted = Duration::from_secs_f64((gone.went_at - gone.came_at).max(0.0));
     writeln!(
         to,
-        "was, from {} for {}: {}",
+        "past, from {} for {}: {}",
         clock(moment(gone.came_at)),
         age(lasted),
         printable(&gone.evidence, LONGEST)

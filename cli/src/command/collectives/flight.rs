@@ -33,7 +33,10 @@ pub(super) fn check(folder: &Path) -> Result<(), UsageError> {
     if entries.next().is_none() {
         return Ok(());
     }
-    Err(UsageError::Value(format!("{} is not empty: name a folder that is not there yet", folder.display())))
+    Err(UsageError::Value(format!(
+        "{} is not empty: name a folder that does not exist yet",
+        folder.display()
+    )))
 }
 
 pub(super) fn write(folder: &Path, job: &Job, records: &[&RankRecord]) -> anyhow::Result<()> {

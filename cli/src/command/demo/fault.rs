@@ -47,7 +47,7 @@ impl FromStr for Throttle {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = "write RANK:MHz, for example 2:1275; the pretended GPUs run at 1980 MHz";
+        let wrong = "write RANK:MHz, for example 2:1275; the simulated GPUs run at 1980 MHz";
         let (rank, megahertz) = pair(text).ok_or(wrong)?;
         let megahertz = megahertz.parse().ok().filter(|clock| (100..1980).contains(clock)).ok_or(wrong)?;
         Ok(Self { rank, megahertz })

@@ -88,7 +88,7 @@ pub(super) async fn follow(
     let failed = !was_left && rank::tell_failures(&mut cast.workers);
     let status = following.status(Moment::now());
     if end == End::Standstill {
-        eprintln!("demo: no step is completed any more: ending");
+        eprintln!("demo: steps have stopped: ending");
     }
     if end == End::Hang {
         eprintln!("demo: the job hangs: ending");

@@ -87,7 +87,7 @@ pub(super) fn tell_failures(workers: &mut [Worker]) -> bool {
     for (status, worker) in failed.iter().take(SHOWN) {
         let words = match worker.child.stderr_tail() {
             words if words.is_empty() => " without a word".to_owned(),
-            words => format!("; its last words:\n{words}"),
+            words => format!("; its last output:\n{words}"),
         };
         // The terminal may have gone away meanwhile.
         let _ = writeln!(io::stderr(), "rank {} failed ({status}){words}", worker.rank);

@@ -33,12 +33,10 @@ const MOST: u64 = 64 << 10;
 /// Writes a gzipped tar, for its owner alone. Gives how many files are in it.
 pub(super) fn write(path: &Path, examination: &Examination, args: &DoctorArgs) -> anyhow::Result<usize> {
     let redaction = Redaction::of_this_user(args.of.way.key_file.as_deref());
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .with_context(|| format!("cannot write {}; name a file that is not there yet", path.display()))?;
+    let file =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).with_context(|| {
+            format!("cannot write {}; name a file that does not exist yet", path.display())
+        })?;
     let mut archive = tar::Builder::new(GzEncoder::new(file, Compression::default()));
     let mut files = vec![
         ("doctor.txt".to_owned(), examination.text()),

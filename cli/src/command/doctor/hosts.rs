@@ -38,7 +38,7 @@ pub(super) fn checks(args: &DoctorArgs, holder: &Holder) -> anyhow::Result<Vec<C
         checks.push(match holder {
             _ if named => Check::fail("host", host.host.clone(), host.why.clone()),
             Holder::Another { .. } | Holder::Ours => {
-                Check::warn("host", "a collector is there, and does not answer", host.why.clone())
+                Check::warn("host", "a collector listens there and does not answer", host.why.clone())
             }
             Holder::Nobody | Holder::Stranger(_) => Check::ok("host", "no job runs on this host now"),
         });

@@ -112,7 +112,7 @@ fn nvml(found: Option<PathBuf>) -> Check {
         ),
         None => Check::warn(
             "nvml",
-            format!("{} is not the library its name says", path.display()),
+            format!("{} is not the library that its name suggests", path.display()),
             "install the driver again",
         ),
     }

@@ -28,7 +28,7 @@ fn key(named: Option<&Path>) -> Check {
     let place = path
         .map_or_else(|| "nowhere: there is no home directory".to_owned(), |path| path.display().to_string());
     match Key::find(named) {
-        Ok(Some(_)) => Check::ok("key", format!("{place}, for you alone")),
+        Ok(Some(_)) => Check::ok("key", format!("{place}, private to you")),
         Ok(None) => Check::warn(
             "key",
             format!("none yet at {place}"),

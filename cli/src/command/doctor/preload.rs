@@ -49,7 +49,7 @@ fn preload(hook: &Path) -> Check {
         Some(why) if why.contains("GLIBC_") => Check::fail(
             name,
             why.trim(),
-            "this build wants a newer C library: install the manylinux_2_28 wheel, or build here with `make wheel GLIBC=2.28`",
+            "this build needs a newer C library: install the manylinux_2_28 wheel, or build here with `make wheel GLIBC=2.28`",
         ),
         Some(why) => Check::fail(
             name,

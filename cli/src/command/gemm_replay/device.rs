@@ -81,7 +81,7 @@ impl Gpu {
         let mut stream = ptr::null_mut();
         // SAFETY: the place for the handle is this function's.
         unsafe { cudaStreamCreateWithFlags(&raw mut stream, NON_BLOCKING) }.result().map_err(why)?;
-        let blas = create_handle().context("cuBLAS does not begin")?;
+        let blas = create_handle().context("cuBLAS does not start")?;
         // SAFETY: both were just made.
         unsafe { set_stream(blas, stream.cast()) }?;
         let mut cublas = 0;
@@ -99,7 +99,7 @@ impl Gpu {
         if product.bytes() > self.bytes {
             let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
             return Err(format!(
-                "it takes {:.1} GiB, and there are {:.1}",
+                "it needs {:.1} GiB, and {:.1} are free",
                 gib(product.bytes()),
                 gib(self.most)
             ));
@@ -215,7 +215,7 @@ impl Gpu {
                 )
             }
         };
-        outcome.map_err(|error| format!("cuBLAS does not do it: {error}"))
+        outcome.map_err(|error| format!("cuBLAS refuses it: {error}"))
     }
 
     fn at(&self, offset: u64) -> *mut c_void {

@@ -89,7 +89,7 @@ fn types(datatype: DataType) -> Result<(Type, Output, DataType), String> {
         DataType::Complex128 => same(Type::CUDA_C_64F),
         DataType::Int8 => Ok((Type::CUDA_R_8I, (Type::CUDA_R_32I, DataType::Int32), datatype)),
         DataType::Float8E4m3 | DataType::Float8E5m2 | DataType::Float4 => {
-            Err("floats of 8 and 4 bits, with their scales, are multiplied by cublasLt alone".to_owned())
+            Err("8-bit and 4-bit floats, with their scales, need cublasLt".to_owned())
         }
         other => Err(format!("cuBLAS has no GEMM of {other}")),
     }

@@ -182,8 +182,7 @@ impl Ranks {
     pub(super) fn word(&self, one: &One) -> (&'static str, Option<String>) {
         match self.standing(one) {
             None => {
-                let why =
-                    "its host did not answer: its collector is older than this xpu-top, or out of reach";
+                let why = "its host did not answer: its collector is older than this xpu-top, or unreachable";
                 ("unheard", Some(why.to_owned()))
             }
             Some(KinetoStanding::Unregistered { why }) => ("no_kineto", Some(why)),

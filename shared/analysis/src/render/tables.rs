@@ -36,9 +36,9 @@ pub(super) fn all(report: &Report, top: usize) -> Vec<Table> {
         ),
         Table::new(
             if report.window.is_some() {
-                "last into collectives, per second; cost: how long all that it kept waiting computed nothing"
+                "last into collectives, per second; cost: how long the waiting ranks computed nothing"
             } else {
-                "last into collectives; cost: how much shorter a step would be without"
+                "last into collectives; cost: the time that a step would save"
             },
             &["rank", "last", "of", "cost ms", "others waited ms"],
             &arrivals,

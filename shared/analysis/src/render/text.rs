@@ -74,7 +74,7 @@ pub fn preface(report: &Report) -> Vec<String> {
     if unseen > 0 && !report.ranks.is_empty() {
         let whose = if unseen == report.ranks.len() { String::new() } else { format!(" of {unseen} ranks") };
         lines.push(format!(
-            "compute{whose} is GEMMs, graphs and kernels asked for by name; other kernels count as gap"
+            "compute{whose} is GEMMs, graphs and kernels requested by name; other kernels count as gap"
         ));
     }
     lines
@@ -87,7 +87,7 @@ fn unreached(report: &Report) -> Vec<String> {
         let end = rank.steps.last().and_then(|step| step.step).filter(|_| rank.ended != CaptureEnd::Done)?;
         let of =
             if first == last { format!("step {first} was") } else { format!("steps {first} to {last} were") };
-        Some((rank.rank, format!("{of} asked for, and the last that it ended is {end}")))
+        Some((rank.rank, format!("{of} asked for, and the last completed step is {end}")))
     });
     by_ranks(came)
 }
@@ -113,7 +113,7 @@ fn beyond(report: &Report) -> Vec<String> {
         let what = counted(rest as usize, "operation", "operations");
         Some((
             rank.rank,
-            format!("{what} of a step that did not end: in `export --chrome` and `--perfetto` alone"),
+            format!("{what} of a step that did not end: in `export --chrome` and `--perfetto` only"),
         ))
     }))
 }
