@@ -181,7 +181,7 @@ fn a_time_that_is_cut_short_is_in_the_file_as_long_as_it_was() {
     let took = report["ranks"][0]["steps"][0]["took_ns"].as_u64().expect("a window");
     assert!((1_000_000..50_000_000_000).contains(&took), "{report:#}");
     let text = job.say("report", "c.bin").stdout;
-    assert!(text.contains("of the 60.0 s asked for were recorded"), "{text}");
+    assert!(text.contains("of the requested 60.0 s were recorded"), "{text}");
 }
 
 /// As one whose hook is older and does not know of times.

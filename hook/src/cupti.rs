@@ -56,9 +56,9 @@ fn why(code: c_int) -> String {
     let what_to_do = match code {
         TAKEN => "Nsight, a debugger or another profiler holds it: capture without that",
         NOT_INITIALIZED => "the driver is older than CUPTI: install the nvidia-cuda-cupti of the job's CUDA",
-        OUT_OF_MEMORY => "it needs some memory of the GPU: leave it some",
+        OUT_OF_MEMORY => "it needs some GPU memory: free some",
         35 | 40 => "it needs a permission: see developer.nvidia.com/ERR_NVGPUCTRPERM",
-        _ => "`capture` without --kernels goes without it",
+        _ => "`capture` without --kernels does not need it",
     };
     format!("CUPTI refuses ({code} {name}): {what_to_do}")
 }

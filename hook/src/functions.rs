@@ -176,15 +176,15 @@ impl Functions {
         self.listen();
         let refused = |why: String| Tracing::Refused { why };
         match &self.said {
-            _ if !self.on => refused("they were not asked for in time".to_owned()),
+            _ if !self.on => refused("they were requested too late".to_owned()),
             None => refused(
                 self.impossible
-                    .unwrap_or("Python's main thread ran nothing of Python in that time")
+                    .unwrap_or("Python's main thread executed no Python code in that time")
                     .to_owned(),
             ),
             Some(said) if !said.refused.is_empty() => refused(said.refused.clone()),
             Some(said) if said.at > begin => refused(format!(
-                "Python's main thread came to it {} ms after the first step began; what ran before is missing",
+                "Python's main thread attached them {} ms after the first step began; what ran before is missing",
                 (said.at - begin).div_ceil(1_000_000)
             )),
             Some(_) => {

@@ -108,8 +108,8 @@ metrics! {
     JOB_HANG = Gauge Number "xpu_top_job_hang" "1 while the job makes no progress (a hang or a dead rank), judged by the ranks known here";
     JOB_STEP_MEDIAN = Gauge Seconds "xpu_top_job_step_median" "Median over ranks of the median of their single steps";
     JOB_STEP_MEAN = Gauge Seconds "xpu_top_job_step_mean" "Median over ranks of their step time: elapsed time over the steps of the last half minute";
-    JOB_JOINED = Gauge Ratio "xpu_top_job_joined" "Share of the timed collectives that are matched, which give bandwidth on transfer and lateness";
-    JOB_TURNED_AWAY = Gauge Number "xpu_top_job_turned_away" "Living processes that claim ranks of this job that other processes have";
+    JOB_JOINED = Gauge Ratio "xpu_top_job_joined" "Share of the timed collectives that are matched; only these give transfer bandwidth and arrival skew";
+    JOB_TURNED_AWAY = Gauge Number "xpu_top_job_turned_away" "Living processes that claim a rank of this job that another process has";
     JOB_LOST = Gauge Ratio "xpu_top_job_lost" "Share of the job's time that its findings cost, if known; 0 without findings";
     FINDINGS = Gauge Number "xpu_top_findings" "Findings by kind, class and confidence";
     FINDING_RANK = Gauge Number "xpu_top_finding_rank" "1 for each rank a finding names";
@@ -125,7 +125,7 @@ metrics! {
     TOKENS = Counter Number "xpu_top_tokens" "Tokens, as the program reports";
     SAMPLES = Counter Number "xpu_top_samples" "Samples, as the program reports";
     LOSS = Gauge Number "xpu_top_loss" "The last loss, as the program reports";
-    MFU = Gauge Ratio "xpu_top_mfu" "Share of the last half minute in which the GPU could have done its GEMMs at its peak";
+    MFU = Gauge Ratio "xpu_top_mfu" "Share of the last half minute that the rank's GEMMs would take at the GPU's peak";
     LATENESS = Gauge Seconds "xpu_top_lateness" "Arrival skew: how much later than the first rank this one entered its collectives, at the median";
     BUS_BANDWIDTH = Gauge BytesPerSecond "xpu_top_bus_bandwidth" "Bus bandwidth of the transfer, without waiting, at the median of the latest timed collectives";
     BLOCKED = Counter Seconds "xpu_top_blocked" "Time threads were blocked in calls that wait for the GPU";
@@ -138,7 +138,7 @@ metrics! {
     GEMM_FLOPS = Counter Flops "xpu_top_gemm" "FLOPs of all GEMMs launched";
     GEMM_TIMED_FLOPS = Counter Flops "xpu_top_gemm_timed" "FLOPs of the timed GEMMs";
     GEMM_TIMED = Counter Seconds "xpu_top_gemm_timed_duration" "Time of the timed GEMMs: their FLOPs over this is their rate";
-    GEMM_DURATION = Histogram Seconds "xpu_top_gemm_duration" "Durations of the timed GEMMs, since these pages are read";
+    GEMM_DURATION = Histogram Seconds "xpu_top_gemm_duration" "Durations of the timed GEMMs, since this page is read";
     // Python, if XPU_TOP_TRACE_FUNCS_ALWAYS is set.
     COLLECTIONS = Counter Number "xpu_top_python_garbage_collections" "Garbage collections of Python, with XPU_TOP_TRACE_FUNCS_ALWAYS";
     COLLECTING = Counter Seconds "xpu_top_python_garbage_collection" "Their time";
@@ -147,7 +147,7 @@ metrics! {
     // Collectives.
     COLLECTIVES = Counter Number "xpu_top_collectives" "NCCL operations";
     COLLECTIVE_BYTES = Counter Bytes "xpu_top_collective" "Their bytes, as nccl-tests counts them";
-    COLLECTIVE_DURATION = Histogram Seconds "xpu_top_collective_duration" "Durations of the timed collectives on the rank, including waits for others, since these pages are read";
+    COLLECTIVE_DURATION = Histogram Seconds "xpu_top_collective_duration" "Durations of the timed collectives on the rank, including waits for others, since this page is read";
     COLLECTIVE_BANDWIDTH = Gauge BytesPerSecond "xpu_top_collective_bus_bandwidth" "Bus bandwidth of the transfer, at the median of the latest timed collectives of a kind";
     // GPUs.
     GPU_UTILISATION = Gauge Ratio "xpu_top_gpu_utilisation" "Share of the last moments in which any kernel ran, waiting ones included";
@@ -162,7 +162,7 @@ metrics! {
     GPU_ECC_ERRORS = Counter Number "xpu_top_gpu_ecc_errors" "Memory errors since the driver was loaded";
     GPU_NVLINK_ERRORS = Counter Number "xpu_top_gpu_nvlink_errors" "Replays, recoveries and checksum errors of all NVLinks since the driver was loaded";
     GPU_XID_ERRORS = Counter Number "xpu_top_gpu_xid_errors" "Errors the driver reported since the collector started";
-    GPU_HELD = Gauge Number "xpu_top_gpu_clocks_held" "1 while anything but idleness holds the clocks down";
+    GPU_HELD = Gauge Number "xpu_top_gpu_clocks_held" "1 while anything but idleness limits the clocks";
     GPU_READ = Gauge Seconds "xpu_top_gpu_reading_age" "Age of the GPU reading";
     // Coverage and overhead.
     HOOK_ENABLED = Gauge Number "xpu_top_hook_enabled" "1 while the hook observes";
@@ -177,7 +177,7 @@ metrics! {
     STARTED = Gauge Seconds "xpu_top_collector_start_time" "Start time of the collector, since 1970";
     FRAMES_LOST = Counter Number "xpu_top_frames_lost" "Frames that the known collectors could not send";
     FRAMES_MISSED = Counter Number "xpu_top_exporter_frames_missed" "Frames that were published and did not reach this page";
-    FOLLOWED = Gauge Seconds "xpu_top_exporter_followed" "How long these pages have been read without a pause, which histograms cover";
+    FOLLOWED = Gauge Seconds "xpu_top_exporter_followed" "Time for which this page has been read without a pause; histograms cover it";
     LABELS_FOLDED = Gauge Number "xpu_top_exporter_labels_folded" "Label sets beyond the limit, counted under other";
     SHAPES_LEFT_OUT = Gauge Number "xpu_top_exporter_shapes_left_out" "Shapes beyond the limit, with --per-shape";
     RANKS_PLAIN = Gauge Number "xpu_top_exporter_ranks_without_detail" "Ranks without histograms and element types here";

@@ -212,7 +212,7 @@ impl Python {
         // SAFETY: a static text.
         let version = unsafe { CStr::from_ptr((self.Py_GetVersion)()) }.to_string_lossy();
         if version.contains("free-threading") {
-            return Err("this Python has no global lock; functions are recorded in those that have one");
+            return Err("this Python has no global lock (free-threaded), which is not supported");
         }
         let minor = version
             .strip_prefix("3.")

@@ -100,7 +100,7 @@ unsafe fn attach_or_detach(python: &Python) -> Option<()> {
         }
         let namespace = namespace(python)?;
         if namespace.is_null() {
-            refuse(wanted, "Python has no memory for it");
+            refuse(wanted, "Python is out of memory");
             return Some(());
         }
         if attached != 0 {

@@ -7,7 +7,7 @@
         train(batch)
         my_tracer.step()
 
-A part of the program has a name in captures with ``with my_tracer.span("data"): ...``.
+To name a part of the program in captures, use ``with my_tracer.span("data"): ...``.
 
 Works with or without ``xpu-top run``, with or without a GPU; with ``XPU_TOP_DISABLE=1`` it does nothing.
 """

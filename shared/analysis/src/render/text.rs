@@ -87,7 +87,7 @@ fn unreached(report: &Report) -> Vec<String> {
         let end = rank.steps.last().and_then(|step| step.step).filter(|_| rank.ended != CaptureEnd::Done)?;
         let of =
             if first == last { format!("step {first} was") } else { format!("steps {first} to {last} were") };
-        Some((rank.rank, format!("{of} asked for, and the last completed step is {end}")))
+        Some((rank.rank, format!("{of} requested, and the last completed step is {end}")))
     });
     by_ranks(came)
 }
@@ -100,7 +100,7 @@ fn cut_short(report: &Report) -> Vec<String> {
         let took = rank.steps.last().map_or(0, |step| step.took_ns);
         let of = said(window.length_ns);
         (took < window.length_ns)
-            .then(|| (rank.rank, format!("{} of the {of} asked for were recorded", said(took))))
+            .then(|| (rank.rank, format!("{} of the requested {of} were recorded", said(took))))
     });
     by_ranks(short)
 }
