@@ -179,7 +179,7 @@ fn the_report_and_the_flame_graph_are_left_to_the_world() {
         "rank 6",
         "next: ",
         "Stacks, read at 20",
-        "Where ranks are",
+        "Ranks of communicator",
         "ranks 0-5,7: entered",
         "__getitem__",
         "Log:",
