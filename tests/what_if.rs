@@ -59,7 +59,7 @@ fn a_rank_that_is_slow_or_whose_loader_is_is_named_with_what_it_costs() {
         let first = &figures["workers"][0];
         assert_eq!(first["rank"], culprit, "{line}: {figures:#}");
         assert!(first["repaired_ms"].as_f64() < Some(0.9 * time("measured_ms")), "{line}: {figures:#}");
-        let told = format!("If rank {culprit} were as the others, a step would take ");
+        let told = format!("If rank {culprit} were as fast as the others, a step would take ");
         let text = what_if(&place, &file, &[]).stdout;
         assert!(text.contains(&told) && text.contains("ranks, the slowest first"), "{line}: {text}");
     }

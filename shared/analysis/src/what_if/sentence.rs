@@ -41,7 +41,7 @@ fn whole(of: &WhatIf) -> String {
         ""
     };
     format!(
-        "Stragglers make a step {more:.1} % longer than the ideal one: {simulated} in place of {ideal}. They waste {waste:.1} % of the GPU time.{much}"
+        "Stragglers make a step {more:.1} % longer than the ideal one: {simulated} instead of {ideal}. They waste {waste:.1} % of the GPU time.{much}"
     )
 }
 
@@ -54,15 +54,18 @@ fn worker(of: &WhatIf) -> Vec<String> {
         let who = who.unwrap_or_else(|| {
             format!("ranks {}", ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
         });
-        return repair(of, Some(*repaired_ms), &format!("{who} were as the others")).into_iter().collect();
+        return repair(of, Some(*repaired_ms), &format!("{who} were as fast as the others"))
+            .into_iter()
+            .collect();
     }
     let Some(first) = of.workers.first().filter(|_| of.workers.len() > 1) else { return Vec::new() };
-    let mut all: Vec<_> = repair(of, first.repaired_ms, &format!("{} were as the others", named(of, first)))
-        .into_iter()
-        .collect();
+    let mut all: Vec<_> =
+        repair(of, first.repaired_ms, &format!("{} were as fast as the others", named(of, first)))
+            .into_iter()
+            .collect();
     if of.slowdown >= STRAGGLES {
         all.push(
-            "No few ranks account for half of the loss: look at stages, batches and kinds of operations."
+            "No small group of ranks accounts for half of the loss: look at stages, batches and kinds of operations."
                 .to_owned(),
         );
     }
@@ -84,10 +87,13 @@ fn stage(of: &WhatIf) -> Vec<String> {
     let Some(first) = of.stage_figures.first().filter(|_| is_last || of.culprits.is_none()) else {
         return Vec::new();
     };
-    let mut all: Vec<_> =
-        repair(of, Some(first.repaired_ms), &format!("stage {} were as the other stages", first.stage))
-            .into_iter()
-            .collect();
+    let mut all: Vec<_> = repair(
+        of,
+        Some(first.repaired_ms),
+        &format!("stage {} were as fast as the other stages", first.stage),
+    )
+    .into_iter()
+    .collect();
     if let Some(share) = of.m_s.filter(|share| of.slowdown >= STRAGGLES && *share >= ACCOUNTS) {
         all.push(format!(
             "The last stage accounts for {} of the loss: give it fewer layers than the others.",
@@ -100,7 +106,7 @@ fn stage(of: &WhatIf) -> Vec<String> {
 fn repair(of: &WhatIf, repaired_ms: Option<f64>, condition: &str) -> Option<String> {
     let simulated = of.step.simulated_ms;
     let repaired = repaired_ms.filter(|repaired| simulated - repaired > WORTH_TELLING * simulated)?;
-    Some(format!("If {condition}, a step would take {} in place of {}.", time(repaired), time(simulated)))
+    Some(format!("If {condition}, a step would take {} instead of {}.", time(repaired), time(simulated)))
 }
 
 fn sequence_length(of: &WhatIf) -> Option<String> {

@@ -72,8 +72,8 @@ fn sentences_say_what_a_repair_gives() {
     assert_eq!(
         figures.sentences,
         [
-            "Stragglers make a step 27.3 % longer than the ideal one: 7.00 s in place of 5.50 s. They waste 21.4 % of the GPU time.",
-            "If rank 1 were as the others, a step would take 4.00 s in place of 7.00 s.",
+            "Stragglers make a step 27.3 % longer than the ideal one: 7.00 s instead of 5.50 s. They waste 21.4 % of the GPU time.",
+            "If rank 1 were as fast as the others, a step would take 4.00 s instead of 7.00 s.",
         ]
     );
 }
@@ -103,7 +103,7 @@ fn two_slow_ranks_are_repaired_together() {
     near(culprits.repaired_ms, 1250.0);
     assert_eq!(
         figures.sentences[1],
-        "If ranks 2, 5 were as the others, a step would take 1.25 s in place of 2.25 s."
+        "If ranks 2, 5 were as fast as the others, a step would take 1.25 s instead of 2.25 s."
     );
 }
 
@@ -191,7 +191,8 @@ fn a_slow_last_stage_is_named() {
     near(stage.repaired_ms, 9700.0);
     assert!(
         figures.sentences.contains(
-            &"If stage 1 were as the other stages, a step would take 9.70 s in place of 15.70 s.".to_owned()
+            &"If stage 1 were as fast as the other stages, a step would take 9.70 s instead of 15.70 s."
+                .to_owned()
         ),
         "{:?}",
         figures.sentences

@@ -86,7 +86,7 @@ fn a_slow_rank_of_a_capture_is_repaired() {
     near(figures.workers[0].repaired_ms.expect("it is simulated"), 13.0);
     assert_eq!(
         figures.sentences[1],
-        "If rank 1 were as the others, a step would take 13.0 ms in place of 17.0 ms."
+        "If rank 1 were as fast as the others, a step would take 13.0 ms instead of 17.0 ms."
     );
     assert_eq!((figures.m_s, figures.sequence_length, figures.steps_left_out), (None, None, 0));
 }
