@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         Some(Command::Keygen(args)) => command::keygen::keygen(args).map_err(Into::into),
     };
     outcome.unwrap_or_else(|error| {
-        // Where the terminal is gone, nobody reads it.
+        // Without a terminal, there is no reader.
         let _ = writeln!(std::io::stderr(), "xpu-top: {error:#}");
         if error.is::<UsageError>() || error.is::<NotWritable>() {
             ExitCode::from(Code::Usage as u8)

@@ -1,4 +1,4 @@
-//! The program's face to shells and scripts: exit codes, and what it says when it cannot do what it was asked.
+//! The program's interface to shells and scripts: exit codes, and error messages.
 
 // A helper that cannot go on fails its test, as a test itself would.
 #![allow(clippy::unwrap_used)]
@@ -10,7 +10,7 @@ use std::{
     process::{Command, Output, id},
 };
 
-/// A home and a runtime directory of its own, so that nothing of the user is touched.
+/// A separate home and runtime directory, so that the user's are not touched.
 struct Home(PathBuf);
 
 impl Home {
@@ -70,7 +70,7 @@ fn usage_is_64_and_help_is_not_an_error() {
 #[test]
 fn nobody_there_is_a_document_and_3() {
     let home = Home::new("nobody");
-    // Nobody listens on ports this low on a loopback address of its own.
+    // Ports this low are free on a separate loopback address.
     let (code, document, said) = home.xpu_top("status --json --hosts 127.99.99.99:1");
     assert_eq!(code, 3, "{said}");
     let document: serde_json::Value = serde_json::from_str(&document).unwrap();

@@ -1,4 +1,4 @@
-//! What comes in from outside, whoever it comes from: a live job or a recording.
+//! Incoming data, from any source: a live job or a recording.
 
 use tokio::sync::mpsc;
 pub use xpu_wire::{endpoint::Endpoint, link::Link};

@@ -1,5 +1,5 @@
-//! A capture being taken: the ranks are told a step, or a time, that is still to come. Each says whether it can record from there; nobody waits
-//! for anybody. If one is past it already all are told a later one, once.
+//! Taking a capture: the ranks get a step, or a time, in the future. Each answers whether it can record from
+//! there; none waits for another. If one is past it already all get a later one, once.
 
 mod appointment;
 mod extent;
@@ -57,21 +57,21 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Before the time is up ranks send what they have, which takes a moment.
 const SENDING: Duration = Duration::from_secs(3);
 
-/// How long that nobody wants a capture any more may take to go out.
+/// How long the order to end a capture may take to leave.
 const FAREWELL: Duration = Duration::from_millis(300);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// How often it is asked whether the job stands: then its stacks belong to it, and no step is waited for.
+/// Interval of checks whether the job hangs: then its stacks belong to it, and no step is awaited.
 const EXAMINE: Duration = Duration::from_secs(1);
 
-/// What the ranks of a job that stands may take to say what they have.
+/// Time for the ranks of a hung job to send their data.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// How long the job is watched at most, the capture included, for who is slow in it.
+/// Longest time that the job is watched for stragglers, including the capture.
 const WATCH: Duration = Duration::from_secs(18);
 
-/// Set by who wants a capture no more.
+/// Set to end the capture.
 pub type Stop = Arc<AtomicBool>;
 
 /// A capture under way, of a job that is followed already.
@@ -88,7 +88,7 @@ pub struct Taking<'a> {
     inquiry: Inquiry,
     began: Instant,
     examined: Instant,
-    /// What the job stands for.
+    /// Why the job hangs.
     standstill: Option<String>,
     /// No step is waited for any more.
     hurried: bool,
@@ -154,7 +154,7 @@ impl<'a> Taking<'a> {
                 if self.hurried { Duration::ZERO } else { left.saturating_sub(SENDING).max(left / 2) };
             let limit = Nanoseconds::from(limit);
             let now = Moment::now();
-            // Nobody else chooses the same one.
+            // Unique among viewers.
             let number = now.0 ^ u64::from(std::process::id()).rotate_left(40);
             let Plan { before, activity, functions, .. } = self.plan;
             let order = CaptureOrder { number, first, steps, limit, before, activity, functions };
@@ -239,10 +239,10 @@ impl<'a> Taking<'a> {
         Ok(())
     }
 
-    /// Until it would be known if a rank were slow: of a job that stands, that is known.
+    /// Until a straggler would have been detected: in a hung job that is known.
     async fn watch(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
         let enough = |taking: &Self| taking.standstill.is_some() || taking.following.is_watched();
-        // Who was told to hurry is not kept waiting for more.
+        // A hurried user does not wait for more.
         if !self.plan.watch || self.hurried || self.tally.whole() == 0 || enough(self) {
             return Ok(());
         }
@@ -269,7 +269,7 @@ impl<'a> Taking<'a> {
                             self.recording.take(frame)?;
                         }
                     }
-                    // Details are for who replays: here they would only be kept.
+                    // Only a replay needs details: they would only take memory here.
                     if !matches!(&arrival, Arrival::Frame(frame) if matches!(frame.body, Body::Detail(_))) {
                         self.following.take(arrival);
                     }
@@ -283,7 +283,7 @@ impl<'a> Taking<'a> {
                         (self.tell)(News::Far(self.tally.progress()));
                     }
                     if self.stop.swap(false, Relaxed) {
-                        // Who says so twice, or has all, waits for nothing.
+                        // A second request, or a complete capture, ends it at once.
                         if self.hurried || self.tally.is_over() {
                             self.deadline = Instant::now();
                             break;
@@ -299,7 +299,8 @@ impl<'a> Taking<'a> {
         Ok(())
     }
 
-    /// Of a job that stands its stacks are in the file too, and nobody comes to the last step: what there is is wanted now.
+    /// A hung job's stacks are in the file too, and no rank reaches the last step: the data so far is
+    /// requested now.
     fn examine(&mut self) {
         if self.examined.elapsed() < EXAMINE {
             return;
@@ -318,7 +319,8 @@ impl<'a> Taking<'a> {
             (self.tell)(News::Word("the job hangs: capturing what there is".to_owned()));
             self.standstill = Some(evidence);
         }
-        // One that came to a stand after its last step has given all; and a time ends by itself, but for what the GPU never does.
+        // A job that hangs after the last step has sent all; and a time ends by itself, except for unfinished
+        // GPU work.
         if self.standstill.is_some() && !self.hurried && !self.tally.is_over() && self.tally.is_past(now) {
             self.hurry();
         }
@@ -332,7 +334,7 @@ impl<'a> Taking<'a> {
         self.live.capture(self.tally.job().clone(), self.tally.awaited(), self.tally.asked());
     }
 
-    /// Says what is asked for, in front of what was heard before: so whoever opens the file knows what it is.
+    /// Writes the request, before earlier frames: so a reader of the file knows what it is.
     fn open_sheet(&mut self) -> anyhow::Result<()> {
         let before = self.following.recall()?;
         let at = before.first().map_or_else(Moment::now, |block| block.entry.first);
@@ -361,7 +363,7 @@ impl<'a> Taking<'a> {
 
     fn finish(mut self) -> anyhow::Result<Outcome> {
         self.tally.give_up();
-        // Of a job that stands the file has the stacks, whoever gave anything.
+        // A hung job's file has the stacks, even without any rank's data.
         let bytes = if self.tally.has_parts() || self.standstill.is_some() {
             let sheet = self.sheet(true);
             self.recording.take(&sheet)?;

@@ -1,4 +1,5 @@
-//! Captures made from the screen, one at a time: a thread of its own with its own way to the collectors takes each.
+//! Captures started from the screen, one at a time: a separate thread with its own connection to the
+//! collectors takes each.
 
 use std::{
     path::PathBuf,

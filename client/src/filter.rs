@@ -21,7 +21,7 @@ use expression::Expression;
 pub use expression::{Judge, Statistic};
 pub use field::{FIELDS, Field, STATES};
 
-/// Bytes of a filter. A longer one is no more one that somebody typed.
+/// Longest filter in bytes. A longer one was not typed.
 pub const LONGEST: usize = 512;
 
 /// Understood, and as it was written.
@@ -60,7 +60,7 @@ impl Filter {
         matches!(self.expression, Expression::Word { .. }) && !self.text.contains(['=', '~', ':'])
     }
 
-    /// What is said of ranks that are left out because a figure of theirs is not known.
+    /// The note about ranks that are left out because a figure is unknown.
     pub fn unsure(&self, unknown: usize) -> String {
         let (ranks, out) = if unknown == 1 { ("rank has", "is") } else { ("ranks have", "are") };
         format!("{unknown} {ranks} no figure that `{self}` needs, and {out} left out")

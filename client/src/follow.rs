@@ -41,9 +41,9 @@ pub struct Following {
     /// Digests that came of each.
     digested: BTreeMap<(JobName, Rank), u32>,
     clock: Clock,
-    /// The frames of the last minute, where somebody wants them.
+    /// The frames of the last minute, if enabled.
     lately: Option<(Packer, Ring)>,
-    /// What came and went of a job, where somebody wants to know.
+    /// The ended findings of a job, if enabled.
     chronicle: Option<Box<(JobName, Chronicle)>>,
     /// Past runs that the job is held against.
     runs: Option<Arc<Runs>>,
@@ -90,7 +90,8 @@ impl Following {
         self.chronicle = Some(chronicle);
     }
 
-    /// From now on the last minute is kept as it was heard, after what somebody else heard `before`: what led to a finding.
+    /// From now on the last minute is kept as received, after the blocks that another follower received
+    /// `before`: the time before a finding.
     pub fn remember(&mut self, before: Vec<SealedBlock>) {
         let mut ring = Ring::new(LATELY_BYTES, LATELY);
         for block in before {
@@ -113,7 +114,7 @@ impl Following {
             due.extend(packer.push(now, frame)?);
             Ok(due)
         });
-        // A frame too large to be kept is none of those that tell what is wrong.
+        // A frame too large to be kept is none that findings need.
         blocks.into_iter().flatten().for_each(|block| ring.push(block));
     }
 
@@ -121,7 +122,7 @@ impl Following {
         self.take_at(Moment::now(), arrival);
     }
 
-    /// Takes what came at that moment, by the clock of who heard it.
+    /// Takes an arrival at that moment, by the receiver's clock.
     pub fn take_at(&mut self, at: Moment, arrival: Arrival) {
         match arrival {
             Arrival::Frame(frame) => {
@@ -198,7 +199,7 @@ impl Following {
         self.awaited.is_empty() && self.has_answered()
     }
 
-    /// Whether the job's living ranks were watched for long enough to tell who is slow.
+    /// Whether the job's living ranks were watched long enough to detect stragglers.
     pub fn is_watched(&self) -> bool {
         let Some(job) = self.job() else { return false };
         let living = job.ranks().filter(|(_, view)| view.life() == Life::Alive);

@@ -131,7 +131,7 @@ impl FrameCursor {
         self.reader = Reader::of(&self.recording, self.next, &self.entries[self.next..after], &self.ranks);
     }
 
-    /// Bytes of frames from where reading stands to `to`.
+    /// Bytes of frames from the current position to `to`.
     pub fn distance(&self, to: Moment) -> u64 {
         let rest = self.entries[self.next..].iter().take_while(|entry| entry.first <= to);
         rest.filter(|entry| entry.kind == Kind::Overview).map(|entry| u64::from(entry.raw)).sum()

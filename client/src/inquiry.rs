@@ -1,4 +1,4 @@
-//! When to ask for the stacks of a job that stands.
+//! When to request the stacks of a hung job.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;

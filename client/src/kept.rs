@@ -59,7 +59,7 @@ fn kept_in(parent: &Path) -> impl Iterator<Item = PathBuf> {
     finished.map(|entry| entry.path()).filter(|path| path.is_dir())
 }
 
-/// All blocks in one recording; whoever plays it puts them in order.
+/// All blocks in one recording; the player orders them.
 fn together(
     named: (PathBuf, Recording),
     others: Vec<(PathBuf, Recording)>,

@@ -1,4 +1,4 @@
-//! Whether somebody can press a key.
+//! Whether there is a user at the keyboard.
 
 use std::io::{self, IsTerminal as _};
 

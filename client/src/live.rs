@@ -64,7 +64,7 @@ pub enum Order {
 impl Live {
     /// Asks for the full summaries of these ranks, and of no other any more.
     pub fn watch_ranks(&self, ranks: Option<(JobName, BTreeSet<Rank>)>) {
-        // The thread ends only when nobody receives any more: then nobody misses the order.
+        // The thread ends only without receivers: then nobody misses the order.
         let _ = self.orders.send(Order::WatchRanks(ranks));
     }
 
@@ -108,7 +108,8 @@ impl Live {
         let _ = self.orders.send(Order::EndCapture { job, number });
     }
 
-    /// The same of a job that stands or has died, with native frames: what was read since it last moved is not read again.
+    /// The same for a hung or dead job, with native frames: stacks read since it last moved are not read
+    /// again.
     pub fn kept_stacks(&self, job: JobName, ranks: Vec<Rank>) {
         let _ = self.orders.send(Order::Stacks { job, ranks, kept: true, natively: true });
     }
@@ -116,20 +117,20 @@ impl Live {
 
 #[cfg(test)]
 impl Live {
-    /// One that asks nobody; what it would ask comes out here.
+    /// Without collectors; its requests come out here.
     pub fn deaf() -> (Self, mpsc::Receiver<Order>) {
         let (orders, ordered) = mpsc::channel();
         (Self { orders }, ordered)
     }
 }
 
-/// Connects to every endpoint, and goes on trying where nobody answers. What comes first is what was published before.
+/// Connects to every endpoint, and retries silent ones. History comes first.
 pub fn connect(endpoints: Vec<Endpoint>, key: Option<Key>, job: Option<JobName>) -> (Live, Arrivals) {
     let past = recall::length(endpoints.len());
     connect_with(endpoints, key, job, past)
 }
 
-/// The same for who makes a capture: of what was before only as much as tells who is slow.
+/// The same for a capture: only as much history as detects stragglers.
 pub fn connect_to_capture(
     endpoints: Vec<Endpoint>,
     key: Option<Key>,
@@ -157,7 +158,7 @@ fn connect_with(
     (Live { orders }, receiver)
 }
 
-/// Without sockets there is nobody to ask.
+/// Without sockets no requests are possible.
 fn tell_failure(arrivals: &queue::Sender<Arrival>, error: zmq::Error) {
     let endpoint = Endpoint { host: "this host".to_owned(), base: BasePort::DEFAULT, ssh: None };
     let why = format!("libzmq: {error}; too many open files? raise `ulimit -n`");
@@ -174,7 +175,7 @@ struct Follower {
     contexts: Contexts,
     data: Socket,
     connections: Vec<Connection>,
-    /// What was told of each host: how the way to it is, and what it calls itself.
+    /// The last report about each host: its connection's state, and its name.
     told: HashMap<Endpoint, (Link, Option<HostName>)>,
     prober: Prober,
     outbox: Outbox,
@@ -314,7 +315,7 @@ impl Follower {
         if connection.look_after(&self.data, now) {
             self.prober.ask(index, connection.endpoint().clone());
         }
-        // What a host has said comes before the word that the way to it is up.
+        // A host's frames come before the report that its connection is up.
         if self.recall.is_none() {
             self.tell_news(index);
         }
@@ -383,7 +384,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Subscribes to a job nobody knew of before.
+    /// Subscribes to a new job.
     fn learn(&mut self, job: &JobName) {
         if self.jobs.len() < JOBS && self.jobs.insert(job.clone()) {
             let details = self.all.then(|| topic::details(job));

@@ -4,7 +4,7 @@
 /// How alike two names have to be for one to be offered in place of the other: 1 is the same.
 const ALIKE: f64 = 0.7;
 
-/// The known name that is most like `word`, if any is.
+/// The known name most similar to `word`, if any.
 pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let begins = |name: &str| !word.is_empty() && name.starts_with(&word);

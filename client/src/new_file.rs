@@ -35,7 +35,7 @@ pub fn write(
     })
 }
 
-/// Why it could not be made, to somebody who gave it its name.
+/// Why it could not be created, for the user who named it.
 pub fn why_not(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AlreadyExists => "it exists: choose another name, or remove it".to_owned(),

@@ -52,7 +52,7 @@ impl RecordingWriter {
         }
         let full = self.packer.push(Moment::now(), frame)?;
         self.write(full.into_iter().collect())?;
-        // What a rank captured stands by itself: damage to one costs no other.
+        // Each rank's captured data is in its own blocks: damage to one costs no other.
         if matches!(frame.body, Body::CapturePart(_)) {
             let part = self.packer.rest()?;
             self.write(part)?;
@@ -64,7 +64,7 @@ impl RecordingWriter {
         blocks.iter().try_for_each(|block| self.writer.write(block))
     }
 
-    /// Nothing is in it that anybody would want: the next try may have its name.
+    /// It has no useful content: the next attempt may use its name.
     pub fn discard(self) {
         let _ = fs::remove_file(&self.path);
     }

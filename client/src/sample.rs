@@ -8,13 +8,14 @@ use xpu_wire::id::Rank;
 /// A page that compares ranks has the details of all ranks of a job up to this many, and never of more: a rank's take half a megabyte.
 pub const MOST: usize = 64;
 
-/// Ranks that stand for a larger job.
+/// Ranks that represent a larger job.
 const SAMPLE: usize = 32;
 
 /// Those among them that findings may name; the others are spread evenly.
 const NAMED: usize = 16;
 
-/// All ranks of a small job; of a large one those that somebody selected or a finding names, and others spread evenly.
+/// All ranks of a small job; of a large one the selected ones and those in findings, and others spread
+/// evenly.
 pub fn sample(job: &Job, selected: Option<Rank>, findings: &[Finding]) -> BTreeSet<Rank> {
     let all = job.ranks().len();
     if all <= MOST {

@@ -40,7 +40,7 @@ pub fn duration(text: &str) -> Option<Duration> {
     (!text.is_empty()).then_some(total)
 }
 
-/// What every place that takes a moment says of one it does not understand.
+/// The message of every place that parses a moment.
 pub const FORMS: &str =
     "write 02:14:07 (time of day, UTC), +10m (after the begin), -30s (before the end) or 50%";
 

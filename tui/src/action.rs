@@ -45,7 +45,7 @@ pub enum Action {
     ExportFile,
     /// Write its report as a page beside it.
     PageOfFile,
-    /// Capture so many steps, or a time.
+    /// Capture a number of steps, or a time.
     CaptureOf(Wanted),
     /// A frame of a replay, and when it came in.
     Show(Moment, Arc<Frame>),
@@ -181,7 +181,7 @@ pub enum Effect {
     Step,
     /// Begin a recording, or end it.
     Record,
-    /// Begin a capture of so many steps, as many as usual if none are named, or end it.
+    /// Begin a capture of this many steps, by default the usual number, or end it.
     Capture(Option<Wanted>),
     /// Read files of the folder.
     Files(Order),
@@ -192,7 +192,7 @@ pub enum Effect {
 pub enum Reading {
     /// With native frames; what was read so since the ranks last moved will do.
     Kept,
-    /// Now, with native frames: nothing is lost of a job that stands.
+    /// Now, with native frames: a hung job loses nothing.
     Natively,
     /// Now, while the ranks run on.
     Running,

@@ -144,7 +144,7 @@ pub struct App {
     pub(crate) peaks: Peaks,
     /// And what a GPU costs in an hour.
     pub(crate) price: Option<Price>,
-    /// Where a replay stands, while there is one.
+    /// A replay's position, if there is one.
     pub(crate) playback: Option<Playback>,
     /// What goes on while the past is shown.
     pub(crate) parked: Option<Parked>,
@@ -295,7 +295,7 @@ impl App {
         &self.watched
     }
 
-    /// What GPUs can do at best, where somebody knows better than the data sheets.
+    /// Overrides the data sheets' GPU peaks.
     pub fn set_peaks(&mut self, peaks: Peaks) {
         self.peaks = peaks;
     }
@@ -316,7 +316,7 @@ impl App {
         self.invitation = Some(how);
     }
 
-    /// Ranks whose stacks are to be asked for now: the job shown stands, and they have not come.
+    /// Ranks whose stacks are due: the shown job hangs, and they have not arrived.
     pub(crate) fn stacks_due(&mut self) -> Option<(JobName, Vec<Rank>)> {
         let job = match &self.choice {
             Choice::Foremost(Some(name)) | Choice::Named(name) => self.jobs.get(name)?,

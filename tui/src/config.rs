@@ -1,4 +1,5 @@
-//! The user's own settings: keys, and what the screen opens with. What is wrong in the file is told with its line.
+//! The user's settings: keys, and the screen's initial state. Errors in the file are reported with their
+//! line.
 #![forbid(unsafe_code)]
 
 mod sample;
@@ -29,7 +30,7 @@ use crate::{
 /// Names a file in place of the usual one.
 pub const VARIABLE: &str = "XPU_TOP_CONFIG";
 
-/// Bytes of a file. Nobody writes a longer one by hand.
+/// Bytes of a file. A longer one was not written by hand.
 const LARGEST: u64 = 1 << 20;
 
 #[derive(Clone, Debug)]

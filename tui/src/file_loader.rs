@@ -76,7 +76,7 @@ pub struct ListedFile {
     pub bytes: u64,
     /// When it was written last, by this machine's clock.
     pub written: Moment,
-    /// What it says of itself, or why it cannot be read.
+    /// Its label, or why it cannot be read.
     pub label: Result<Label, String>,
 }
 

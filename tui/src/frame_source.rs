@@ -45,7 +45,7 @@ impl FrameSource {
         let recorder = live.is_some().then(Recorder::start);
         let mut new = Self { live, recorder, capturer, player: None, watched: None };
         if let Some((cursor, begin)) = cursor {
-            // Read by two: by the screen, and by who looks for findings.
+            // Two readers: the screen, and the search for findings.
             let search = cursor.again();
             app.replay(Playback::new(Of::File, cursor.span()));
             let mut player = Player::new(cursor, Search::begin(search), Instant::now());
@@ -67,7 +67,7 @@ impl FrameSource {
         }
     }
 
-    /// Tells the app how the recorder and the capture do.
+    /// Updates the app's state of the recorder and the capture.
     pub(crate) fn tell(&self, app: &mut App) {
         if let Some(recorder) = &self.recorder {
             update(app, Action::Recorded(recorder.standing()));
@@ -193,7 +193,7 @@ fn file(app: &App, ending: &str) -> PathBuf {
     PathBuf::from(format!("xpu-top-{name}{}.{ending}", figure::stamp(Moment::now())))
 }
 
-/// What a recording made here says of itself.
+/// The header of a recording made here.
 fn header(app: &App) -> Header {
     let endpoints: Vec<_> = app.connections.iter().map(|(endpoint, _)| endpoint.clone()).collect();
     recording_writer::header(app.job().map(Job::name), &endpoints)

@@ -15,7 +15,7 @@ pub const ALARM: &str = "✖";
 pub const WAITING: &str = "◌";
 pub const ENDED: &str = "○";
 pub const STALE: &str = "◷";
-/// Not observed, because somebody switched it off.
+/// Not observed, because it was switched off.
 pub const OFF: &str = "◌";
 /// Good to know.
 pub const HINT: &str = "›";
@@ -70,7 +70,7 @@ pub const SWATCH: char = '■';
 /// A heatmap's steps where there is no colour, lowest first.
 pub const RAMP: [char; 8] = ['░', '░', '▒', '▒', '▓', '▓', '█', '█'];
 
-/// A rank's state: its glyph, its word, and how loud it is.
+/// A rank's state: its glyph, its word, and its emphasis.
 pub fn state(state: RankState) -> (&'static str, &'static str, Role) {
     match state {
         RankState::Ok => (GOOD, "ok", Role::Good),
@@ -104,7 +104,7 @@ pub fn frame(class: Class) -> (&'static str, Role) {
     }
 }
 
-/// What the letters stand for.
+/// The meaning of the letters.
 pub fn frame_means(class: Class) -> &'static str {
     match class {
         Class::State => "kernel",

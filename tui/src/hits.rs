@@ -1,4 +1,4 @@
-//! What stands where on the screen, for the mouse: made anew with each picture, and kept nowhere.
+//! Positions on the screen, for the mouse: rebuilt with each picture, and kept nowhere.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -35,7 +35,7 @@ pub enum Target {
     Past(Moments),
 }
 
-/// Columns of the past, so many to a cell; the first may be cut.
+/// Columns of the past, several to a cell; the first may be cut.
 #[derive(Clone, Copy, Debug)]
 pub struct Moments {
     pub shown: Columns,
@@ -45,7 +45,7 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// What the cell so far from the left stands for.
+    /// The columns of the cell this far from the left.
     fn cell(&self, from_left: u16) -> Columns {
         let (first, last) = self.shown;
         let begin = first - first % self.span + u64::from(from_left / self.wide.max(1)) * self.span;

@@ -22,7 +22,7 @@ use crate::{
 pub struct Key {
     pub code: KeyCode,
     pub control: bool,
-    /// Only told of keys that are no letters: a letter is another one with it.
+    /// Only for keys that are no letters: a shifted letter is another letter.
     pub shift: bool,
 }
 

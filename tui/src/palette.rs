@@ -84,7 +84,7 @@ pub enum Role {
     Python,
     Torch,
     Native,
-    /// What the kernel says of a process.
+    /// The kernel's state of a process.
     System,
 }
 

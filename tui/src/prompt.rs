@@ -34,7 +34,7 @@ pub enum Edit {
     /// The line typed before this one, and back.
     Earlier,
     Later,
-    /// What the word may become; once more, the next of it.
+    /// The word's completions; repeated, the next of them.
     Complete,
     Enter,
     Cancel,
@@ -52,7 +52,7 @@ pub struct Prompt {
     choices: Option<Choices>,
 }
 
-/// What a word may become, one after the other.
+/// A word's completions, one after the other.
 #[derive(Clone, Debug)]
 struct Choices {
     from: usize,
@@ -72,12 +72,12 @@ impl Prompt {
         &self.text
     }
 
-    /// What stands before the cursor, and after it.
+    /// The text before the cursor, and after it.
     pub fn halves(&self) -> (&str, &str) {
         self.text.split_at(self.cursor)
     }
 
-    /// What the word that was completed last may become, and which it is now.
+    /// Completions of the last completed word, and the present one.
     pub fn choices(&self) -> Option<(&[String], usize)> {
         self.choices.as_ref().map(|choices| (&choices.words[..], choices.at))
     }
@@ -141,7 +141,7 @@ impl Prompt {
         }
     }
 
-    /// The word before the cursor becomes the first of what `known` says it may, or the next one.
+    /// The word before the cursor becomes the first of the completions in `known`, or the next one.
     pub(crate) fn complete(&mut self, known: impl Fn(&str) -> (usize, Vec<String>)) {
         let choices = if let Some(choices) = self.choices.take() {
             Choices { at: (choices.at + 1) % choices.words.len(), ..choices }
@@ -193,7 +193,7 @@ impl Lines {
         lines.into_iter().flatten().map(String::as_str)
     }
 
-    /// The line so many before now; 1 is the last one.
+    /// The line `by` before now; 1 is the last one.
     fn back(&self, kind: Kind, by: usize) -> Option<&str> {
         self.of(kind).rev().nth(by.checked_sub(1)?)
     }

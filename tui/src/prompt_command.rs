@@ -20,7 +20,7 @@ use crate::{
     palette::Theme,
 };
 
-/// A command that takes a word, or may.
+/// A command with a required or optional argument.
 #[derive(Clone, Copy, Debug)]
 pub struct PromptCommand {
     /// The first is its name; the others are understood as well.
@@ -125,7 +125,7 @@ fn action(name: &str) -> Option<Action> {
     actions().find(|(known, _)| *known == name).map(|(_, action)| action.clone())
 }
 
-/// Names of actions that make sense when they are said; a line that is typed is none of them.
+/// Names of actions that work as commands; editing a line is none of them.
 fn actions() -> impl Iterator<Item = (&'static str, &'static Action)> {
     let said = BINDINGS.iter().map(|binding| &binding.action);
     said.filter(|action| !matches!(action, Action::Edit(_) | Action::Open(_)))

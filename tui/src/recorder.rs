@@ -1,5 +1,5 @@
-//! What is seen, kept: the last minutes in memory, and all of it in a file while somebody wants that. A thread of its own
-//! compresses and writes, so that no file system holds up the screen.
+//! Recording what is seen: the last minutes in memory, and all of it in a file on request. A separate thread
+//! compresses and writes, so that no file system blocks the screen.
 
 use std::{
     collections::HashMap,

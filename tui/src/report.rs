@@ -15,10 +15,10 @@ use crate::{
     glyph,
 };
 
-/// Entries of the log that are told.
+/// Log entries in a report.
 const LOGGED: usize = 12;
 
-/// Ranks whose place in their code is told.
+/// Ranks whose code position is shown.
 const PLACES: usize = 4;
 
 /// Runs of ranks on one line.

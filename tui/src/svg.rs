@@ -19,7 +19,7 @@ use crate::palette::{
 /// Of one cell, in pixels. `DejaVu` Sans Mono at [`FONT`] is exactly as wide, and tall enough for lines to join.
 const CELL: (f64, f64) = (8.0, 16.0);
 const FONT: f64 = 13.29;
-/// From a cell's top to the line the letters stand on.
+/// From a cell's top to the baseline of its text.
 const BASELINE: f64 = 12.5;
 /// Around the screen.
 const MARGIN: f64 = 12.0;
@@ -67,7 +67,7 @@ fn draw(buffer: &Buffer, line: u16, svg: &mut String) {
     letters(buffer, line, svg);
 }
 
-/// A cell's letters, and what they stand on.
+/// A cell's text colour, and its background.
 fn colours(cell: &Cell) -> (String, Option<String>) {
     (name(cell.fg), (cell.bg != Color::Reset).then(|| name(cell.bg)))
 }

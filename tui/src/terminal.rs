@@ -37,7 +37,7 @@ const COPIED: usize = 64 << 10;
 /// said since.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Whether the terminal tells of the mouse while it is ours.
+/// Whether the terminal reports the mouse while it is ours.
 static MOUSE: AtomicBool = AtomicBool::new(false);
 
 /// Gives the terminal back when it goes; a panic of the thread that has it does so before its message is printed.
@@ -63,16 +63,16 @@ impl Screen {
 
     /// Draws the app whole: the terminal shows either the old picture or the new one.
     pub fn draw(&mut self, app: &mut App) -> io::Result<()> {
-        // Whoever has it now does not want our picture.
+        // Its present owner does not want our picture.
         if TAKEN.load(SeqCst) { self.pen.draw(app) } else { Ok(()) }
     }
 
-    /// Draws every cell anew with the next picture: somebody else has written on the terminal.
+    /// Redraws every cell with the next picture: another program has written on the terminal.
     pub fn forget(&mut self) -> io::Result<()> {
         self.pen.forget()
     }
 
-    /// Lends the terminal to whoever started us, and stops until it is given back (`fg`).
+    /// Lends the terminal to the parent process, and stops until it is given back (`fg`).
     pub fn suspend(&mut self) -> io::Result<()> {
         give_back();
         let stopped = stop::stop();
@@ -80,9 +80,9 @@ impl Screen {
         stopped
     }
 
-    /// Takes the terminal anew, after somebody else had it.
+    /// Takes the terminal again, after another program had it.
     pub fn resume(&mut self) -> io::Result<()> {
-        // Who stopped us from outside left no time to give it back, and the shell has set it to its own liking since.
+        // A stop from outside left no time to give it back, and the shell has changed its settings since.
         give_back();
         take()?;
         self.forget()
@@ -98,14 +98,14 @@ impl Screen {
         execute!(io::stdout(), CopyToClipboard::to_clipboard_from(&text[..end]))
     }
 
-    /// What stands where, for the mouse.
+    /// Positions on the screen, for the mouse.
     pub fn hits(&self, app: &App) -> io::Result<Hits> {
         let (width, height) = crossterm::terminal::size()?;
         let area = Rect::new(0, 0, width, height);
         Ok(view::draw(app, area, &mut Buffer::empty(area)))
     }
 
-    /// Has the terminal tell of the mouse.
+    /// Makes the terminal report the mouse.
     pub fn listen_to_mouse(&mut self) -> io::Result<()> {
         MOUSE.store(true, SeqCst);
         execute!(io::stdout(), EnableMouseCapture)

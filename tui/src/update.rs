@@ -44,7 +44,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         app.note = None;
     }
     match action {
-        // A recording has its own time, and nobody to ask.
+        // A recording has its own time, and accepts no requests.
         Action::Time(now) if app.is_past() => {
             app.tell_parked(now);
             return watch::follow(app).or_else(|| folder::look(app));
@@ -183,7 +183,7 @@ fn show(app: &mut App, frame: &Frame) {
     }
 }
 
-/// Takes what was published before anybody looked as if somebody had: what was wrong then is remembered.
+/// Takes history as if it had been watched live: its findings are kept.
 fn retrace(app: &mut App, history: &History) {
     let (now, mut looked) = (app.now, Moment::default());
     for frame in history.frames.frames() {
@@ -257,7 +257,7 @@ fn in_stacks(app: &mut App, action: &Action) {
     }
 }
 
-/// From one place of a list of so many to another.
+/// From one place in a list of this length to another.
 fn moved(at: usize, of: usize, motion: Motion) -> usize {
     let last = of.saturating_sub(1);
     match motion {

@@ -38,7 +38,7 @@ use crate::{
     width::Breakpoint,
 };
 
-/// Draws the whole screen, and says what stands where. [`App::settle`] comes first.
+/// Draws the whole screen, and returns the positions of its parts. [`App::settle`] comes first.
 pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
     let hits = compose(app, area, buffer);
     if app.palette.letters() == Letters::Ascii {
@@ -62,7 +62,7 @@ fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
     ])
     .areas(inner);
     match app.standing() {
-        // Where nothing is shown for want of a job, these still tell why.
+        // Without a job nothing is shown, except that these give the reason.
         _ if app.page == Page::Hosts => hosts::draw(app, breakpoint, main, buffer, &mut hits),
         _ if app.page == Page::Captures => captures::draw(app, breakpoint, main, buffer, &mut hits),
         Standing::Running => match app.page {
@@ -81,7 +81,7 @@ fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
     timebar::draw(app, time, buffer, &mut hits);
     match &app.prompt {
         Some(prompt) => {
-            // Who types does not mean what stands under the mouse.
+            // While typing, the mouse does not hit what is below.
             hits.cover();
             prompt::draw(app, prompt, footer, buffer);
         }

@@ -32,7 +32,7 @@ impl FromStr for PastRun {
 }
 
 impl PastRun {
-    /// All runs that it may be; what cannot be read of those that nobody named is left out.
+    /// All candidate runs; unreadable ones that the user did not name are left out.
     pub fn runs(&self) -> Result<Arc<Runs>, UsageError> {
         let runs = match self {
             Self::Last => {

@@ -74,7 +74,7 @@ async fn switch(
     }
 }
 
-/// Who followed, by host.
+/// The obeying ranks, by host.
 #[derive(Debug, Default, PartialEq)]
 struct Outcome {
     hosts: BTreeMap<HostName, Host>,

@@ -1,7 +1,7 @@
-//! `xpu-top demo`: a pretend job on this machine, watched by the real hook, collectors and screen.
+//! `xpu-top demo`: a simulated job on this machine, monitored by the real hook, collectors and screen.
 //!
-//! Only the GPU is pretended: stand-ins of CUDA's libraries compute how long everything takes. What is measured comes
-//! the same way as on a cluster.
+//! Only the GPU is simulated: stand-ins of CUDA's libraries compute how long everything takes. Measurements
+//! come the same way as on a cluster.
 
 mod child;
 mod fault;
@@ -35,7 +35,7 @@ use crate::{
     parts::Parts,
 };
 
-/// Steps of a demo nobody looks at.
+/// Steps of a demo without a screen.
 const HEADLESS_STEPS: u64 = 40;
 
 /// More would be a benchmark of this machine.
@@ -98,7 +98,7 @@ struct Plan {
     steps: u64,
     seed: u64,
     faults: Faults,
-    /// A job that stands is not ended.
+    /// A hung job is not ended.
     stays: bool,
 }
 
@@ -128,7 +128,7 @@ impl DemoArgs {
     }
 }
 
-/// All that runs. Dropped in this order: the ranks first, so that they say goodbye to somebody.
+/// All that runs. Dropped in this order: the ranks first, so that their goodbye is received.
 struct Cast {
     workers: Vec<Worker>,
     nodes: Vec<Node>,

@@ -60,7 +60,7 @@ fn told_apart(before: &Capture, after: &Capture) -> impl Iterator<Item = (&'stat
     kinds.into_iter().filter(|(_, one, other)| one != other).map(|(what, one, _)| (what, one))
 }
 
-/// What is within noise does not fail; where nobody knows the noise, the figure decides.
+/// A change within noise does not fail; if the noise is unknown, the figure decides.
 fn exceeds(limit: &Limit, diff: &Diff) -> Option<String> {
     let row = diff.row(limit.part)?;
     let more = row.relative.unwrap_or(if row.change_ns > 0.0 { f64::INFINITY } else { 0.0 });

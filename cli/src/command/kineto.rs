@@ -1,7 +1,7 @@
 //! `xpu-top kineto`: traces by PyTorch's own profiler of the same steps of all ranks, in a folder.
 //!
-//! First all ranks are asked how their Kineto stands; then all are given one order, early enough for each to have asked what to do; then
-//! what they wrote is fetched, part by part.
+//! First all ranks are asked for the state of their Kineto; then all get one order, early enough for each to
+//! have polled; then their traces are fetched, part by part.
 
 mod fetch;
 mod manifest;
@@ -62,7 +62,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// How often it is looked whether something is due.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// How long the last word to the collectors may take to go out.
+/// How long the last message to the collectors may take to leave.
 const FAREWELL: Duration = Duration::from_millis(300);
 
 /// Beyond what the steps take: for writing, which takes Kineto long, and for fetching.
@@ -271,7 +271,7 @@ fn options(args: &KinetoArgs) -> KinetoOptions {
     }
 }
 
-/// One that nobody else has chosen, and that nobody can know before: names of files are made of it.
+/// Unique and unpredictable: file names contain it.
 fn number() -> u64 {
     let mut hasher = RandomState::new().build_hasher();
     hasher.write_u64(Moment::now().0);

@@ -58,7 +58,7 @@ pub(super) fn nobody(named: Option<&JobName>) -> String {
     }
 }
 
-/// Says, where nobody is left to ask, what a collector of this machine kept of it.
+/// Reports, if no rank is left to ask, what a collector of this machine saved of it.
 pub(super) fn tell_kept(command: &str, named: Option<&JobName>) {
     if let Some(folder) = kept::newest(named) {
         let folder = quoted(&folder.to_string_lossy());
@@ -66,7 +66,7 @@ pub(super) fn tell_kept(command: &str, named: Option<&JobName>) {
     }
 }
 
-/// The job's ranks that the filter means, of those that `may` be meant. Says how many it cannot tell of.
+/// The filtered ranks among those that `may` be meant. Reports the number of undecidable ones.
 pub(super) fn meant(
     filter: &Filter,
     (following, now): (&Following, Moment),
@@ -105,7 +105,7 @@ pub(super) async fn take_until(
     true
 }
 
-/// Takes the stacks of a job that stands: of all its ranks, or of those that answer in time.
+/// Reads the stacks of a hung job: of all its ranks, or of those that answer in time.
 pub(super) async fn take_stacks(
     following: &mut Following,
     arrivals: &mut Arrivals,
@@ -123,7 +123,7 @@ pub(super) async fn take_stacks(
     take_until(following, arrivals, Instant::now() + patience, all_came).await;
 }
 
-/// Takes the last NCCL calls of a job that stands, likewise: they say where its ranks part.
+/// Reads the last NCCL calls of a hung job, likewise: they show where its ranks diverge.
 pub(super) async fn take_records(
     following: &mut Following,
     arrivals: &mut Arrivals,

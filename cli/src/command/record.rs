@@ -1,4 +1,4 @@
-//! `xpu-top record`: writes what all collectors say to a file, until told to end.
+//! `xpu-top record`: writes all collectors' frames to a file, until it is stopped.
 
 use std::{fs, path::Path, process::ExitCode, time::Duration};
 
@@ -27,10 +27,10 @@ use crate::args::{RecordArgs, UsageError};
 /// How often it is looked whether a block is old enough to be written.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Hosts that have not answered for so long are told of.
+/// Hosts without an answer for this long are reported.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often it is asked whether the job stands: then its stacks are recorded too.
+/// Interval of checks whether the job hangs: then its stacks are recorded too.
 const EXAMINE: Duration = Duration::from_secs(1);
 
 pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
@@ -63,7 +63,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
                     if let Arrival::Frame(frame) = &arrival {
                         recording.take(frame).with_context(failed)?;
                     }
-                    // Details are for who replays: here they would only be kept.
+                    // Only a replay needs details: they would only take memory here.
                     if !matches!(&arrival, Arrival::Frame(frame) if matches!(frame.body, Body::Detail(_))) {
                         following.take(arrival);
                     }

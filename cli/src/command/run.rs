@@ -30,7 +30,7 @@ use crate::{
     parts::{Part, Parts},
 };
 
-/// What a shell says of a program it cannot find, and of one it may not run.
+/// A shell's exit codes for a program that it cannot find, and for one it may not run.
 const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;
 
@@ -73,7 +73,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
 /// Variables of xpu-timer that have a meaning here.
 const OF_XPU_TIMER: [&str; 2] = [variable::EXIT_PLUGIN_OF_XPU_TIMER, variable::FUNCTIONS_OF_XPU_TIMER];
 
-/// Those that are set and have none, in one line: who comes from xpu-timer, or its forerunner, would wait for what they did.
+/// Variables without effect, in one line: a user of xpu-timer, or its forerunner, would wait for it.
 fn not_understood(names: impl Iterator<Item = String>) -> Option<String> {
     let foreign = |name: &String| {
         ["XPU_TIMER_", "ATORCH_"].iter().any(|begin| name.starts_with(begin))
@@ -133,7 +133,7 @@ fn warn(what: &str) {
     eprintln!("xpu-top run: {what}");
 }
 
-/// The directory the job is pointed to: nobody else may have a hand in it.
+/// The job's runtime directory: no other user may control it.
 fn runtime_dir() -> Result<RuntimeDir, RuntimeDirError> {
     match RuntimeDir::claim() {
         Ok(located) => {
@@ -143,7 +143,7 @@ fn runtime_dir() -> Result<RuntimeDir, RuntimeDirError> {
             Ok(located.dir)
         }
         Err(why) => {
-            // In one that root keeps somebody else's collector may serve.
+            // In one that root owns another user's collector may serve.
             let named = RuntimeDir::locate();
             if named.check().is_ok() { Ok(named) } else { Err(why) }
         }

@@ -224,7 +224,7 @@ impl fmt::Display for FilterStatus<'_> {
 
 fn put(text: &str) -> anyhow::Result<()> {
     match io::stdout().write_all(text.as_bytes()) {
-        // Whoever reads has seen enough.
+        // The reader has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written?),
     }
@@ -265,7 +265,7 @@ mod tests {
         next(&following.status(first.now), &of)
     }
 
-    /// A finding's numbers stand beside its sentence, whole where they are, and without noise.
+    /// A finding's numbers are beside its sentence, whole where they are, and without noise.
     #[test]
     fn documents_have_the_figures_of_a_finding() {
         let simulation = Simulation { slow: vec![(Rank(3), 1.5)], ..Simulation::new(1, 1, 8) };

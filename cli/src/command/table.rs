@@ -18,13 +18,13 @@ const RANKS: usize = 256;
 /// Findings that are gone, newest first; `--json` has more.
 const GONE: usize = 8;
 
-/// Ranks whose place in their code is told, and the longest such place.
+/// Ranks whose code position is shown, and the longest position.
 const PLACES: usize = 4;
 const LONGEST: usize = 200;
 
 const LONGEST_OPTIMIZER: usize = 40;
 
-/// With a filter: the ranks it means, and what it says of itself.
+/// With a filter: its ranks, and its description.
 type Sifted<'a> = (Vec<&'a RankStatus>, String);
 
 pub(super) fn of(status: &Status, sifted: Option<Sifted<'_>>) -> String {
@@ -144,7 +144,7 @@ fn write_gone(to: &mut String, gone: &Episode) -> std::fmt::Result {
     )
 }
 
-/// Where a rank is that the job stands for, in its code.
+/// The code position of the rank that the job hangs for.
 fn write_place(to: &mut String, status: &Status, finding: &Finding) -> std::fmt::Result {
     let Some(stacks) = status.stacks.as_ref().filter(|_| finding.stops_the_job()) else { return Ok(()) };
     let places = finding.ranks.iter().filter_map(|&rank| Some((rank, stacks.tree.place_of(rank)?)));
@@ -290,7 +290,7 @@ mod tests {
         status.coverage.turned_away = 2;
         status.ranks.iter_mut().for_each(|rank| rank.bus_gb_s = None);
         status.coverage.joined_pct = Some(0.0);
-        // All are there: it is not for want of hosts.
+        // All are there: hosts are not missing.
         assert!(!of(&status, None).contains("name all hosts"));
         status.world_size = 16;
         let text = of(&status, None);

@@ -8,7 +8,7 @@ use xpu_wire::{id::Step, unit::Nanoseconds};
 /// What is known of a rank's steps is at most so old, and telling it which to record takes some of that too.
 const NEWS: Duration = Duration::from_millis(2500);
 
-/// What is said of a rank of which no step is known.
+/// The message for a rank without known steps.
 pub(super) const NO_STEPS: &str =
     "no step of it is known; capture a time instead: `xpu-top capture --for 500ms`";
 
@@ -82,7 +82,8 @@ mod tests {
 
     use super::*;
 
-    /// A job of one rank that told of ten seconds, in each of which it completed so many steps that took 1 ms at the median.
+    /// A job of one rank with ten seconds of digests, each with this number of steps that took 1 ms at the
+    /// median.
     fn told(steps: impl Fn(u64) -> u32) -> Jobs {
         let (mut jobs, simulation) = (Jobs::default(), Simulation::new(1, 1, 1));
         for second in 100..110 {

@@ -1,4 +1,4 @@
-//! What is told of a capture while it comes in, and what came of it.
+//! Messages about a capture in progress, and its result.
 
 use std::{fmt, path::PathBuf};
 
@@ -17,8 +17,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// How many ranks are how far: until all agreed it is told who will send, then what came of it. A bar that is full
-    /// while nothing is here would be taken for the end.
+    /// Progress of the ranks: until all agreed the number of senders, then the results. A full bar without
+    /// data would look like the end.
     pub fn far(&self) -> (usize, &'static str) {
         if self.whole > 0 || self.agreed >= self.ranks {
             (self.whole, "here")
@@ -41,7 +41,7 @@ impl fmt::Display for Progress {
     }
 }
 
-/// What is told of it meanwhile.
+/// Messages meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     Far(Progress),

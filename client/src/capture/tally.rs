@@ -25,7 +25,7 @@ use crate::follow::Following;
 /// What a rank sent before it ended, or its host went out of reach, may still be on its way for so long.
 const ON_ITS_WAY: Duration = Duration::from_secs(2);
 
-/// A host that says nothing for so long is gone: it says something every second.
+/// A host that is silent for this long is gone: it sends every second.
 const SILENCE: Duration = Duration::from_secs(6);
 
 /// Why nothing comes of a rank that was asked for a time.
@@ -97,12 +97,12 @@ impl Tally {
         self.window
     }
 
-    /// What ranks are told.
+    /// The order for ranks.
     pub(super) fn asked(&self) -> (CaptureOrder, Option<CaptureWindow>) {
         (self.order, self.window)
     }
 
-    /// Whether nothing more is recorded by itself: steps of a job that stands never end.
+    /// Whether recording has ended by itself: steps of a hung job never end.
     pub(super) fn is_past(&self, now: Moment) -> bool {
         self.window.is_none_or(|window| now > window.end().after(ON_ITS_WAY))
     }
@@ -189,7 +189,7 @@ impl Tally {
         self.unanswered().is_empty()
     }
 
-    /// What the job stands for, if none of the ranks that are asked goes on.
+    /// Why the job hangs, if none of the requested ranks runs on.
     pub(super) fn standstill<'a>(&self, job: &Job, findings: &'a [Finding]) -> Option<&'a Finding> {
         let mut asked = job.ranks().filter(|(rank, view)| self.wants(*rank) && view.is_alive());
         let stands = asked.all(|(rank, view)| {
@@ -198,7 +198,7 @@ impl Tally {
         findings.iter().find(|finding| stands && finding.stops_the_job())
     }
 
-    /// Who may still send something.
+    /// Ranks that may still send something.
     pub(super) fn awaited(&self) -> Vec<Rank> {
         let awaited = self.ranks.iter().filter(|(_, state)| !state.is_whole() && state.refused.is_none());
         awaited.map(|(&rank, _)| rank).collect()
@@ -217,10 +217,10 @@ impl Tally {
         })
     }
 
-    /// Sees who is gone.
+    /// Detects ranks that are gone.
     pub(super) fn look(&mut self, following: &Following, now: Instant) {
         if self.window.is_some() && self.is_past(Moment::now()) {
-            // Whoever has not heard of it by now has nothing to give.
+            // A rank that has not received the order by now has no data.
             for state in self.ranks.values_mut().filter(|state| !state.agreed && state.gone.is_none()) {
                 state.refused.get_or_insert_with(|| NO_ANSWER.to_owned());
             }
@@ -246,7 +246,7 @@ impl Tally {
         }
     }
 
-    /// Nothing more is waited for: who has not sent all is missing.
+    /// Ends the wait: ranks without complete data are missing.
     pub(super) fn give_up(&mut self) {
         for state in self.ranks.values_mut() {
             if state.is_whole() || state.refused.is_some() {

@@ -60,7 +60,7 @@ fn answer(
     orders
 }
 
-/// What came of a capture of one rank, and what it was told.
+/// The result of a capture of one rank, and its orders.
 fn take(outcome: impl Fn(usize) -> CaptureOutcome + Send) -> (Outcome, Vec<CaptureOrder>, Vec<News>) {
     let mut following = Following::new([], None);
     for frame in Simulation::new(1, 1, 1).snapshots(4) {

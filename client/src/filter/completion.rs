@@ -5,7 +5,7 @@ use super::{
     field::{FIELDS, Field, Kind},
 };
 
-/// The byte where the word that is being typed begins, and the words it may become.
+/// The byte where the word being typed begins, and its completions.
 pub fn complete(text: &str, hosts: &[&str]) -> (usize, Vec<String>) {
     let of_word = |c: char| c.is_alphanumeric() || "_-.".contains(c);
     let at = text.len() - text.chars().rev().take_while(|&c| of_word(c)).map(char::len_utf8).sum::<usize>();

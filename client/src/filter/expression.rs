@@ -28,14 +28,14 @@ pub(super) enum NumberTest {
     Among(Vec<(Limit, Limit)>),
 }
 
-/// A number, or so many times what the job's ranks have.
+/// A number, or a multiple of the ranks' median.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Limit {
     pub factor: f64,
     pub of: Option<Statistic>,
 }
 
-/// Fields are told apart by their names.
+/// Fields are identified by their names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FieldRef(pub &'static Field);
 
@@ -84,7 +84,7 @@ impl Statistic {
             Self::P99 => 0.99,
             Self::Max => 1.0,
         };
-        // The least value that so many are not above.
+        // The least value that this share does not exceed.
         let place = (values.len() as f64 * share).ceil() as usize;
         values.get(place.saturating_sub(1)).copied()
     }

@@ -1,4 +1,4 @@
-//! A thread that unpacks blocks before they are asked for: whoever goes a long way shows one while the next is unpacked.
+//! A thread that unpacks blocks in advance: over a long distance one is shown while the next is unpacked.
 
 use std::{collections::BTreeSet, io, sync::mpsc, thread};
 

@@ -33,7 +33,7 @@ fn all(cursor: &mut FrameCursor, to: Moment) -> Vec<(Moment, Frame)> {
     std::iter::from_fn(|| cursor.next(to).expect("memory")).collect()
 }
 
-/// One with a reader of its own, the other block by block as it is asked.
+/// One with its own reader, the other block by block on request.
 #[test]
 fn what_is_read_ahead_is_what_is_read() {
     for damaged in [false, true] {

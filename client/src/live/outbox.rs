@@ -1,4 +1,4 @@
-//! The bounded way to whoever looks: drops when it is full, and says in the frames that follow how many are missing.
+//! The bounded queue to the viewer: drops when it is full, and counts the loss in later frames.
 
 use std::collections::HashMap;
 
@@ -73,7 +73,7 @@ impl Outbox {
         self.arrivals.try_send(Arrival::Name(endpoint.clone(), host.clone())).is_ok()
     }
 
-    /// `false` if there was no room: it must be told again.
+    /// `false` if it did not fit: it must be reported again.
     pub(super) fn tell(&self, endpoint: &Endpoint, link: &Link) -> bool {
         self.arrivals.try_send(Arrival::Link(endpoint.clone(), link.clone())).is_ok()
     }

@@ -19,7 +19,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// Where what is published comes from a host of that name.
 const DETAILS: &str = "llama-70b/r/0/";
 
-/// Three neighbouring ports nobody listens on.
+/// Three free neighbouring ports.
 fn free_base() -> BasePort {
     for _ in 0..1000 {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

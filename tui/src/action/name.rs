@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Action {
-    /// Of actions that a key can mean; the others come from outside, or take a word.
+    /// For actions of keys; the others come from outside, or take a word.
     pub fn name(&self) -> Option<&'static str> {
         Some(match self {
             Self::Go(page) => page.name(),

@@ -1,4 +1,4 @@
-//! The communicators of a job, each as all its ranks tell of it.
+//! The communicators of a job, each as all its ranks report it.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use xpu_wire::{
 
 use super::whereabouts::{self, Whereabouts};
 
-/// Communicators worked out; a job of many more is told by the first, those with a rank behind first.
+/// Communicators computed; a job of many more shows the first, those with a rank behind first.
 const MOST: usize = 512;
 
 /// Ranks in a ranking of lateness.
@@ -63,8 +63,8 @@ struct Member<'a> {
     state: &'a CommunicatorState,
 }
 
-/// Those that keep somebody waiting first, then by size and use. Where some ranks are meant, those with any of them, which alone are
-/// listed of each. Figures are those of the ranks whose count.
+/// Those with waiting ranks first, then by size and use. With a filter, those with any of its ranks, which
+/// alone are listed. Figures are those of the ranks that count.
 pub(super) fn of(job: &Job, meant: Option<&Ranks>, counts: impl Fn(Rank) -> bool) -> Vec<Communicator> {
     let is_meant = |rank| meant.is_none_or(|meant| meant.contains(rank));
     let mut members: BTreeMap<CommunicatorId, Vec<Member<'_>>> = BTreeMap::new();

@@ -28,7 +28,7 @@ pub struct Bundle {
     pub worst: usize,
 }
 
-/// Kinds of groups that communicators tell of; a job of more has names that say nothing of kinds.
+/// Kinds of groups by communicators; a job with more has names that do not name kinds.
 const KINDS: usize = 6;
 
 /// Runs of ranks in a group's name.
@@ -61,7 +61,7 @@ impl Fold {
     }
 }
 
-/// The groups of one kind, by what their communicators tell; none if there is no such kind.
+/// The groups of one kind, by their communicators; none if there is no such kind.
 fn by_communicators(kind: &str, job: &Job, rows: &[Row]) -> Vec<Bundle> {
     let Some(family) = families(job, rows).into_iter().find(|family| family.name == kind) else {
         return Vec::new();
@@ -108,7 +108,7 @@ struct Family {
 /// What the groups of a kind have in common: how they are called but for a number, how many ranks they have, and how far apart.
 type Likeness = (String, u32, u32);
 
-/// By the communicators the ranks tell of; those of all ranks, and of one, fold nothing.
+/// By the ranks' communicators; those of all ranks, and of one, fold nothing.
 fn families(job: &Job, rows: &[Row]) -> Vec<Family> {
     let world = job.world_size();
     let mut members: BTreeMap<CommunicatorId, (&CommunicatorState, Vec<usize>)> = BTreeMap::new();

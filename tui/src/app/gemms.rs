@@ -122,7 +122,7 @@ impl Gemm {
         Some((rank, -self.scale?.deviation(rate)))
     }
 
-    /// Whether a rank at this rate is worth a word.
+    /// Whether a rank at this rate is worth mentioning.
     pub fn is_slow(&self, rate: f64) -> bool {
         self.scale.is_some_and(|scale| scale.is_bad(rate))
     }

@@ -15,7 +15,7 @@ use xpu_wire::{
 use super::{Columns, JobView, Metric, Row};
 use crate::widget::scale::{Scale, Worse};
 
-/// What one column stands for.
+/// The time of one column.
 pub const PERIOD: Duration = Duration::from_secs(5);
 
 /// Half an hour. A rank takes 3.6 KB for it, ten thousand ranks 35 MiB.
@@ -57,7 +57,7 @@ struct Column {
     figures: [Option<Figures>; METRICS],
 }
 
-/// The ranks' figures of one moment, as far as bytes do not tell them.
+/// The ranks' figures of one moment, in more detail than bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Figures {
     median: f32,
@@ -73,13 +73,13 @@ struct Figures {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Code(u8);
 
-/// What a byte stands for.
+/// The meaning of a byte.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Told {
     Unknown,
     /// The rank waits for another.
     Waits,
-    /// The job stands for it.
+    /// The job hangs because of it.
     Alarm,
     Value(f64),
 }
@@ -90,7 +90,8 @@ impl Code {
     const WAITS: u8 = 2;
     /// A value at the median.
     const MIDDLE: u8 = 129;
-    /// Logarithm of a fine step, of which there are so many to each side, and of the coarse ones beyond them.
+    /// Logarithm of a fine step, of which there are this many on each side, and of the coarse ones beyond
+    /// them.
     const FINE: f64 = 0.01;
     const FINES: f64 = 60.0;
     const COARSE: f64 = 0.08;
@@ -182,7 +183,7 @@ impl History {
             let known = column.figures[metric as usize].is_some();
             let figures = job_view.scale(metric).filter(|_| !job_view.is_frozen());
             let figures = figures.map(|scale| Figures::of(scale, job_view.whole(metric).unwrap_or(0.0)));
-            // Who goes back in time begins with knowing less than was known then.
+            // Going back in time begins with less data than was known then.
             if figures.is_none() && known {
                 continue;
             }
@@ -259,7 +260,7 @@ impl History {
         columns.zip(worst).map(|(number, code)| self.told(Code(code), metric, number)).collect()
     }
 
-    /// What a byte of this column stands for.
+    /// The meaning of a byte in this column.
     fn told(&self, code: Code, metric: Metric, number: u64) -> Told {
         match (code.0, self.figures(metric, number)) {
             (Code::ALARM, _) => Told::Alarm,

@@ -21,7 +21,7 @@ use super::{
     order::{Order, Sortable},
 };
 
-/// What hooks of one host cannot see, in so many texts; its ranks mostly say the same.
+/// Blind spots of one host's hooks, at most this many texts; its ranks mostly have the same.
 const BLIND: usize = 4;
 
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ pub struct Host {
     /// Share of wall time its hooks take from launching threads, the worst rank's, and what it may be.
     pub overhead: Option<f64>,
     pub budget: Option<f64>,
-    /// One in so many is timed, at the coarsest.
+    /// The sampling rate, at the coarsest.
     pub gemm_one_in: Option<u64>,
     pub collective_one_in: Option<u64>,
     /// Living ranks whose hook is off.
@@ -69,7 +69,7 @@ pub struct Host {
     pub gpus: Gpus,
 }
 
-/// The GPUs of one host that the driver tells of.
+/// The GPUs of one host that the driver reports.
 #[derive(Clone, Debug, Default)]
 pub struct Gpus {
     pub read: usize,
@@ -87,7 +87,7 @@ pub struct Gpus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
     Up,
-    /// Nobody has heard of it yet.
+    /// It has not reported yet.
     #[default]
     Connecting,
     /// It speaks, and something about it is not as it should be.

@@ -1,11 +1,11 @@
-//! The job stands: shown by itself, and until somebody has seen it.
+//! The job hangs: shown by itself, and until the user has seen it.
 
 use xpu_model::finding::Finding;
 use xpu_wire::unit::Moment;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Incident {
-    /// As it was told last.
+    /// As last found.
     pub finding: Finding,
     /// When it was seen first, by this machine's clock.
     pub since: Moment,

@@ -17,7 +17,7 @@ pub struct Inspection {
     pub row: usize,
     pub peers: Vec<usize>,
     pub memberships: Vec<Membership>,
-    /// It has just come: what is not known of it is still to be told.
+    /// It is new: what is unknown of it will still arrive.
     pub is_new: bool,
     /// What its hook cannot see.
     pub blind: Vec<String>,
@@ -47,7 +47,7 @@ pub struct Comparison {
     pub worst: f64,
     /// Whose that is.
     pub of: Rank,
-    /// Whether this rank's is so much worse than the median that it means something.
+    /// Whether this rank's is significantly worse than the median.
     pub bad: bool,
 }
 
@@ -92,7 +92,7 @@ impl Inspection {
         })
     }
 
-    /// How it stands in a quantity; `None` while none of its peers has a figure.
+    /// Its position in a quantity; `None` while none of its peers has a figure.
     pub fn compared(&self, job_view: &JobView, metric: Metric) -> Option<Comparison> {
         use crate::widget::scale::Scale;
         let rows = job_view.rows();

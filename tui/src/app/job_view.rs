@@ -73,13 +73,13 @@ pub struct JobView {
     pub hosts: usize,
     pub steps: Option<(Step, Step)>,
     pub step_time: Option<Nanoseconds>,
-    /// As it was when it was last known: in a job that stands, lateness is still a share of a step.
+    /// The last known step: in a hung job, lateness is still a share of a step.
     usual_step: Option<Nanoseconds>,
     /// How fast the job is, or was.
     pub headline: Headline,
-    /// Who says where steps end.
+    /// The source of step ends.
     pub step_sign: Option<StepSign>,
-    /// The optimizer whose steps are the program's, where that is so.
+    /// The optimizer whose steps count as the program's, if that is the source.
     pub optimizer: Option<String>,
     /// Whose clock single steps are by.
     pub step_clock: Option<StepClock>,
@@ -178,13 +178,14 @@ impl JobView {
         if self.made == making && sifted == filter.map(Filter::text) && !self.behind {
             return;
         }
-        // Of thousands, who looks for what is wrong does nothing else in one picture; but not twice, or figures would never be new.
+        // With thousands of ranks, the search for findings does nothing else in one picture; but not twice,
+        // or figures would never be new.
         let examination = examination(job, now);
         let examines = self.examined != Some(examination) && job.ranks().len() > AT_ONCE;
         self.rested = examines && !self.rested;
         let is_over = !self.rows.is_empty() && job.living() == 0;
         if is_over != self.is_over() {
-            // The last figures stand.
+            // The last figures stay.
             self.rows.iter_mut().for_each(Row::outdate);
         }
         let refreshed = self.refresh_rows(job, if self.rested { 0 } else { AT_ONCE });
@@ -256,7 +257,7 @@ impl JobView {
         most
     }
 
-    /// What the job stands for.
+    /// Why the job hangs.
     pub fn standstill(&self) -> Option<&Finding> {
         self.findings.iter().find(|finding| finding.stops_the_job())
     }
@@ -286,7 +287,7 @@ impl JobView {
         }
     }
 
-    /// The quantities of which any rank has a figure, and those whose absence is told.
+    /// The quantities with a figure of any rank, and those whose absence is explained.
     pub fn told(&self) -> Vec<Metric> {
         let told = |metric: &Metric| metric.is_always_shown() || self.scale(*metric).is_some();
         Metric::ALL.into_iter().filter(told).collect()

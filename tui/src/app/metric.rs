@@ -52,7 +52,7 @@ impl Maps {
         Self { at: told.get(page * ABREAST).map_or(0, |metric| *metric as usize), ..self }
     }
 
-    /// How many there are to look at, one after the other.
+    /// Number of pages.
     pub fn pages(told: &[Metric]) -> usize {
         told.len().div_ceil(ABREAST)
     }
@@ -87,7 +87,7 @@ impl Metric {
         Self::Exposed,
     ];
 
-    /// As it is said with `:metric`, and in a filter.
+    /// Its name in `:metric`, and in a filter.
     pub fn word(self) -> &'static str {
         match self {
             Self::Gemm => "tflops",
@@ -157,12 +157,12 @@ impl Metric {
         }
     }
 
-    /// Told by the driver, not timed.
+    /// Reported by the driver, not timed.
     pub fn is_of_device(self) -> bool {
         matches!(self, Self::Clock | Self::Power | Self::Temperature | Self::Busy | Self::Memory)
     }
 
-    /// What the job is about: shown even while nothing is known, for then it is said why.
+    /// The job's main figures: shown even while unknown, with the reason.
     pub fn is_always_shown(self) -> bool {
         matches!(self, Self::Gemm | Self::Bus)
     }
@@ -210,7 +210,7 @@ mod tests {
         let maps = Maps::default().next(&told).next(&told);
         assert_eq!(maps.metrics(&told), [Metric::Power, Metric::Gemm]);
         assert_eq!((maps.page(&told), Maps::pages(&told)), (2, 3));
-        // The driver falls silent while its map is looked at.
+        // The driver falls silent while its map is shown.
         assert_eq!(maps.metrics(&told[..4]), [Metric::Lateness, Metric::StepTime]);
         assert_eq!(Maps::default().metrics(&[]), [Metric::Gemm, Metric::Bus]);
     }

@@ -46,7 +46,7 @@ impl App {
         self.playback.is_some()
     }
 
-    /// Whether a file is shown: of that there is nobody to ask.
+    /// Whether a file is shown: it accepts no requests.
     pub(crate) fn is_replay(&self) -> bool {
         self.playback.as_ref().is_some_and(|playback| playback.of == Of::File)
     }
@@ -78,7 +78,7 @@ impl App {
     /// Nothing is known any more; what the user chose to see stays.
     pub(crate) fn forget(&mut self) {
         let gone = (take(&mut self.jobs), take(&mut self.job_view), take(&mut self.step_times));
-        // To take a thousand ranks down is long enough to be felt in a jump: nobody waits for it.
+        // Freeing a thousand ranks takes long enough to be felt in a jump: it happens elsewhere.
         let _ = thread::Builder::new().spawn(move || drop(gone));
         self.arrived.clear();
         self.log = Log::default();
@@ -112,7 +112,7 @@ impl App {
         }
     }
 
-    /// What is past is not heard of live, nor a rank's detail that nobody looks at.
+    /// History is not received live, nor an unwatched rank's detail.
     pub(crate) fn put_aside(&mut self, arrival: &Arrival) -> bool {
         let Arrival::Frame(frame) = arrival else { return false };
         if let Some(parked) = &mut self.parked {

@@ -1,6 +1,6 @@
-//! Who sits where on a heatmap: hosts in the order of their lowest ranks, and on each its ranks.
+//! The places on a heatmap: hosts in the order of their lowest ranks, and on each its ranks.
 //!
-//! Ranks that the world size promises and nobody has seen keep their places: a hole is not left out.
+//! Unseen ranks of the world size keep their places: a hole is not left out.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -35,7 +35,7 @@ struct Group {
 enum Of {
     /// Rows of the job view.
     Host(HostName, Vec<usize>),
-    /// Nobody has seen these ranks, so nobody knows their hosts. They are cut into pieces as large as a host, as it most likely is.
+    /// Unseen ranks, whose hosts are unknown. They are cut into pieces of a host's likely size.
     Hole(Range<u32>),
 }
 

@@ -53,7 +53,7 @@ impl App {
             spoke: jobs.stream(host).map(|stream| stream.now),
             since: arrived.get(host).map_or_else(Default::default, |&came| now.since(came)),
         };
-        // What time it is where the job runs, for rules that reckon from what the hosts said.
+        // The current time where the job runs, for rules based on the hosts' clocks.
         let told =
             arrived.iter().filter_map(|(host, &came)| Some(jobs.stream(host)?.now.after(now.since(came))));
         let there = told.max().unwrap_or(now);
@@ -86,7 +86,7 @@ impl App {
         if self.page == Page::Gemms {
             self.gemms.settle(job, &self.watched, self.peaks, now);
         }
-        // Of a job that stands every page tells where the rank is, and so does a report.
+        // For a hung job every page shows the rank's position, and so does a report.
         if self.page == Page::Stacks || self.job_view.standstill().is_some() {
             let standstill = self.incident.as_ref().and_then(|incident| incident.finding.collective.as_ref());
             self.whereabouts = Whereabouts::of(job, standstill.map(|of| of.communicator.as_str()));

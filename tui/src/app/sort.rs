@@ -9,7 +9,7 @@ use super::{Metric, Row, Urgency};
 /// What can be sorted by: what is wrong, which is no column, and the table's columns in their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Column {
-    /// Ranks that findings name first, then those in trouble, then the others: the list as nobody has ordered it.
+    /// Ranks named in findings first, then failing ones, then the others: the default order.
     #[default]
     Findings,
     Rank,
@@ -47,10 +47,10 @@ impl Column {
         Self::State,
     ];
 
-    /// What the driver says of the GPU.
+    /// The driver's data about the GPU.
     pub const DEVICE: [Self; 5] = [Self::Gpu, Self::Clock, Self::Power, Self::Temperature, Self::Memory];
 
-    /// As it is said with `:sort`, and in a filter.
+    /// Its name in `:sort`, and in a filter.
     pub fn word(self) -> &'static str {
         match self {
             Self::Findings => "findings",
@@ -231,7 +231,7 @@ mod tests {
         rows[4].named = Some(Kind::SlowRank);
         rows[2].named = Some(Kind::Device);
         rows[1].status.state = RankState::Silent;
-        // Who ended in an orderly way is in no trouble.
+        // A rank that ended in an orderly way has not failed.
         (rows[5].life, rows[5].status.state) = (Life::Ended, RankState::Exited);
         let sort = Sort::default();
         let order = sort.order(&rows);

@@ -13,7 +13,7 @@ use xpu_wire::{frame::Life, id::JobName, unit::Moment};
 
 use crate::action::{Folding, Motion};
 
-/// Collectors answer within a few seconds; after this, who has not answered is said to be silent.
+/// Collectors answer within a few seconds; after this, ranks without an answer count as silent.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Lines a page key moves by.
@@ -47,7 +47,7 @@ pub struct Stacks {
 /// What can be shown of the stacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StackState {
-    /// Nobody asked.
+    /// There was no request.
     Unasked,
     /// So many of the expected have come.
     Coming(usize),
@@ -113,7 +113,7 @@ impl Stacks {
         &self.rows
     }
 
-    /// What is missing and who was held, each with the ranks it is so of.
+    /// What is missing and which processes were stopped, each with its ranks.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -126,7 +126,7 @@ impl Stacks {
 
     /// Merges what came of the job, of all its ranks and of those that are meant.
     pub(super) fn settle(&mut self, job: &Job, meant: Option<Ranks>) {
-        // Who ended in an orderly way has no stack any more.
+        // A rank that ended in an orderly way has no stack.
         self.expected = job.ranks().filter(|(_, view)| view.life() != Life::Ended).count();
         let made = (job.name().clone(), job.stacks_revision());
         let is_known = self.made.as_ref() == Some(&made);

@@ -1,4 +1,4 @@
-//! What the page of steps shows beside their times: what they are made of, how far ranks are apart, who is late.
+//! The page of steps beside their times: what they are made of, how far ranks differ, and the late ranks.
 
 use std::{
     cmp::Reverse,

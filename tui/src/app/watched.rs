@@ -11,7 +11,7 @@ use xpu_wire::{
 
 use super::{App, Page};
 
-/// Who is watched, and since when.
+/// The watched ranks, and since when.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watched {
     pub job: JobName,
@@ -47,7 +47,7 @@ impl App {
     }
 }
 
-/// Who is watched stays watched while there is room: what is known of a rank begins anew when it is.
+/// Watched ranks stay watched within the limit: a newly watched rank's data starts afresh.
 fn joined(watched: Option<&Watched>, wanted: BTreeSet<Rank>) -> BTreeSet<Rank> {
     let Some(watched) = watched else { return wanted };
     let all: BTreeSet<_> = watched.ranks.union(&wanted).copied().collect();

@@ -1,4 +1,4 @@
-//! What a file says of itself at its begin and at its end: no more of it is read.
+//! A file's header and end: no more of it is read.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ use xpu_client::capture::Extent;
 pub struct Label {
     pub what: What,
     pub job: String,
-    /// Whether who wrote it came to its end.
+    /// Whether it was written to its end.
     pub closed: bool,
     /// Pieces that are damaged or cut off.
     pub damage: usize,
@@ -30,7 +30,7 @@ pub struct Label {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Of a job that stood these steps, or this time, were asked for, and may not have been reached.
+    /// For a hung job: these steps, or this time, were requested, and may not have been reached.
     Capture {
         of: Extent,
         ranks: usize,

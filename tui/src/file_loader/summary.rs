@@ -20,7 +20,7 @@ pub struct Summary {
     pub shares: Vec<(&'static str, f64)>,
     /// What a step took, in milliseconds; none of a capture of a time.
     pub step_ms: Option<f64>,
-    /// What took most, and who came last: a name, and what is said of it.
+    /// The costliest item, and the last rank: a name, and its description.
     pub tops: Vec<(String, String)>,
     pub is_capture: bool,
 }

@@ -1,5 +1,5 @@
-//! The screen in plain ASCII: every symbol has a form of its own there, put in its place when a picture is done, so that no
-//! view needs to know.
+//! The screen in plain ASCII: every symbol has its own replacement, applied when a picture is done, so that
+//! no view needs to know.
 
 use ratatui::{buffer::Buffer, layout::Rect};
 use unicode_width::UnicodeWidthStr as _;
@@ -28,7 +28,7 @@ impl Letters {
 /// Of a name that has letters ASCII lacks.
 const FOREIGN: &str = "?";
 
-/// What stands for a symbol, one column wide; `None` for letters of names.
+/// The replacement of a symbol, one column wide; `None` for letters of names.
 pub fn ascii(symbol: &str) -> Option<&'static str> {
     let mut letters = symbol.chars();
     let (Some(letter), None) = (letters.next(), letters.next()) else { return None };

@@ -62,7 +62,7 @@ impl FromStr for Key {
                 named.or_else(function).ok_or_else(wrong)?
             }
         };
-        // A terminal tells of Shift with these alone, and of Ctrl with letters.
+        // A terminal reports Shift with these alone, and Ctrl with letters.
         let shifts = matches!(code, KeyCode::Left | KeyCode::Right);
         let controls = matches!(code, KeyCode::Char(c) if c != ' ');
         if (shift && !shifts) || (control && !controls) {

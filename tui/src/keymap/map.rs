@@ -57,8 +57,8 @@ impl Keymap {
         })
     }
 
-    /// The key that does what goes by this name in a scope, as sentences name it: the last one bound, which is a letter where there is
-    /// one beside a number. Who has bound none types the name.
+    /// The key of this action in a scope, as sentences name it: the last one bound, which is a letter if
+    /// there is one beside a number. Without a binding the user types the name.
     pub fn key(&self, scope: Scope, name: &str) -> String {
         let mut named = self.in_force(scope).filter(|(binding, _)| binding.action.name() == Some(name));
         let key = named.find_map(|(_, keys)| keys.last());

@@ -35,7 +35,7 @@ fn themes_go_by_their_names_and_others_are_told_which_there_are() {
     assert_eq!("High-Contrast".parse(), Ok(Theme::HighContrast));
 }
 
-/// The depths at which a theme's colours are what it says; sixteen are the terminal's own.
+/// The depths at which a theme's colours are exact; sixteen are the terminal's own.
 const EXACT: [Depth; 2] = [Depth::Indexed, Depth::True];
 
 fn contrast(one: Color, other: Color) -> f64 {
@@ -97,7 +97,7 @@ fn a_scale_becomes_lighter_from_step_to_step_and_so_reads_in_grey() {
     }
 }
 
-/// As somebody sees it who has no cones for red, or for green: Viénot, Brettel and Mollon, 1999.
+/// The view of a person without cones for red, or for green: Viénot, Brettel and Mollon, 1999.
 const COLOUR_BLIND: [[[f64; 3]; 3]; 2] = [
     [[0.112_38, 0.887_62, 0.0], [0.112_38, 0.887_62, 0.0], [0.004_01, -0.004_01, 1.0]],
     [[0.292_75, 0.707_25, 0.0], [0.292_75, 0.707_25, 0.0], [-0.022_34, 0.022_34, 1.0]],
@@ -111,7 +111,7 @@ fn seen(colour: Color, eyes: &[[f64; 3]; 3]) -> [f64; 3] {
     })
 }
 
-/// Their glyphs tell them apart too; the colours must not contradict.
+/// Their glyphs distinguish them too; the colours must not contradict.
 #[test]
 fn good_and_alarm_are_two_colours_to_the_colour_blind() {
     for theme in Theme::ALL.into_iter().filter(|theme| *theme != Theme::Mono) {

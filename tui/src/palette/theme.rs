@@ -92,7 +92,7 @@ pub(super) struct Colours {
     /// What is written on the dark ones, and on the light ones.
     pub on_dark: Shade,
     pub on_light: Shade,
-    /// What a picture of the screen stands on, and letters without a colour of their own.
+    /// The background of a picture of the screen, and uncoloured text.
     pub ground: (u8, u8, u8),
     pub letters: (u8, u8, u8),
 }
@@ -105,7 +105,7 @@ const fn parts(rgb: u32) -> (u8, u8, u8) {
     ((rgb >> 16) as u8, (rgb >> 8) as u8, rgb as u8)
 }
 
-/// Status colours are after Okabe and Ito, who chose theirs to be told apart by everybody.
+/// Status colours follow Okabe and Ito, whose colours everybody can distinguish.
 const DARK: Colours = Colours {
     muted: shade(0x8b949e, 245, Color::DarkGray),
     faint: shade(0x3d4651, 238, Color::DarkGray),

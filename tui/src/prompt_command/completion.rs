@@ -15,7 +15,7 @@ pub struct Names<'a> {
     pub jobs: Vec<&'a str>,
 }
 
-/// The byte where the word that is being typed begins, and the words it may become.
+/// The byte where the word being typed begins, and its completions.
 pub fn complete(text: &str, there: &Names<'_>) -> (usize, Vec<String>) {
     let begin = text.len() - text.trim_start().len();
     let Some(end) = text[begin..].find(char::is_whitespace).map(|end| begin + end) else {

@@ -11,7 +11,7 @@ use xpu_wire::frame::Frame;
 /// So many go at once, for a thread that is woken for each is a wait too.
 const TOGETHER: usize = 128;
 
-/// And so many wait for it.
+/// And this many wait for it.
 const WAITING: usize = 32;
 
 /// Its thread ends when this is dropped.

@@ -1,4 +1,4 @@
-//! Where a replay stands. Part of the app; nothing here reads a file or a clock.
+//! A replay's position. Part of the app; nothing here reads a file or a clock.
 
 use std::{fmt, time::Duration};
 
@@ -72,7 +72,7 @@ impl Playback {
         self.position >= self.span.1
     }
 
-    /// Where `passed` of somebody's time leads.
+    /// The position after `passed` of the user's time.
     pub fn after(&self, passed: Duration) -> Moment {
         if self.paused { self.position } else { self.within(self.position.after(self.speed.of(passed))) }
     }

@@ -114,7 +114,7 @@ impl Player {
 
     fn show(&mut self, app: &mut App, to: Moment) -> io::Result<()> {
         while let Some((at, frame)) = self.cursor.next(to)? {
-            // Live, somebody looks on every second, and it is remembered what was wrong then.
+            // Live, every second is examined, and its findings are kept.
             if at.since(self.looked) >= between_looks(app) {
                 self.looked = at;
                 app.settle();

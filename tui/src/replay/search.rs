@@ -43,7 +43,7 @@ impl Search {
         let gate = Arc::new(Gate::default());
         let passed = Arc::clone(&gate);
         thread::spawn(move || {
-            // Who looks is told of files that cannot be read by the player.
+            // The player reports unreadable files.
             let _ = findings_between(&mut cursor, |marks, at| {
                 passed.pass();
                 sender.send((marks, at)).is_ok()
@@ -52,7 +52,7 @@ impl Search {
         Self { found, gate }
     }
 
-    /// Lets it rest until the guard goes: somebody waits for a picture, and on few cores it would take half of them.
+    /// Pauses it until the guard is dropped: a picture is due, and on few cores it would take half of them.
     pub fn rest(&self) -> Rest {
         *self.gate.keepers() += 1;
         Rest { gate: Arc::clone(&self.gate) }
@@ -95,7 +95,7 @@ impl Drop for Rest {
     }
 }
 
-/// Tells what began, and up to when that is known, until nobody listens.
+/// Reports new findings, and the time examined so far, until there is no receiver.
 pub fn findings_between(
     cursor: &mut FrameCursor,
     mut tell: impl FnMut(Vec<Mark>, Moment) -> bool,

@@ -1,7 +1,8 @@
 //! What is typed, read on a thread of its own.
 //!
-//! Crossterm reads a terminal that is gone for ever: its loop takes neither the end of the input nor an error for a reason
-//! to stop. A thread that nobody waits for may do so; the one that draws notices by its next picture, and ends the process.
+//! Crossterm reads a terminal that is gone for ever: its loop takes neither the end of the input nor an error
+//! for a reason to stop. A detached thread may do so; the drawing thread notices at its next picture, and
+//! ends the process.
 
 use std::{io, thread};
 
@@ -15,7 +16,7 @@ const QUEUE: usize = 256;
 /// keys --Event--> watch
 pub type Keys = mpsc::Receiver<io::Result<Event>>;
 
-/// Reads until nobody listens any more.
+/// Reads until there is no receiver.
 pub fn keys() -> io::Result<Keys> {
     let (sender, keys) = mpsc::channel(QUEUE);
     let runtime = Builder::new_current_thread().build()?;

@@ -1,4 +1,4 @@
-//! What the process is told from outside.
+//! Signals to the process.
 
 use std::io;
 

@@ -2,8 +2,8 @@
 
 use std::{io, mem, ptr};
 
-/// Stops the process until somebody lets it go on. Where nobody could (no shell has it as a job), it goes on at once: the
-/// kernel knows, and is asked by letting SIGTSTP do what it does by itself.
+/// Stops the process until it is continued. If that is impossible (no shell has it as a job), it continues at
+/// once: the kernel decides, through SIGTSTP's default action.
 pub(super) fn stop() -> io::Result<()> {
     // SAFETY: zero is a valid sigaction: the default action, no flags, an empty mask.
     let default: libc::sigaction = unsafe { mem::zeroed() };

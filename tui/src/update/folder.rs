@@ -6,7 +6,7 @@ use crate::{
     file_loader::{Order, What},
 };
 
-/// While their page is shown, the folder is looked at again and again: who writes to it may be anybody.
+/// While their page is shown, the folder is polled: any process may write to it.
 pub(super) fn look(app: &mut App) -> Option<Effect> {
     let due = if app.page == Page::Captures { app.files.due(app.now) } else { None };
     due.map(Effect::Files)

@@ -19,7 +19,7 @@ pub(super) fn to(app: &mut App, page: Page) -> Option<Effect> {
 /// Shows one rank alone.
 pub(super) fn inspect(app: &mut App) -> Option<Effect> {
     app.settle();
-    // Who selects nothing wants to know about the rank that stands out.
+    // Without a selection, the conspicuous rank is meant.
     let named = app.job_view.findings.iter().find_map(|finding| finding.ranks.first().copied());
     let outlier = app.job_view.outlier.map(|outlier| outlier.rank(&app.job_view));
     app.selected = app.selected.or(named).or(outlier);
@@ -80,7 +80,7 @@ fn selected_line(app: &App) -> usize {
     if app.page == Page::Gemms { app.gemms.at() } else { app.hosts.at() }
 }
 
-/// Shows what the selected line is told by.
+/// Shows the evidence of the selected line.
 pub(super) fn explain(app: &mut App) -> Option<Effect> {
     app.settle();
     if app.page == Page::Gemms {

@@ -66,7 +66,7 @@ fn seek(app: &mut App, words: &str) {
     app.help = 0;
 }
 
-/// While it is typed, a word that no host has is taken for the begin of something else.
+/// While being typed, a word that matches no host counts as the begin of something else.
 fn sift(app: &mut App, text: &str, whole: bool) {
     if text.trim().is_empty() {
         app.filter = None;
@@ -122,7 +122,7 @@ fn hosts(app: &App) -> Vec<&str> {
     hosts
 }
 
-/// What the word before the cursor may become.
+/// Completions of the word before the cursor.
 fn known(app: &App, kind: Kind, before: &str) -> (usize, Vec<String>) {
     match kind {
         Kind::Filter => filter::complete(before, &hosts(app)),

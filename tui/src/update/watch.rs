@@ -1,4 +1,4 @@
-//! What time brings: a job that stands is shown by itself, with its stacks.
+//! Effects of time: a hung job is shown by itself, with its stacks.
 
 use crate::{
     action::{Effect, Reading},
@@ -10,7 +10,7 @@ pub(super) fn look(app: &mut App) -> Option<Effect> {
         && app.alarmed != Some(incident.since)
     {
         app.alarmed = Some(incident.since);
-        // Who looks at something else is not pulled away: the first line of every view tells of it.
+        // Another page is not replaced: the first line of every view shows it.
         if app.page == Page::Overview && app.overlay == Overlay::None {
             app.page = Page::Stacks;
         }
@@ -32,7 +32,7 @@ pub(super) fn follow(app: &mut App) -> Option<Effect> {
     Some(Effect::WatchRanks(wanted))
 }
 
-/// Who comes to see stacks and finds none has them read.
+/// Opening the stacks page without stacks reads them.
 pub(super) fn visit(app: &mut App) -> Option<Effect> {
     let has_some = app.job()?.stacks().next().is_some() || app.stacks.was_asked();
     if has_some { None } else { ask(app) }

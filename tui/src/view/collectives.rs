@@ -1,4 +1,4 @@
-//! Communicators: who entered, who waits, who comes late, and how fast data moves in each.
+//! Communicators: the entered, waiting and late ranks, and how fast data moves in each.
 
 mod calls;
 mod detail;

@@ -1,4 +1,4 @@
-//! All that is wrong, worst first; what the selected one is told by; and what came and went.
+//! All findings, the worst first; the evidence of the selected one; and the ended ones.
 
 use ratatui::{
     buffer::Buffer,
@@ -38,7 +38,7 @@ const LISTED: usize = 8;
 pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let findings = &app.job_view.findings;
     let frame = if breakpoint == Breakpoint::Wide { 2 } else { 1 };
-    // Where there is none, what stands out and what holds the job up are told in their place.
+    // If there is none, outliers and bottlenecks are shown instead.
     let listed = if findings.is_empty() { 3 } else { findings.len() };
     let list = listed.min(LISTED) as u16 + frame;
     let margin = if breakpoint == Breakpoint::Wide { 4 } else { 0 };

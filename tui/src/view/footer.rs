@@ -25,7 +25,7 @@ const KEYS: usize = 28;
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let width = usize::from(area.width);
     let note = note(app, width.saturating_sub(KEYS).max(width / 2));
-    // What the last key did stands beside the keys, never in their place.
+    // The last key's effect is shown beside the keys, never in their place.
     let taken = note.width() + usize::from(note.width() > 0);
     let space = width.saturating_sub(taken);
     let keys = app.keymap.in_force(app.scope()).filter_map(|(binding, keys)| {
@@ -37,7 +37,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) 
     if app.page == Page::Stacks {
         others.sort_by_key(|offer| matches!(offer.binding.action, Action::Open(Kind::Filter)));
     }
-    // Where not all fits, the other views are known by their numbers alone; on the first page by their names, if there is room.
+    // If not all fits, the other views have only their numbers; on the first page their names, if they fit.
     let whole = |offers: &[Offer]| offers.iter().map(|offer| offer.word().width() + 3).sum::<usize>();
     let names = whole(&views) + if app.page == Page::Overview { 0 } else { whole(&others) } <= space;
     let mut line = Line::default();
@@ -75,7 +75,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) 
     ends::draw(&line, &note, area, buffer);
 }
 
-/// What the last key did, in so many columns.
+/// The last key's effect, within this width.
 fn note(app: &App, most: usize) -> Line<'static> {
     let (sign, text, role) = match &app.note {
         Some(Note::Done(text)) => (glyph::GOOD, text, Role::Good),
@@ -85,7 +85,7 @@ fn note(app: &App, most: usize) -> Line<'static> {
     Line::styled(format!("{sign} {}", cut_at_word(text, most.saturating_sub(2))), app.palette.of(role))
 }
 
-/// What is said of a key.
+/// A key's label.
 fn word(binding: &Binding, app: &App) -> Option<&'static str> {
     match binding.action {
         Action::Open(Kind::Filter) if app.overlay == Overlay::Help => Some("find"),
@@ -98,7 +98,7 @@ fn within(area: Rect, x: u16, width: u16) -> Rect {
     Rect { x: area.x + x, width, height: 1, ..area }.intersection(area)
 }
 
-/// A key and its word.
+/// A key and its label.
 struct Offer {
     binding: &'static Binding,
     key: String,
@@ -124,7 +124,7 @@ fn page_of(binding: &Binding) -> Option<Page> {
 fn is_useful(binding: &Binding, app: &App) -> bool {
     match binding.action {
         Action::NextJob => app.jobs.iter().nth(1).is_some() && app.overlay == Overlay::None,
-        // These tell why there is no job, too.
+        // These give the reason for a missing job, too.
         Action::Go(Page::Overview | Page::Captures | Page::Hosts) => true,
         Action::Capture => app.standing() == Standing::Running && !app.is_past(),
         Action::Control(Control::Record) => app.standing() == Standing::Running && !app.is_replay(),

@@ -31,7 +31,7 @@ const LONGEST: usize = 34;
 /// Lines of the list before the detail gets the space.
 const LISTED: usize = 14;
 
-/// Who was asked has answered after this long, if it ever does: summaries come once a second.
+/// A request is answered after this long, if it ever is: summaries come once a second.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
 pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {

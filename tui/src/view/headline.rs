@@ -18,7 +18,7 @@ use crate::{
     widget::{wrap::cut, wrap::wrapped},
 };
 
-/// Lines in which a hang is told, at most.
+/// Most lines of a hang's report.
 const MOST: usize = 3;
 
 /// The worst finding on one line; nothing if nothing is wrong.
@@ -29,7 +29,7 @@ pub(super) fn brief(app: &App, width: usize) -> Option<Line<'static>> {
     Some(Line::styled(cut(&text, width), app.palette.of(role)))
 }
 
-/// What the job stands for. It stays when the job goes on, until somebody has seen it.
+/// Why the job hangs. It stays when the job continues, until the user has seen it.
 pub(super) fn incident(app: &App, width: usize) -> Vec<Line<'static>> {
     let Some(incident) = &app.incident else { return brief(app, width).into_iter().collect() };
     let finding = &incident.finding;
@@ -37,11 +37,11 @@ pub(super) fn incident(app: &App, width: usize) -> Vec<Line<'static>> {
         None => standstill(app, finding, width),
         Some(over) => {
             let head = format!("{} RESUMED at {} UTC", glyph::GOOD, figure::time_of_day(over));
-            // What the finding says is no longer so.
+            // The finding's statement no longer holds.
             told(app, finding, (&head, "until then: "), app.palette.of(Role::Good), width)
         }
     };
-    // The stacks are below: who is told to look at them needs to know nothing that is not there.
+    // The stacks are below: advice to look at them must not need anything that is absent.
     if app.stacks.rows().is_empty() && incident.over.is_none() {
         lines.push(next(app, finding, "", width));
     }
@@ -67,7 +67,7 @@ fn standstill(app: &App, finding: &Finding, width: usize) -> Vec<Line<'static>> 
     told(app, finding, (&head, ""), app.palette.of(Role::Alarm), width)
 }
 
-/// The head, the sentence, and where the rank is in its code.
+/// The head, the sentence, and the rank's code position.
 fn told(
     app: &App,
     finding: &Finding,

@@ -28,7 +28,7 @@ use crate::{
 const BETWEEN: u16 = 2;
 /// From this width on a panel says what its figures mean.
 const ROOMY: u16 = 56;
-/// Columns between a name and what it stands for.
+/// Columns between a name and its meaning.
 const GAP: usize = 2;
 /// Runs of ranks named under a map.
 const RUNS: usize = 3;
@@ -69,7 +69,7 @@ impl Panels {
                 .areas(area);
         let told = app.job_view.told();
         let [first, second] = app.maps.metrics(&told);
-        // How much more there is, and what leads to it.
+        // The number of further pages, and the key to them.
         let page = format!(" {} of {}, m ", app.maps.page(&told) + 1, Maps::pages(&told));
         match self {
             Self::Places(places) => {
@@ -84,12 +84,12 @@ impl Panels {
     }
 }
 
-/// What stands on a panel's frame.
+/// The content of a panel's frame.
 struct Frame<'a> {
     metric: Metric,
     means: &'a str,
     scale: Option<&'a Scale>,
-    /// What is said after the worst rank, as far as there is room: how much is folded.
+    /// Text after the worst rank, if it fits: the number of folded ones.
     notes: Vec<String>,
     /// Said in place of the figures, as much as there is room for.
     caption: Vec<String>,
@@ -137,7 +137,7 @@ fn framed(app: &App, frame: &Frame<'_>, area: Rect, buffer: &mut Buffer, hits: &
     Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner }
 }
 
-/// The figures, so that nothing is said by colour alone: as many as there is room for, the worst rank first.
+/// The figures, so that no information is in colour alone: as many as fit, the worst rank first.
 fn caption(job_view: &JobView, metric: Metric, notes: &[String], width: usize) -> String {
     let mut parts = Vec::new();
     match (job_view.scale(metric), job_view.worst(metric)) {
@@ -172,7 +172,7 @@ fn fitting(mut parts: Vec<String>, width: usize) -> String {
     cut(&parts.join(" · "), width)
 }
 
-/// `480 ■■■■■■■■ 736`: the steps, and what the first and the last stand for.
+/// `480 ■■■■■■■■ 736`: the steps, and the values of the first and the last.
 fn legend(scale: &Scale, palette: Palette) -> Line<'static> {
     let (first, last) = scale.ends();
     let muted = palette.of(Role::Muted);
@@ -185,7 +185,7 @@ fn legend(scale: &Scale, palette: Palette) -> Line<'static> {
     spans.into()
 }
 
-/// What the signs on the cells say of a job that stands.
+/// The legend of the cells' signs in a hung job.
 fn standstill(job_view: &JobView) -> Option<String> {
     let ranks: Ranks = job_view.standstill()?.ranks.iter().copied().collect();
     let waits = match job_view.waiting() {

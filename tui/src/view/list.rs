@@ -10,14 +10,14 @@ use crate::{
     widget::wrap::{cut, cut_at_word},
 };
 
-/// What stands in a line under a column's head.
+/// The content of a line under a column's head.
 pub(super) type Cell = (String, Role);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub head: &'static str,
     pub width: usize,
-    /// Figures stand right.
+    /// Figures are right-aligned.
     pub right: bool,
     /// Where there is no room the column with the highest number gives way first; that of number 0 never does.
     pub spare: u8,
@@ -49,7 +49,7 @@ pub(super) struct List<'a> {
     pub lines: usize,
 }
 
-/// Columns between two columns, and before the first, where the cursor stands.
+/// Columns between two columns, and before the first, for the cursor.
 const GAP: usize = 2;
 const MARGIN: usize = 1;
 

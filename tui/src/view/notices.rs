@@ -1,4 +1,4 @@
-//! What is wrong, in sentences: findings first, then what stands out, what cannot be seen, and if nothing: that.
+//! Problems, in sentences: findings first, then outliers, then blind spots, and if there are none: that.
 
 use ratatui::text::{Line, Span};
 use xpu_model::figure;
@@ -36,7 +36,7 @@ impl Notice {
 /// Hosts or jobs named in one sentence before the rest is only counted.
 const NAMED: usize = 4;
 
-/// What stands on their frame.
+/// The text of their frame.
 pub(super) fn title(app: &App) -> Title<'static> {
     let count = app.job_view.findings.len();
     let told =
@@ -100,13 +100,13 @@ impl Notice {
     }
 }
 
-/// All but what the job stands for, which is told before.
+/// All except the reason of a hang, which is shown before.
 fn notices(app: &App, standstill: Option<&Finding>) -> Vec<Notice> {
     let others = app.job_view.findings.iter().filter(|finding| Some(*finding) != standstill);
     let mut all: Vec<_> = others.map(found).collect();
     all.extend(outlier(app));
     all.extend(unreachable(app));
-    // Of a job that stands, words are missing for want of ranks that go on, not of hosts.
+    // In a hung job, reports are missing because ranks do not run, not because of hosts.
     all.extend(partly_seen(app).filter(|_| standstill.is_none()));
     all.extend(laid_out(app));
     all.extend(switched(app));
@@ -132,7 +132,7 @@ fn found(finding: &Finding) -> Notice {
     Notice { next: Some(finding.advice.clone()), ..Notice::new(glyph, role, text) }
 }
 
-/// Why there is no bandwidth, where it is not for want of collectives.
+/// Why there is no bandwidth, if there are collectives.
 fn partly_seen(app: &App) -> Option<Notice> {
     let PartlySeen { ranks, of } = app.job_view.partly_seen.filter(|_| !app.job_view.is_frozen())?;
     // With a host down, that is why.
@@ -166,7 +166,7 @@ fn laid_out(app: &App) -> Option<Notice> {
     (said != u64::from(has)).then_some(Notice::warning(text))
 }
 
-/// Hooks that somebody switched off.
+/// Hooks that were switched off.
 fn switched(app: &App) -> Option<Notice> {
     let off = app.job_view.ranks_off;
     let text = switched_off(off);
@@ -179,7 +179,7 @@ fn turned_away(app: &App) -> Option<Notice> {
     (processes > 0).then_some(Notice::warning(text))
 }
 
-/// The rank that stands out, unless a finding has named it.
+/// The conspicuous rank, unless a finding has named it.
 fn outlier(app: &App) -> Option<Notice> {
     outlier_text(app).map(|text| Notice::new(glyph::LOW, Role::Warning, text))
 }
@@ -217,7 +217,7 @@ fn unreachable(app: &App) -> Option<Notice> {
     let down: Vec<_> = app.connections.down().collect();
     let (_, why) = down.first()?;
     let named: Vec<_> = down.iter().map(|(endpoint, _)| *endpoint).collect();
-    // Different reasons are rare; the first one stands for them, and says where to look.
+    // Different reasons are rare; the first one represents them, and names where to look.
     let text =
         format!("{} unreachable: {}: {why}", figure::counted(down.len(), "host", "hosts"), names(&named));
     Some(Notice::new(glyph::ALARM, Role::Alarm, text))

@@ -13,7 +13,7 @@ use crate::{
     width::Breakpoint,
 };
 
-/// From this width on step times stand beside the maps: of 200 columns, one is left free on each side.
+/// From this width on step times are beside the maps: of 200 columns, one is left free on each side.
 const ROOMY: u16 = 198;
 
 /// Columns of the step times, between them and the maps, and the lines they need to say something.

@@ -14,7 +14,7 @@ use crate::{
     width::Breakpoint,
 };
 
-/// What stands on the frame: what it is, what is said of it, and what stands right.
+/// The text of the frame: title, description, and the right-aligned part.
 #[derive(Debug, Default)]
 pub(super) struct Title<'a> {
     pub name: &'a str,

@@ -73,7 +73,7 @@ fn typed(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) -> usize {
     before[..from].width()
 }
 
-/// What is wrong with the line as it stands. An empty one is only begun.
+/// The error in the present line. An empty one is only begun.
 fn fault(prompt: &Prompt) -> Option<Fault> {
     let text = prompt.text();
     if text.trim().is_empty() {
@@ -107,10 +107,10 @@ fn point(app: &App, what: &str, column: usize, area: Rect, buffer: &mut Buffer) 
     buffer.set_stringn(area.x + x as u16, area.y, text, width - x, style);
 }
 
-/// What a word may become, and which it is now.
+/// A word's completions, and the present one.
 fn choices(app: &App, words: &[String], at: usize, area: Rect, buffer: &mut Buffer) {
     let mut line = Line::default();
-    // What is chosen is always seen.
+    // The chosen one is always visible.
     let taken = |from: usize| words[from..=at].iter().map(|word| word.width() + 2).sum::<usize>();
     let first = (0..=at).find(|&from| taken(from) <= usize::from(area.width)).unwrap_or(at);
     for (index, word) in words.iter().enumerate().skip(first) {
@@ -121,7 +121,7 @@ fn choices(app: &App, words: &[String], at: usize, area: Rect, buffer: &mut Buff
     buffer.set_line(area.x, area.y, &line, area.width);
 }
 
-/// What the line does as it stands, and what keys are worth knowing.
+/// The effect of the present line, and useful keys.
 fn told(app: &App, prompt: &Prompt) -> (Line<'static>, &'static str) {
     let muted = app.palette.of(Role::Muted);
     match prompt.kind {

@@ -28,10 +28,10 @@ use crate::{
     width::Breakpoint,
 };
 
-/// Lines of a list below which it says nothing: its head and one of it.
+/// Fewest lines of a useful list: its head and one entry.
 const LEAST: u16 = 2;
 
-/// Columns of the right side, which holds what a driver says of an error.
+/// Columns of the right side, which holds the driver's description of an error.
 const SIDE: u16 = 56;
 
 /// Communicators listed where others need the room too.
@@ -54,7 +54,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     }
 }
 
-/// There is no rank to be shown, and what leads to one.
+/// There is no rank to show, and the key to one.
 fn nobody(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
     let text = if filtered::is_empty(app) {
         filtered::nobody(app)
@@ -88,7 +88,7 @@ fn wide(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer, hits: &mu
     tables::collectives(app, rank, Breakpoint::Wide, third, buffer);
     let health = device::lines(app, rank);
     let watched = watching::lines(app, rank, usize::from(right.width).saturating_sub(4));
-    // Beside the figures stands as much as there are of them.
+    // Beside the figures, with their height.
     let health_height = (health.len() as u16).max(figures.height()) + 2;
     let company = (rank.memberships.len() as u16 + 3).clamp(LEAST + 2, MEMBERSHIPS + 3);
     let [first, second, third, _] = Layout::vertical([
@@ -164,7 +164,7 @@ fn lines(lines: &[Line<'_>], area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// Who it is, on the frame; how far it is, and how it does, in it. Returns what is left below.
+/// Its identity, on the frame; its progress, and its state, in it. Returns what is left below.
 fn identity(app: &App, rank: &Inspection, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) -> Rect {
     let palette = app.palette;
     let status = &rank.status;
@@ -207,7 +207,7 @@ fn identity(app: &App, rank: &Inspection, breakpoint: Breakpoint, area: Rect, bu
     below
 }
 
-/// How far it is, and what it says of its work.
+/// Its progress, and its reported work.
 fn progress(rank: &Inspection) -> Vec<String> {
     use xpu_model::status::StepSign;
     let status = &rank.status;

@@ -23,11 +23,11 @@ use crate::{
     width::Breakpoint,
 };
 
-/// Width of the sparkline below which it says nothing.
+/// Smallest useful width of the sparkline.
 const HISTORY: usize = 8;
 /// Width that goes before the process id, which says nothing of how a rank does: with it the sparkline has its title.
 const TITLED: usize = 14;
-/// Width from which on it says no more.
+/// Largest useful width.
 const LONGEST: usize = 60;
 /// Columns that give way where there is no room, the first of them first.
 const SPARE: [Column; 8] = [
@@ -47,12 +47,12 @@ const LEAD: usize = 28;
 /// Widest host name.
 const HOST: usize = 20;
 
-/// A column and its width; figures stand right.
+/// A column and its width; figures are right-aligned.
 struct Place {
     column: Column,
     width: usize,
     right: bool,
-    /// What follows is so far off: a name after a figure needs more air than a figure after a figure.
+    /// Distance to the next column: a name after a figure needs more space than a figure after a figure.
     gap: usize,
 }
 
@@ -96,7 +96,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         let text = "no rank matches the filter: / edits it, Esc drops it";
         buffer.set_stringn(inner.x, inner.y + 1, text, usize::from(inner.width), palette.of(Role::Muted));
     }
-    // Of folded ranks, what they are folded into stands first.
+    // Folded ranks begin with what they are folded into.
     let widest = app.job_view.bundles.iter().map(|bundle| lead(bundle).width()).max();
     let indent = widest.map_or(0, |width| width.min(LEAD) as u16 + 2);
     let table = Rect { x: inner.x + indent, width: inner.width.saturating_sub(indent), ..inner };
@@ -120,7 +120,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     }
 }
 
-/// What is listed, which rank stands for those that are folded, and which filter is in force.
+/// The listed ranks, the representative of folded ones, and the present filter.
 fn title(app: &App, width: usize) -> Line<'static> {
     let palette = app.palette;
     let accent = palette.of(Role::Accent);
@@ -179,7 +179,7 @@ fn places(app: &App, width: usize) -> Vec<Place> {
         };
         Place { column, width, right, gap: 1 }
     };
-    // Where no driver tells of the GPUs there is nothing to leave room for.
+    // Without a driver's reports no space is reserved.
     let told = app.job_view.rows().iter().any(|row| row.status.device.is_some());
     let columns = Column::ALL.into_iter().filter(|column| match column {
         Column::Findings => false,
@@ -299,7 +299,7 @@ fn value(app: &App, row: &Row, column: Column) -> (String, Role) {
     }
 }
 
-/// How a rank does, in a word: the same on every page.
+/// A rank's state, in a word: the same on every page.
 pub(super) fn state(row: &Row) -> (String, Role) {
     let status = &row.status;
     match (row.life, status.state, row.named) {
@@ -316,7 +316,7 @@ pub(super) fn state(row: &Row) -> (String, Role) {
     }
 }
 
-/// What the driver says of the rank's GPU; greyed out once that is old.
+/// The driver's data about the rank's GPU; greyed out once that is old.
 fn device(row: &Row, column: Column) -> (String, Role) {
     let Some(device) = &row.status.device else { return (UNKNOWN.to_owned(), Role::Faint) };
     let text = match column {

@@ -1,4 +1,5 @@
-//! Where every rank is: the merged stacks, the fewest first, and beside them who is where in the communicator.
+//! Positions of all ranks: the merged stacks, the fewest first, and beside them the positions in the
+//! communicator.
 
 mod frames;
 mod whereabouts;
@@ -24,7 +25,7 @@ use crate::{
     width::Breakpoint,
 };
 
-/// Columns of who is where, beside the tree.
+/// Columns of the positions, beside the tree.
 const BESIDE: u16 = 62;
 
 /// Height from which on there is always room for what the letters mean.

@@ -1,4 +1,4 @@
-//! How long steps take over time, where that changed, what they are made of, and who makes them long.
+//! Step times over time, their changes, what they are made of, and the ranks that lengthen them.
 
 mod breakdown;
 mod line;

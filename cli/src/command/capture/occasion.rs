@@ -9,7 +9,7 @@ use xpu_client::{arrival::Arrivals, capture::Stop, follow::Following};
 use xpu_model::finding::{self, Kind};
 use xpu_wire::{id::JobName, unit::Moment};
 
-/// What is waited for, and for how long: without end if nothing is said.
+/// The awaited occasion, and the time limit: none by default.
 pub(super) struct Occasion<'a> {
     /// Any if there is none.
     pub(super) kinds: &'a [Kind],

@@ -1,4 +1,4 @@
-//! One line on standard error that tells how far a capture is, written anew where that is a terminal.
+//! One line on standard error with a capture's progress, rewritten if that is a terminal.
 
 use std::io::{IsTerminal as _, Write as _};
 
@@ -22,7 +22,7 @@ impl Progress {
             return;
         }
         let mut out = std::io::stderr();
-        // Where nobody reads it, it is not missed.
+        // Without a reader it is not missed.
         let _ = if out.is_terminal() {
             write!(out, "\r\x1b[Kxpu-top: {line}").and_then(|()| out.flush())
         } else {

@@ -15,7 +15,7 @@ const RANKS: usize = 8;
 /// Calls after the one at which ranks part.
 const AFTER: usize = 4;
 
-/// `chosen`: ranks were not named, and those are shown that tell something.
+/// `chosen`: no ranks were named, and the informative ones are shown.
 pub(super) fn of(job: &Job, records: &[&RankRecord], last: Option<usize>, chosen: bool) -> String {
     let divergence = job.divergence();
     let mut text = match divergence {
@@ -28,7 +28,7 @@ pub(super) fn of(job: &Job, records: &[&RankRecord], last: Option<usize>, chosen
     let mut shown: Vec<_> = records.to_vec();
     if chosen {
         if let Some(found) = divergence {
-            // Who parted, and one of the others.
+            // The deviating ranks, and one of the others.
             let named = |rank: Rank| found.ranks.contains(&rank);
             let others = || found.calls.iter().flat_map(|call| &call.ranks).copied();
             let other = others()

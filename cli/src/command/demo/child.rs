@@ -40,7 +40,7 @@ impl Child {
                 if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
                     return Err(io::Error::last_os_error());
                 }
-                // Had the parent died before that, nothing would tell.
+                // If the parent died before that, there would be no signal.
                 if libc::getppid() as u32 == parent { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
             });
         }

@@ -59,7 +59,7 @@ enum End {
     Standstill,
     /// It hangs, and why is known.
     Hang,
-    /// Somebody does not want to wait.
+    /// The user ended it.
     Signal {
         number: i32,
     },
@@ -74,7 +74,7 @@ pub(super) async fn follow(
 ) -> anyhow::Result<ExitCode> {
     let mut following = Following::new(link.endpoints.clone(), None);
     let end = run_to_end(&mut following, &mut cast.workers, &mut link.arrivals, plan).await?;
-    // One that was left standing has shown all there is: whoever ends it asked for that too.
+    // A demo left hanging has shown everything: ending it is expected.
     let was_left = matches!(end, End::Signal { .. }) && plan.stays;
     if matches!(end, End::Hang | End::Standstill) || (was_left && hangs(&following)) {
         living::take_stacks(&mut following, &mut link.arrivals, &link.live, STACKS).await;
@@ -161,7 +161,7 @@ fn steps(following: &Following) -> u64 {
     ranks.filter_map(|(_, view)| view.step()).map(|step| step.0).sum()
 }
 
-/// Whether a hang was named. A rank that died is told of when the others were given their time.
+/// Whether a hang was found. A dead rank is reported when the others had their time.
 fn hangs(following: &Following) -> bool {
     let findings = following.job().map(|job| finding::examine(job, Moment::now())).unwrap_or_default();
     findings.iter().any(|finding| finding.kind == finding::Kind::Hang)

@@ -1,4 +1,4 @@
-//! A pretend host: a collector at an address of its own.
+//! A simulated host: a collector at its own address.
 
 use std::{
     fs,

@@ -23,7 +23,7 @@ const SHOWN: usize = 3;
 pub(super) struct Worker {
     rank: u32,
     child: Child,
-    /// Whether it was told to end: then how it ends says nothing.
+    /// Whether it was asked to end: then its exit status means nothing.
     dismissed: bool,
 }
 
@@ -81,7 +81,7 @@ impl Worker {
     }
 }
 
-/// Tells of ranks that failed by themselves. `true` if there was one.
+/// Reports ranks that failed by themselves. `true` if there was one.
 pub(super) fn tell_failures(workers: &mut [Worker]) -> bool {
     let failed: Vec<_> = workers.iter_mut().filter_map(|worker| Some((worker.failure()?, worker))).collect();
     for (status, worker) in failed.iter().take(SHOWN) {

@@ -93,7 +93,7 @@ impl Stage {
         self.root.join("shm")
     }
 
-    /// What a node's collector sees of its GPUs.
+    /// The GPUs that a node's collector sees.
     pub(super) fn machine(&self, node: u32) -> PathBuf {
         self.root.join(format!("machine-{}", node + 1))
     }

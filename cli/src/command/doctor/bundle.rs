@@ -1,4 +1,4 @@
-//! What somebody who helps needs to know, in one file, without what is nobody's business.
+//! Information for support, in one file, without private data.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -48,7 +48,7 @@ pub(super) fn write(path: &Path, examination: &Examination, args: &DoctorArgs) -
         files.extend(begin_of(Path::new(place)).map(|text| (name, text)));
     }
     let runtime = RuntimeDir::locate();
-    // In a directory of somebody else's a log may be a pipe, or a link to what nobody meant to pack.
+    // In another user's directory a log may be a pipe, or a link to an unrelated file.
     if runtime.check().is_ok() {
         let log = end_of(&runtime.log(args.of.way.base()?));
         files.extend(log.map(|text| ("collector.log".to_owned(), text)));

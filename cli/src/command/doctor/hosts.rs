@@ -12,7 +12,7 @@ use crate::{args::DoctorArgs, command::living::take_until};
 /// How long hosts may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Hosts told of one by one.
+/// Hosts listed one by one.
 const NAMED: usize = 16;
 
 pub(super) fn checks(args: &DoctorArgs, holder: &Holder) -> anyhow::Result<Vec<Check>> {
@@ -26,7 +26,7 @@ pub(super) fn checks(args: &DoctorArgs, holder: &Holder) -> anyhow::Result<Vec<C
         .map(|warning| Check::warn("hosts", warning.place.clone(), warning.what.clone()))
         .collect();
     let mut following = Following::new(hosts.endpoints.iter().cloned(), None);
-    // A key that cannot be read is told of already.
+    // An unreadable key is reported already.
     let (live, mut arrivals) = live::connect(hosts.endpoints, of.way.key().unwrap_or_default(), None);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let deadline = Instant::now() + PATIENCE;

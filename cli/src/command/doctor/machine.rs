@@ -1,4 +1,4 @@
-//! What this machine lets a user do: read stacks, listen, keep a key, tell the time.
+//! The user's permissions on this machine: reading stacks, listening, keeping a key, reading the time.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use super::{
     ports::{self, Holder},
 };
 
-/// A clock this far off is told of, in microseconds: steps are tens of milliseconds.
+/// Smallest clock error that is reported, in microseconds: steps are tens of milliseconds.
 const FAR_OFF: i64 = 100_000;
 
 pub(super) fn checks(base: BasePort, holder: &Holder, key_file: Option<&Path>) -> Vec<Check> {

@@ -1,4 +1,5 @@
-//! Who listens where a collector would: nobody, one that this user's commands reach, another of this user, or somebody else.
+//! The listener on a collector's ports: none, one that this user's commands reach, another of this user, or
+//! another user's.
 
 use std::{
     fs,
@@ -79,7 +80,7 @@ fn collector_on(port: u16) -> Option<u32> {
         let process = Path::new("/proc").join(pid.to_string());
         let is_collector =
             fs::read_to_string(process.join("comm")).is_ok_and(|name| name.trim_end() == "xpu-collector");
-        // Of other users nobody can read what they have open.
+        // Other users' open files cannot be read.
         is_collector
             && fs::read_dir(process.join("fd")).into_iter().flatten().flatten().any(|open| {
                 fs::read_link(open.path()).is_ok_and(|to| sockets.iter().any(|one| to == Path::new(one)))

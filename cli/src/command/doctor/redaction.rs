@@ -17,7 +17,7 @@ const SHOWN: [&str; 9] =
 
 #[derive(Debug)]
 pub(super) struct Redaction {
-    /// What is taken out, and what stands in its place, the longest first.
+    /// What is redacted, and its replacement, the longest first.
     pairs: Vec<(String, &'static str)>,
 }
 

@@ -76,7 +76,8 @@ pub(super) fn open() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Loads libraries from the first place that has them all, and keeps them: who asks for their sonames then gets these.
+/// Loads libraries from the first place that has them all, and keeps them: later lookups of their sonames get
+/// these.
 fn keep_from(names: &[&str]) {
     for (place, major) in places().iter().flat_map(|place| MAJORS.map(|major| (place, major))) {
         let load = |name: &&str| {

@@ -1,4 +1,4 @@
-//! Traces fetched: of each rank one part at a time, of so many ranks at once, each into its file.
+//! Fetched traces: one part of each rank at a time, of several ranks at once, each into its file.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use xpu_wire::{
 
 use super::ranks::Ranks;
 
-/// Ranks that parts are asked of at the same time: so many parts are in memory at most.
+/// Ranks whose parts are requested at the same time: at most this many parts are in memory.
 const AT_ONCE: usize = 8;
 
 /// A part that has not come after so long is asked for again: it, or the question, may have been lost.

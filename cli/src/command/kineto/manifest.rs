@@ -57,7 +57,7 @@ struct OneRank {
     /// By the clock of its host.
     first_step_unix_ns: Option<u64>,
     last_step_unix_ns: Option<u64>,
-    /// How much that clock is before that of who asked, the way of the message included.
+    /// How far that clock is ahead of the requester's, including the message's travel time.
     clock_offset_ns: Option<i64>,
     asks_every_s: Option<f64>,
 }
@@ -147,7 +147,7 @@ fn window(order: &KinetoOrder) -> Window {
     }
 }
 
-/// By their counts; and by their clocks, as far as these can tell one step from the next.
+/// By their counts; and by their clocks, as far as these distinguish steps.
 fn same_steps(all: &[OneRank], order: &KinetoOrder, plan: &Plan, apart: Option<i64>) -> Option<bool> {
     let KinetoWindow::Steps { steps, calls, .. } = order.window else { return None };
     let here: Vec<_> = all.iter().filter(|rank| rank.file.is_some()).collect();

@@ -21,7 +21,8 @@ const SPARE: Duration = Duration::from_millis(1500);
 /// For a trace by time: its own thread looks once a second, and has CUPTI on a second before.
 const BEFORE_A_TIME: Duration = Duration::from_secs(3);
 
-/// So long before the step in which it has to know, a rank is told at the latest. A step that takes much longer needs none to spare.
+/// A rank gets the order at the latest this long before the step in which it needs it. A much longer step
+/// needs no reserve.
 const AT_LATEST: Duration = Duration::from_millis(300);
 const LONG_STEP: Duration = Duration::from_secs(3);
 
@@ -34,7 +35,7 @@ pub(super) struct Plan {
     /// Until it begins, about.
     pub lead: Duration,
     pub step_time: Option<Duration>,
-    /// Steps were wanted, and nobody counts them.
+    /// Steps were requested, but there is no source of steps.
     pub instead_of_steps: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The ranks that are wanted, and how the Kineto of each stands.
+//! The requested ranks, and the state of each one's Kineto.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ const STEPS_SEEN: u64 = 3;
 pub(super) struct One {
     pub host: Option<HostName>,
     pub told: Option<KinetoRank>,
-    /// What its Kineto had counted when it was first told, and then.
+    /// Kineto's count when it first got the order, and the time.
     first: Option<(KinetoCount, Instant)>,
     last: Option<(KinetoCount, Instant)>,
     /// The longest that its Kineto let pass between two questions.
@@ -53,7 +53,7 @@ impl Ranks {
         self.all.keys().copied().collect()
     }
 
-    /// From now on only what is said of this order counts.
+    /// From now on only answers to this order count.
     pub(super) fn expect(&mut self, number: u64) {
         self.number = number;
     }
@@ -64,7 +64,7 @@ impl Ranks {
 
     pub(super) fn hear(&mut self, host: &HostName, told: &KinetoRank) {
         let Some(one) = self.all.get_mut(&told.rank).filter(|_| told.number == self.number) else { return };
-        // Once it is settled, a late word of before changes nothing.
+        // Once it is settled, a late earlier answer changes nothing.
         if self.number > 0
             && one.told.as_ref().is_some_and(|known| known.number == self.number && known.standing.is_last())
         {
@@ -160,7 +160,7 @@ impl Ranks {
         times.min().map(Nanoseconds::from)
     }
 
-    /// What Kineto counts in a step, by those who have made most steps meanwhile.
+    /// Kineto's calls per step, by the ranks with most steps meanwhile.
     pub(super) fn calls(&self) -> u32 {
         let most = self.seen().max_by_key(|(steps, _, _)| *steps);
         most.map_or(1, |(steps, calls, _)| (u64::from(calls) + steps / 2) / steps).clamp(1, 1 << 10) as u32
@@ -178,7 +178,7 @@ impl Ranks {
         silent.is_empty()
     }
 
-    /// How a rank stands, in a word; and why.
+    /// A rank's state, in a word; and the reason.
     pub(super) fn word(&self, one: &One) -> (&'static str, Option<String>) {
         match self.standing(one) {
             None => {

@@ -29,7 +29,7 @@ const LONGEST_LINE: u64 = 4096;
 
 /// Returns when a collector serves, or with why none does.
 pub(super) fn ensure(runtime: &RuntimeDir, base: BasePort, key: &CollectorKey<'_>) -> anyhow::Result<()> {
-    // Asked at its socket and not at its lock: one that is starting would find the lock held by who only looks.
+    // Checked by its socket and not by its lock: a starting collector would find the lock held by the check.
     if endpoint::connect(&runtime.socket(base)?).is_ok() {
         let without =
             fs::read_to_string(runtime.lock(base)).is_ok_and(|said| said == RuntimeDir::WITHOUT_KEY);

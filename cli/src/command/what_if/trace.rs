@@ -1,4 +1,4 @@
-//! A trace of operations from its Parquet file. It may come from anybody.
+//! A trace of operations from an untrusted Parquet file.
 
 #[cfg(test)]
 mod tests;
@@ -28,7 +28,7 @@ pub(super) fn is_one(first: [u8; 4]) -> bool {
     first == *b"PAR1"
 }
 
-/// What is wrong is said with what to do.
+/// Errors include the remedy.
 pub(super) fn read(path: &Path) -> Result<Vec<Row>, String> {
     // The library promises no panic, and has had some for damaged files.
     catch_unwind(|| read_rows(path)).unwrap_or_else(|_| Err(damaged(&"the reader gave up")))

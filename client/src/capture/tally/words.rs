@@ -14,7 +14,7 @@ use super::{super::Extent, Tally};
 const NAMED: usize = 8;
 
 impl Tally {
-    /// What is not as it should be; of a job that stands, what for.
+    /// The problems; for a hung job, including the reason.
     pub(in crate::capture) fn complaints(&self, standstill: Option<&str>) -> Vec<String> {
         let mut all: Vec<_> =
             standstill.iter().map(|evidence| format!("the job hangs: {evidence}")).collect();
@@ -24,7 +24,7 @@ impl Tally {
         for (rank, account) in self.accounts() {
             match account.ended {
                 CaptureEnd::Done => {}
-                // Why is said once, for all.
+                // The reason is given once, for all.
                 CaptureEnd::TimeUp if standstill.is_some() => {}
                 CaptureEnd::TimeUp => {
                     all.push(match self.window {
@@ -59,7 +59,7 @@ impl Tally {
     /// What was asked for besides and could not be had, the ranks of one reason together.
     fn refusals(&self) -> impl Iterator<Item = String> {
         let mut all: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
-        // Who has ended no step has begun with none of it, and why is said already.
+        // A rank without a completed step has begun none, and the reason is given already.
         for (rank, account) in self.accounts().filter(|(_, account)| account.marks.len() > 1) {
             let kinds = [("kernels", &account.activity), ("functions of Python", &account.functions)];
             for (what, tracing) in kinds {
@@ -88,7 +88,7 @@ impl Tally {
         )
     }
 
-    /// The steps that were asked for, as far as all have them who sent anything.
+    /// The requested steps, as far as all sending ranks have them.
     fn steps(&self, ranks: &str) -> String {
         if self.window.is_some() {
             return format!("{} of {ranks}", Extent::of(self.order, self.window));

@@ -1,4 +1,4 @@
-//! What is known of each host, from all who tell of it: ranks, collectors, and the connections to them.
+//! The state of each host, from all sources: ranks, collectors, and the connections to them.
 
 use std::collections::HashMap;
 

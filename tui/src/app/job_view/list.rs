@@ -54,7 +54,7 @@ impl JobView {
         rows.iter().copied().reduce(worse)
     }
 
-    /// Where a row stands in the list: itself, or what it is folded into.
+    /// A row's place in the list: itself, or what it is folded into.
     pub fn listed(&self, row: usize) -> Option<usize> {
         let shown = self.bundle_of(row).map_or(row, |bundle| bundle.worst);
         self.order.iter().position(|&listed| listed == shown)

@@ -17,7 +17,7 @@ use super::{Clock, Headline, JobView, Losses, Metric, Outlier, Row, Seats};
 use crate::widget::scale::Scale;
 
 impl JobView {
-    /// What is told of ranks whether or not their figures had their turn.
+    /// The part of ranks' reports that does not wait for its turn.
     pub(super) fn hear(&mut self, job: &Job, clock: impl Fn(&HostName) -> Clock) {
         // Neighbours are mostly of one host.
         let mut last: Option<(&HostName, Clock)> = None;
@@ -98,7 +98,7 @@ impl JobView {
             let live = self.rows.iter().filter(|row| row.status.is_live()).map(|row| row.status.rank);
             self.bound = job.bound(live);
         }
-        // The worst comes first among them, and so has the last word here.
+        // The worst comes first among them, and so is applied last here.
         for finding in self.findings.iter().rev() {
             for &rank in &finding.ranks {
                 if let Ok(at) = self.rows.binary_search_by_key(&rank, |row| row.status.rank) {

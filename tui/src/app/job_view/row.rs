@@ -15,7 +15,7 @@ use xpu_wire::{
 
 use super::Clock;
 
-/// Who is to be seen first.
+/// The order of importance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
     /// A finding speaks of it.
@@ -65,7 +65,7 @@ impl Row {
         (self.life, self.clock, self.age) = (view.life(), clock, clock.age(view.heard()));
     }
 
-    /// Takes what it is in the light of what was found, and takes back figures that are not of now; of a job that is over they stand.
+    /// Sets its state by the findings, and clears figures that are not current; for an ended job they stay.
     pub(super) fn place(&mut self, view: &RankView, state: RankState, is_over: bool) {
         let clock = self.clock;
         self.status.place(view, state, |then| clock.age(then));
@@ -74,7 +74,7 @@ impl Row {
         }
     }
 
-    /// All that is known of the rank now, as its line has it.
+    /// The present data of the rank, for its line.
     pub(in crate::app) fn told(&self, job: &Job, view: &RankView, is_over: bool) -> RankStatus {
         let mut row = Self { status: status::rank_line(job, self.status.rank, view), ..self.clone() };
         row.place(view, self.status.state, is_over);
@@ -87,7 +87,7 @@ impl Row {
         if old { self.status.state.max(RankState::Silent) } else { self.status.state }
     }
 
-    /// How soon it is to be seen where nobody has said otherwise.
+    /// Its default priority on the screen.
     pub fn urgency(&self) -> Urgency {
         match self.severity() {
             _ if self.named.is_some() => Urgency::Named,

@@ -1,4 +1,5 @@
-//! The tree as lines of a list. A branch is a run of frames that the same threads share: its first line says who is in it.
+//! The tree as lines of a list. A branch is a run of frames that the same threads share: its first line lists
+//! its ranks.
 
 use std::{
     collections::BTreeSet,
@@ -12,14 +13,14 @@ const SHARED: usize = 6;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Tells the line from all others, also after the stacks were read again.
+    /// Identifies the line, also after the stacks were read again.
     pub mark: u64,
     /// How many branches it is in.
     pub depth: usize,
     /// Of a branch's first line: whether the branch is open.
     pub open: Option<bool>,
     pub shown: Shown,
-    /// Of a branch's first line: who is here, and who is not.
+    /// On a branch's first line: the ranks here, and those not here.
     pub here: Ranks,
     pub missing: Ranks,
     /// Threads here, of all ranks.
@@ -76,7 +77,7 @@ impl Lines<'_> {
         let mark = mark(parent, &node.word, 0);
         let run = run(node);
         let innermost = run[run.len() - 1];
-        // Main threads are what is asked about first; the others are one line each until they are opened.
+        // Main threads matter most; the others are one line each until they are opened.
         let opens = depth > 0 || node.word.class != Class::Role || is_main(node);
         let open = opens != self.turned.contains(&mark);
         let row = |mark, shown| Row {
@@ -138,7 +139,7 @@ impl Lines<'_> {
     }
 }
 
-/// A frame that a compiler made; what the kernel or the ledger says has no file.
+/// A compiled frame; entries of the kernel or the ledger have no file.
 fn is_native(word: &Word) -> bool {
     matches!(word.class, Class::C | Class::Cpp | Class::Torch) && !word.file.is_empty() && !word.is_python()
 }

@@ -22,7 +22,7 @@ use crate::{
     width::Breakpoint,
 };
 
-/// Columns of the bar that stands for all the time.
+/// Columns of the bar for all the time.
 const BAR: usize = 60;
 
 /// Lines of one sentence.

@@ -1,4 +1,4 @@
-//! The last calls of a communicator on the ranks that tell something: where they part, and what led there.
+//! The last calls of a communicator on the informative ranks: where they diverge, and the calls before.
 
 use ratatui::{
     buffer::Buffer,

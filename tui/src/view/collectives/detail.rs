@@ -1,4 +1,4 @@
-//! One communicator: its ranks' places, its latest ranks, and its traffic; of a job that stands, its last calls.
+//! One communicator: its ranks' positions, its latest ranks, and its traffic; for a hung job, its last calls.
 
 use ratatui::{
     buffer::Buffer,
@@ -83,7 +83,8 @@ fn places(
     stacks::places(app, &of.whereabouts, inner, buffer, hits);
 }
 
-/// Of a job that stands nobody is late any more: where its calls part says more, once that was read.
+/// In a hung job no rank is late any more: the divergence of its calls is more informative, once they were
+/// read.
 fn lateness_or_calls(
     app: &App,
     breakpoint: Breakpoint,
@@ -99,7 +100,7 @@ fn lateness_or_calls(
     }
 }
 
-/// The latest first: a bar, and the figure it stands for.
+/// The latest first: a bar, and its figure.
 fn lateness(
     app: &App,
     breakpoint: Breakpoint,
@@ -147,7 +148,7 @@ fn lateness(
     headline::lines(&lines, inner, buffer);
 }
 
-/// Why nobody's lateness is known.
+/// Why no lateness is known.
 fn unknown(app: &App, of: &Communicator) -> String {
     let (seen, size) = (of.ranks.len(), of.size as usize);
     if seen < size {

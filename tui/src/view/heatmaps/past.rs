@@ -1,4 +1,4 @@
-//! A quantity of every rank over the last minutes: who was slow, since when, and whether it comes again.
+//! A quantity of every rank over the last minutes: which rank was slow, since when, and whether it recurs.
 
 use std::{
     ops::{Range, RangeInclusive},
@@ -33,7 +33,7 @@ pub(in crate::view) struct Past {
     columns: RangeInclusive<u64>,
 }
 
-/// Which time is marked or shown alone, and what leads on.
+/// The time marked or shown alone, and the next key.
 fn told(app: &App) -> Vec<String> {
     let said = |(first, last): Columns| {
         let at = |column: u64| figure::time_of_day(Moment(column * PERIOD.as_nanos() as u64));
@@ -137,7 +137,7 @@ impl Past {
         }
     }
 
-    /// The rows of the job view that some rows of the map stand for.
+    /// The rows of the job view behind some rows of the map.
     fn members(&self, app: &App, rows: Range<usize>) -> Vec<usize> {
         let parts = rows.start * self.frame.fold..rows.end * self.frame.fold;
         let job_view = &app.job_view;
@@ -184,7 +184,7 @@ impl Past {
         worst.zip(begins).map(|(cell, begin)| if is_in(begin) { cell } else { Cell::Aside }).collect()
     }
 
-    /// The ranks of each line, with a sign where the worst of them stands out now.
+    /// The ranks of each line, with a sign if the worst of them is conspicuous now.
     fn labels(&self, app: &App, cells: &[Vec<Cell>], area: Rect, buffer: &mut Buffer) {
         let selected = app.selected.and_then(|rank| app.job_view.row_of(rank));
         for (line, y) in (0..self.frame.height()).zip(area.y..area.bottom()) {

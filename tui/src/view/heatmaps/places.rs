@@ -26,7 +26,7 @@ pub(in crate::view) struct Places {
     named: bool,
 }
 
-/// Columns of the cell of a group that has a line of its own, and of the name of its worst rank.
+/// Columns of the cell of a group with its own line, and of the name of its worst rank.
 const CELL: usize = 12;
 const NAMED: usize = 12;
 

@@ -48,7 +48,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, host: &Host, area: Rect, b
     }
 }
 
-/// The worst that there is to say of it, for its line.
+/// Its worst state, for its line.
 pub(super) fn worst(host: &Host) -> Cell {
     let ranks = |count: usize| figure::counted(count, "rank", "ranks");
     let ended = host.ranks.len() - host.living - host.died;

@@ -16,7 +16,7 @@ use crate::{
 
 /// Columns of a communicator's name, of its ranks, of its place in it, and of counts.
 const WIDTHS: [usize; 5] = [12, 10, 9, 9, 6];
-/// From this width on the first two have more room, and what it did last is told.
+/// From this width on the first two are wider, and its last activity is shown.
 const ROOMY: usize = 68;
 const MORE: usize = 4;
 /// Runs of ranks that are named.

@@ -1,4 +1,4 @@
-//! The rank's GPU, as the driver tells of it.
+//! The rank's GPU, as the driver reports it.
 
 use ratatui::text::{Line, Span};
 use xpu_model::figure;
@@ -19,7 +19,7 @@ pub(super) fn title(rank: &Inspection) -> Title<'static> {
     Title { name: "GPU", about: name, right: String::new() }
 }
 
-/// One quantity: what it is, what is said of it, and whether that is news.
+/// One quantity: its name, its text, and whether that is news.
 struct Health {
     name: &'static str,
     text: String,

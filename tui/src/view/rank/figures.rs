@@ -34,7 +34,7 @@ const METRICS: [Metric; 11] = [
     Metric::Memory,
 ];
 
-/// Columns of a name, of a figure, of the worst rank's name, and of a sparkline below which it says nothing.
+/// Columns of a name, of a figure, of the worst rank's name, and the smallest useful sparkline.
 const NAME: usize = 14;
 const FIGURE: usize = 9;
 const WHO: usize = 8;

@@ -32,7 +32,7 @@ const MISSING: usize = 4;
 /// Columns a function's name keeps.
 const LEAST: usize = 12;
 
-/// Columns that ranks have at least, so that frames stand under each other.
+/// Least columns of ranks, so that frames are aligned.
 const RANKS: usize = 7;
 
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
@@ -43,7 +43,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) 
         return draw_ends(app.palette, rows, area, buffer);
     }
     let shown = window(at, rows.len(), height);
-    // Frames stand right of the ranks of the branch they are in.
+    // Frames are right of the ranks of their branch.
     let mut column = rows[..shown.start].iter().rev().find(|row| row.open.is_some()).map_or(0, frame_column);
     for (index, y) in shown.zip(area.y..) {
         let row = &rows[index];
@@ -194,7 +194,7 @@ fn draw_row(
     }
 }
 
-/// Who is not here, right of a branch's first line.
+/// Ranks that are not here, right of a branch's first line.
 fn beside(row: &StackRow, style: &impl Fn(Role) -> Style) -> Vec<Span<'static>> {
     let mut right = Vec::new();
     let Some(_) = row.open else { return right };
@@ -214,8 +214,8 @@ fn beside(row: &StackRow, style: &impl Fn(Role) -> Style) -> Vec<Span<'static>> 
     right
 }
 
-/// A frame: its kind in letters and in colour, its function, and where that is. The line's number is what is looked for: where
-/// the path has no room, the file alone is named.
+/// A frame: its kind in letters and in colour, its function, and its place. The line number matters most: if
+/// the path does not fit, only the file is named.
 fn frame(word: &Word, style: &impl Fn(Role) -> Style, space: usize, to: &mut Vec<Span<'static>>) {
     let (kind, role) = glyph::frame(word.class);
     if word.class != Class::Role {

@@ -28,10 +28,10 @@ use crate::{
 const LABEL: usize = 11;
 const FIGURES: usize = 18;
 
-/// Columns that stand for a whole step, by breakpoint.
+/// Columns of a whole step, by breakpoint.
 const BAR: [usize; 3] = [20, 14, 20];
 
-/// Columns of what a bar means, with fewer of which nothing is said.
+/// Smallest useful width of a bar's meaning.
 const WORDS: usize = 16;
 
 /// One bar: pieces in their colours, the figures, and what it means.

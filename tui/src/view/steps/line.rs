@@ -31,10 +31,11 @@ const FIGURES: u16 = 10;
 /// From this width on both ends of the axis name their steps.
 const ROOMY: u16 = 48;
 
-/// A step this many times as long as the one in the middle is cut off, and marked: the others must still be told apart.
+/// A step this many times as long as the median is cut off, and marked: the others must still be
+/// distinguishable.
 const TALL: f64 = 2.5;
 
-/// Changes told below the plot; the newest are.
+/// Changes listed below the plot; the newest are.
 const TOLD: usize = 3;
 
 /// Lines that changes take.
@@ -55,7 +56,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     plot(app, told(app, breakpoint), inner, buffer);
 }
 
-/// Without its frame, and with so many changes told below it.
+/// Without its frame, and with this many changes listed below it.
 pub(super) fn plot(app: &App, told: usize, inner: Rect, buffer: &mut Buffer) {
     let points: Vec<Point> = app.step_times.points().copied().collect();
     let told = told.min(usize::from(inner.height / 3)) as u16;
@@ -202,7 +203,7 @@ fn whisker(
     }
 }
 
-/// What the upper and the lower end of the plot stand for.
+/// The values of the plot's upper and lower end.
 fn figures(app: &App, (from, to): (f64, f64), inner: Rect, plot: Rect, buffer: &mut Buffer) {
     let mut put = |time: f64, y: u16| {
         let text = format!("{:>6} ms ", figure::three(time));
@@ -215,7 +216,7 @@ fn figures(app: &App, (from, to): (f64, f64), inner: Rect, plot: Rect, buffer: &
     }
 }
 
-/// Both ends of the axis, as far as no mark stands where they would.
+/// Both ends of the axis, unless a mark is in their place.
 fn ends_of_time(
     app: &App,
     points: &[Point],

@@ -29,7 +29,7 @@ pub(super) struct Events<'a> {
     process: u32,
     /// All kernels are there, by CUPTI: what the hook timed around them is no kernel more.
     has_kernels: bool,
-    /// A thread of its own for calls of which nobody knows when and where they were made.
+    /// A separate thread for calls whose time and thread are unknown.
     unseen: u32,
     launches: Launches<'a>,
     /// Correlation ids of operations that launched kernels.
@@ -135,7 +135,7 @@ impl<'a> Events<'a> {
         Ok(())
     }
 
-    /// Python's functions, with who called whom, and what the program named itself.
+    /// Python functions, with their callers, and spans that the program named.
     fn functions(&self, put: &mut Put<'_>) -> io::Result<()> {
         let mut threads: BTreeMap<u32, Vec<(u64, u64, FunctionKind, &str)>> = BTreeMap::new();
         for single in &self.trace.of.operations {
@@ -285,7 +285,7 @@ fn stream_number(stream: u32) -> u32 {
     stream.saturating_add(1)
 }
 
-/// What it is called on the GPU: so that readers, who go by names, tell communication and copies from compute.
+/// Its name on the GPU, by which readers distinguish communication and copies from compute.
 fn device_name(single: &Single) -> String {
     match &*single.label {
         CapturedLabel::Collective { operation, .. } | CapturedLabel::Group { operation, .. } => {

@@ -37,7 +37,7 @@ impl<'a> Launches<'a> {
     }
 }
 
-/// What runs kernels, as the hook sees it.
+/// Operations that run kernels, as the hook sees them.
 pub(super) fn is_launch(single: &Single) -> bool {
     matches!(
         single.kind(),

@@ -21,7 +21,7 @@ fn perhaps(value: Option<u64>) -> Cell {
     value.map_or(None, number)
 }
 
-/// What CUPTI recorded was launched by a thread that it does not tell.
+/// CUPTI does not report the launching thread.
 fn thread(single: &Single) -> Cell {
     if single.thread == CapturedOperation::NO_THREAD { None } else { number(single.thread.into()) }
 }
