@@ -3,7 +3,8 @@
 use xpu_wire::{id::Rank, unit::Nanoseconds};
 
 use super::{
-    Class, Confidence, Cost, Evidence, Finding, Kind, Severity, evidence::pace::PastRun, pace::asked, phrase,
+    Class, Confidence, Cost, Evidence, Finding, Kind, Severity, device::EXPLAINS, evidence::pace::PastRun,
+    pace::asked, phrase,
 };
 use crate::{
     baseline::{Baseline, Normal, work},
@@ -27,9 +28,7 @@ const UNHEARD: f64 = 3.0;
 /// Relative precision with which a begin is known.
 const BLUR: f64 = 0.02;
 
-/// A change that explains this share of the loss is reported as its cause; ranks are named if no more than
-/// one in FEW differ.
-const EXPLAINS: f64 = 0.35;
+/// Ranks whose change explains [`EXPLAINS`] of the loss are named if no more than one in this many differ.
 const FEW: usize = 5;
 
 /// The finding of `job` against `run`; `others` are the existing findings, each with a part of the cost.

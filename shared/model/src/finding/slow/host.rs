@@ -1,37 +1,48 @@
 //! Ranks whose host keeps the others waiting, while their GPUs are as fast.
+//!
+//! [`super::cost`] covers most of this: it names the rank that costs most, from two ranks on, with an interval.
+//! This rule stays for what that leaves out: several late ranks at once (there one must cost clearly more than
+//! the next), and jobs whose ranks send to each other, where the cost of a rank is not seen. It needs [`COHORT`]
+//! ranks, because it compares with a median. Constants without another derivation below were chosen on the
+//! tuning seeds of `make scenarios` (1000 and up), not on those whose table is published.
 
 use super::{
-    super::cohort::{self, LONG},
+    super::{
+        cohort::{self, LONG},
+        device::EXPLAINS,
+    },
     COHORT, Clocks, Confidence, Member, PERSISTENT, RECENT, SLOW, Suspect, cost, excess, median,
     usual_lateness,
 };
 use crate::job::RankView;
 
-/// Share of the time that others must lose through a late rank.
+/// Share of the time that others must lose through a late rank. Five times the floor of [`super::cost`]:
+/// lateness is a median over timed collectives and has no interval.
 const LATE: f64 = 0.1;
 
 /// Milliseconds per step below which it does not matter.
 const LEAST_MS: f64 = 1.0;
 
-/// Digests of fifteen that suffice if those of nearly all others do not show it.
+/// Digests of [`LONG`] that suffice if those of nearly all others do not show it: if one digest in 20 is late
+/// by chance, that happens once in 180 times.
 const OFTEN: f64 = 4.0;
 
-/// And this many if its threads wait for the GPU less than the others'.
-const SEEN: usize = 3;
+/// And this many, as many as [`PERSISTENT`], if its threads wait for the GPU less than the others'.
+const SEEN: usize = PERSISTENT;
 
-/// If threads wait for the GPU for this share of the time, a rank with a late host waits less than the
-/// others, by this share of its lateness. A rank that only waited for a slower neighbour, or has more work,
-/// waits as long as they do.
-const TELLING: f64 = 0.2;
-const SPARED: f64 = 0.35;
+/// Twice [`LATE`]. If threads wait for the GPU for this share of the time, a rank with a late host waits less
+/// than the others, by what makes a cause of its lateness. A rank that only waited for a slower neighbour, or
+/// has more work, waits as long as they do.
+const TELLING: f64 = 2.0 * LATE;
+const SPARED: f64 = EXPLAINS;
 
 /// Digests with steps before lateness is judged: the first steps compile.
 const BEGUN: usize = 8;
 
-/// Digests over which threads' waiting is compared, and those with steps after which none of the first ones
-/// are included.
-const LATELY: usize = 8;
-const WARM: usize = 10;
+/// Digests over which threads' waiting is compared, as many as [`BEGUN`], and those with steps after which none
+/// of the first two, in which kernels are compiled, are included.
+const LATELY: usize = BEGUN;
+const WARM: usize = LATELY + 2;
 
 /// Numbers of digests over which waiting is summed: recent, those that make a condition persistent, and many.
 pub(crate) const WAITS: [usize; 3] = [LATELY, PERSISTENT, LONG];
