@@ -1,5 +1,5 @@
-//! A program of this folder, run with and without the hook: each build of it, under each thing its collector may do, and
-//! told to keep out.
+//! A program of this folder, run with and without the hook: each build of it, with each behaviour of its collector, and
+//! disabled.
 
 use std::{fmt, path::PathBuf, process::Command};
 

@@ -42,7 +42,7 @@ use crate::{
 const TICK: Duration = Duration::from_secs(1);
 /// How long arrivals are taken before the keys are looked at again: shorter than anybody feels.
 const TURN: Duration = Duration::from_millis(10);
-/// After a picture of data, so many times what it took is left to what comes in: a machine that is short of time shows fewer pictures, and
+/// After a picture of data, this multiple of its time is left to incoming data: a machine that is short of time shows fewer pictures, and
 /// loses nothing.
 const REST: u32 = 2;
 
@@ -98,7 +98,7 @@ enum Due {
     Now,
 }
 
-/// Shows what arrives until the user quits, or the process is told to end.
+/// Shows what arrives until the user quits, or the process gets a signal to end.
 ///
 /// # Errors
 /// Where there is no terminal, or it goes away.

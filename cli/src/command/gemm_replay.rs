@@ -1,14 +1,14 @@
 //! `xpu-top gemm-replay`: the GEMMs of a capture again, each by itself, on a GPU of this machine.
 
 mod device;
+mod gemm;
 mod library;
-mod product;
 mod text;
 
 use std::process::ExitCode;
 
 use device::Gpu;
-use product::Product;
+use gemm::Gemm;
 use serde::Serialize;
 use xpu_analysis::capture::{ShapeGemms, Standalone};
 use xpu_model::status::ExitCode as Code;
@@ -37,7 +37,7 @@ pub fn gemm_replay(args: &GemmReplayArgs) -> anyhow::Result<ExitCode> {
     let mut capture = read(&args.file)?;
     args.select.apply(&mut capture)?;
     let all = ShapeGemms::of(&capture);
-    let timed = all.iter().filter(|products| products.took.timed > 0).count();
+    let timed = all.iter().filter(|gemms| gemms.took.timed > 0).count();
     if timed == 0 {
         eprintln!("xpu-top: nothing to replay: no completely recorded step or window has a timed GEMM");
         return Ok(ExitCode::from(Code::NoData as u8));
@@ -45,17 +45,17 @@ pub fn gemm_replay(args: &GemmReplayArgs) -> anyhow::Result<ExitCode> {
     let chosen = |place: usize| match place {
         _ if place >= timed => Err("it has no time in the capture".to_owned()),
         _ if place >= args.top => Err(format!("it is not among the {} costliest (--top)", args.top)),
-        _ => Product::of(&all[place].shape),
+        _ => Gemm::of(&all[place].shape),
     };
-    let products: Vec<_> = (0..all.len()).map(chosen).collect();
-    let asked: Vec<_> = products.iter().flatten().copied().collect();
+    let gemms: Vec<_> = (0..all.len()).map(chosen).collect();
+    let asked: Vec<_> = gemms.iter().flatten().copied().collect();
     if asked.is_empty() {
-        eprintln!("xpu-top: nothing to replay: {}", products[0].as_ref().err().map_or("", String::as_str));
+        eprintln!("xpu-top: nothing to replay: {}", gemms[0].as_ref().err().map_or("", String::as_str));
         return Ok(ExitCode::from(Code::NoData as u8));
     }
     library::open()?;
     let mut gpu = Gpu::open(args.device, args.shared, &asked)?;
-    let alone: Vec<_> = products.into_iter().map(|product| gpu.time(&product?, args.iterations)).collect();
+    let alone: Vec<_> = gemms.into_iter().map(|gemm| gpu.time(&gemm?, args.iterations)).collect();
     let standalone = Standalone::of(&capture, &all, &alone);
     let job = capture.sheet.map(|sheet| sheet.job).unwrap_or_default();
     let cublas = format!("{}.{}.{}", gpu.cublas / 10_000, gpu.cublas / 100 % 100, gpu.cublas % 100);

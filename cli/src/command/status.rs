@@ -1,4 +1,4 @@
-//! `xpu-top status`: watches for as long as it takes to tell who is slow, and prints what it saw.
+//! `xpu-top status`: watches until a straggler would be detected, and prints the result.
 
 use std::{
     fmt,
@@ -29,7 +29,7 @@ use super::{
 };
 use crate::args::{JobArgs, PastRun, StatusArgs, quoted};
 
-/// How long to wait for hosts and ranks unless told otherwise.
+/// Default time to wait for hosts and ranks.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long to watch at most: ranks that say too little to be judged are not waited for.

@@ -13,11 +13,11 @@ use xpu_wire::{
     unit::Nanoseconds,
 };
 
-/// A call of less holds nobody: ranks go through many in a second.
+/// A shorter call is no block: ranks go through many in a second.
 const HELD: Nanoseconds = Nanoseconds(1_000_000_000);
 
-/// Who has got on since is not waiting: hosts tell of themselves at different times, and between two words ranks that keep step
-/// seem to be some collectives apart.
+/// A rank with recent progress is not waiting: hosts report at different times, and between two reports ranks
+/// in step seem to be some collectives apart.
 const STANDS: Duration = Duration::from_secs(2);
 
 /// Ranks at the same place.
@@ -32,7 +32,7 @@ pub struct Group {
     /// How long it has held the one that it holds longest.
     pub held: Duration,
     pub life: Life,
-    /// All of them stand.
+    /// All of them wait.
     stand: bool,
 }
 
@@ -42,7 +42,7 @@ pub struct Whereabouts {
     pub title: String,
     pub size: u32,
     pub groups: Vec<Group>,
-    /// Ranks that entered most and stand, and those that did not enter as many.
+    /// Ranks that entered most and wait, and those that did not enter as many.
     waits: Option<(Ranks, Ranks)>,
 }
 
@@ -64,18 +64,18 @@ impl Whereabouts {
         Self { title, size, groups, waits }
     }
 
-    /// Who waits for whom, of all its ranks.
+    /// The waiting ranks and the awaited ones, of all its ranks.
     pub fn waits(&self) -> Option<&(Ranks, Ranks)> {
         self.waits.as_ref()
     }
 
-    /// Whether the group waits for nobody: somebody waits for it.
+    /// Whether other ranks wait for the group, and it waits for none.
     pub fn is_behind(&self, group: &Group) -> bool {
         let behind = self.waits.as_ref().map(|(_, behind)| behind);
         behind.zip(group.ranks.first()).is_some_and(|(behind, first)| behind.contains(first))
     }
 
-    /// Only these ranks are listed; who waits for whom stays that of all.
+    /// Only these ranks are listed; the dependencies stay those of all.
     pub fn only(&self, meant: Option<&Ranks>) -> Self {
         let mut shown = self.clone();
         let Some(meant) = meant else { return shown };
@@ -98,7 +98,7 @@ fn waits(groups: &[Group]) -> Option<(Ranks, Ranks)> {
     (stand && !behind.is_empty()).then_some((ahead, behind))
 }
 
-/// Whether it has not got on for a while.
+/// Whether it has made no progress for a while.
 pub(super) fn stands(view: &RankView) -> bool {
     view.stands_for() >= STANDS
 }

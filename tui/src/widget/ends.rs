@@ -21,8 +21,8 @@ pub fn draw(left: &Line<'_>, right: &Line<'_>, area: Rect, buffer: &mut Buffer) 
     buffer.set_line(area.right() - needed, area.y, right, needed);
 }
 
-/// What stands on the upper edge of a frame, in so many columns: the name, what is said of it, and what stands right. What is said
-/// gives way first, then what stands right, and never does one touch the other.
+/// The text on the upper edge of a frame, in `width` columns: the name, its description, and the right-aligned
+/// part. The description is cut first, then the right part, and they never touch.
 pub fn title((name, about, right): (&str, &str, &str), width: usize) -> (String, String, String) {
     let padded = |text: String| if text.is_empty() { text } else { format!(" {text} ") };
     let name = padded(cut(name, width.saturating_sub(3)));

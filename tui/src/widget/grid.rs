@@ -75,7 +75,7 @@ const TALLEST: usize = 2;
 
 impl Grid {
     /// The roomiest grid of this shape in `width` columns and `height` lines. `halves`: whether half blocks can be
-    /// told apart, which takes colours.
+    /// distinguished, which takes colours.
     pub fn fit(shape: Shape, width: usize, height: usize, halves: bool) -> Self {
         let (width, height) = (width.max(1), height.max(1));
         let fitting = || {

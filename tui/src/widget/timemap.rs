@@ -17,12 +17,12 @@ pub struct Frame {
     pub halves: bool,
 }
 
-/// So many columns become one cell, so that it stands for a time people say.
+/// Numbers of columns in one cell, so that it covers a usual time span.
 const SPANS: [usize; 7] = [1, 2, 3, 4, 6, 12, 24];
 
 impl Frame {
     /// `rows` ranks, `size` to a host, and `columns` moments in `width` columns and `height` lines. `halves`: whether half blocks can
-    /// be told apart.
+    /// be distinguished.
     pub fn fit(
         (rows, size): (usize, usize),
         columns: usize,

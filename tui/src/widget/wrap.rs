@@ -68,7 +68,7 @@ pub fn cut_at_word(text: &str, width: usize) -> String {
     if kept.is_empty() { cut(text, width) } else { kept }
 }
 
-/// The end of the text in `width` columns: of names, which are told apart by it.
+/// The end of the text in `width` columns: for names that differ there.
 pub fn cut_front(text: &str, width: usize) -> String {
     if text.width() <= width || width == 0 {
         return cut(text, width);

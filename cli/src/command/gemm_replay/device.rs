@@ -1,4 +1,4 @@
-//! One GPU, and what a product takes on it with nothing else there.
+//! One GPU, and the time of a GEMM alone on it.
 
 use std::{
     ffi::c_void,
@@ -19,26 +19,26 @@ use cudarc::{
 };
 use xpu_analysis::capture::Alone;
 
-use super::product::{Product, numbers};
+use super::gemm::{Gemm, numbers};
 use crate::args::UsageError;
 
-/// Several sets of matrices take turns in so much memory, where they are smaller: as in a job, a product's are not in the cache
-/// from the product before.
+/// Smaller matrices alternate between several sets in this much memory: as in a job, a GEMM's are not in the
+/// cache from the GEMM before.
 const ROUND: u64 = 512 << 20;
 
-/// Of the memory that is free, the part that is used.
+/// Share of the free memory that is used.
 const MOST: f64 = 0.9;
 
-/// Of random numbers; matrices repeat them.
+/// Bytes of random numbers; matrices repeat them.
 const NUMBERS: u64 = 4 << 20;
 
-/// More is held by others: what CUDA needs for itself is less.
+/// More used memory belongs to other processes: CUDA itself needs less.
 const OTHERS: u64 = 2 << 30;
 
 /// `cudaStreamNonBlocking`
 const NON_BLOCKING: u32 = 1;
 
-/// Seconds of warming up, and of what is timed.
+/// Seconds of warm-up, and of timing.
 const WARM: f64 = 0.05;
 const TIMED: f64 = 0.2;
 
@@ -51,14 +51,14 @@ pub(super) struct Gpu {
     blas: cublasHandle_t,
     memory: NonNull<c_void>,
     bytes: u64,
-    /// What there would have been at most.
+    /// The largest possible size.
     most: u64,
     events: Vec<[cudaEvent_t; 2]>,
 }
 
 impl Gpu {
-    /// Takes the memory that the largest of these needs. What it holds goes back when the program ends.
-    pub(super) fn open(number: u32, shared: bool, products: &[Product]) -> anyhow::Result<Self> {
+    /// Allocates memory for the largest of these. It is released when the program ends.
+    pub(super) fn open(number: u32, shared: bool, gemms: &[Gemm]) -> anyhow::Result<Self> {
         let count = device::get_count().map_err(why).context("CUDA finds no GPU")?;
         let ordinal = i32::try_from(number).ok().filter(|&ordinal| ordinal < count);
         let Some(ordinal) = ordinal else {
@@ -76,7 +76,7 @@ impl Gpu {
             );
         }
         let most = (free as f64 * MOST) as u64;
-        let largest = products.iter().map(Product::bytes).filter(|&bytes| bytes <= most).max().unwrap_or(0);
+        let largest = gemms.iter().map(Gemm::bytes).filter(|&bytes| bytes <= most).max().unwrap_or(0);
         let bytes = largest.max(ROUND.min(most));
         let mut stream = ptr::null_mut();
         // SAFETY: the place for the handle is this function's.
@@ -94,31 +94,27 @@ impl Gpu {
         Ok(Self { name: name(ordinal), cublas, stream, blas, memory, bytes, most, events: Vec::new() })
     }
 
-    /// The middle of so many times, or of as many as fill a fifth of a second.
-    pub(super) fn time(&mut self, product: &Product, iterations: Option<u32>) -> Result<Alone, String> {
-        if product.bytes() > self.bytes {
+    /// The median of `iterations` times, or of as many as fill a fifth of a second.
+    pub(super) fn time(&mut self, gemm: &Gemm, iterations: Option<u32>) -> Result<Alone, String> {
+        if gemm.bytes() > self.bytes {
             let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-            return Err(format!(
-                "it needs {:.1} GiB, and {:.1} are free",
-                gib(product.bytes()),
-                gib(self.most)
-            ));
+            return Err(format!("it needs {:.1} GiB, and {:.1} are free", gib(gemm.bytes()), gib(self.most)));
         }
-        let sets = (ROUND.min(self.bytes) / product.bytes().max(1)).max(1);
-        self.fill(product, sets).map_err(|error| format!("its matrices cannot be filled: {error}"))?;
-        // The first ones load code: they tell how long one takes when they have been done twice.
-        self.times(product, sets, 0, 2)?;
-        let one = median(self.times(product, sets, 0, 3)?).max(1e-6);
+        let sets = (ROUND.min(self.bytes) / gemm.bytes().max(1)).max(1);
+        self.fill(gemm, sets).map_err(|error| format!("its matrices cannot be filled: {error}"))?;
+        // The first ones load code: the estimate comes after two runs.
+        self.times(gemm, sets, 0, 2)?;
+        let one = median(self.times(gemm, sets, 0, 3)?).max(1e-6);
         let warm = (WARM / one).clamp(1.0, 2000.0) as usize;
         let timed = iterations.map_or_else(|| (TIMED / one).clamp(5.0, 500.0) as usize, |n| n as usize);
-        let times = self.times(product, sets, warm, timed)?;
+        let times = self.times(gemm, sets, warm, timed)?;
         Ok(Alone { took_ns: (median(times) * 1e9).round() as u64, iterations: timed as u64 })
     }
 
-    /// Random numbers, again and again, up to the end of all sets.
-    fn fill(&self, product: &Product, sets: u64) -> Result<(), String> {
-        let end = (product.bytes() * sets).min(self.bytes);
-        let first = numbers(product.elements, NUMBERS.min(end) as usize);
+    /// Repeats the random numbers up to the end of all sets.
+    fn fill(&self, gemm: &Gemm, sets: u64) -> Result<(), String> {
+        let end = (gemm.bytes() * sets).min(self.bytes);
+        let first = numbers(gemm.elements, NUMBERS.min(end) as usize);
         let mut filled = first.len() as u64;
         // SAFETY: this object's memory is at least so long, nothing works on it now, and the source lives until `wait` returns.
         unsafe { result::memcpy_htod_async(self.at(0), &first, self.stream) }.map_err(said)?;
@@ -137,9 +133,9 @@ impl Gpu {
         unsafe { stream::synchronize(self.stream) }.map_err(said)
     }
 
-    /// Seconds that each of the last took, as the hook times a job's: between two events around it. All are launched before the first is
-    /// waited for, so that the GPU does not wait for its host.
-    fn times(&mut self, product: &Product, sets: u64, warm: usize, timed: usize) -> Result<Vec<f64>, String> {
+    /// Seconds of each of the last ones, timed as by the hook: between two events around it. All are launched before
+    /// the first wait, so that the GPU does not wait for its host.
+    fn times(&mut self, gemm: &Gemm, sets: u64, warm: usize, timed: usize) -> Result<Vec<f64>, String> {
         while self.events.len() < timed {
             self.events.push([event::create(0).map_err(said)?, event::create(0).map_err(said)?]);
         }
@@ -152,7 +148,7 @@ impl Gpu {
             if let Some([before, _]) = events {
                 record(*before)?;
             }
-            self.multiply(product, turn as u64 % sets)?;
+            self.multiply(gemm, turn as u64 % sets)?;
             if let Some([_, after]) = events {
                 record(*after)?;
             }
@@ -166,16 +162,16 @@ impl Gpu {
         self.events[..timed].iter().map(took).collect()
     }
 
-    fn multiply(&self, product: &Product, set: u64) -> Result<(), String> {
-        let [m, n, k] = product.sides;
-        let [lda, ldb, ldd] = product.leading;
-        let [a, b, d] = [0, 1, 2].map(|matrix| self.at(set * product.bytes() + product.offsets[matrix]));
-        let [op_a, op_b] = product.operations;
-        let [inputs, output] = product.types;
-        let (one, zero) = (product.one.as_ptr().cast(), [0_u8; 16]);
+    fn multiply(&self, gemm: &Gemm, set: u64) -> Result<(), String> {
+        let [m, n, k] = gemm.sides;
+        let [lda, ldb, ldd] = gemm.leading;
+        let [a, b, d] = [0, 1, 2].map(|matrix| self.at(set * gemm.bytes() + gemm.offsets[matrix]));
+        let [op_a, op_b] = gemm.operations;
+        let [inputs, output] = gemm.types;
+        let (one, zero) = (gemm.one.as_ptr().cast(), [0_u8; 16]);
         let zero = zero.as_ptr().cast();
-        let (compute, algo) = (product.compute, cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT);
-        let outcome = if product.batch == 1 {
+        let (compute, algo) = (gemm.compute, cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT);
+        let outcome = if gemm.batch == 1 {
             // SAFETY: the three lie in this object's memory, which `time` has made sure of; sizes are those the offsets were made from,
             // and the two scalars, of the host, are read before the call returns.
             unsafe {
@@ -185,33 +181,12 @@ impl Gpu {
                 )
             }
         } else {
-            let [step_a, step_b, step_d] = product.strides;
+            let [step_a, step_b, step_d] = gemm.strides;
             // SAFETY: as above.
             unsafe {
                 gemm_strided_batched_ex(
-                    self.blas,
-                    op_a,
-                    op_b,
-                    m,
-                    n,
-                    k,
-                    one,
-                    a,
-                    inputs,
-                    lda,
-                    step_a,
-                    b,
-                    inputs,
-                    ldb,
-                    step_b,
-                    zero,
-                    d,
-                    output,
-                    ldd,
-                    step_d,
-                    product.batch,
-                    compute,
-                    algo,
+                    self.blas, op_a, op_b, m, n, k, one, a, inputs, lda, step_a, b, inputs, ldb, step_b,
+                    zero, d, output, ldd, step_d, gemm.batch, compute, algo,
                 )
             }
         };

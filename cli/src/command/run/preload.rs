@@ -1,4 +1,4 @@
-//! What the loader is told to load before the program's own libraries.
+//! The libraries that the loader loads before the program's own.
 
 use std::{
     ffi::{OsStr, OsString},

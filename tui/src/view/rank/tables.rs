@@ -20,7 +20,7 @@ use crate::{
 /// A rank that is asked answers within a second or two.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A column: its head, its width, and whether it stands right.
+/// A column: its head, its width, and whether it is right-aligned.
 type Place = (&'static str, usize, bool);
 
 const GEMMS: [Place; 7] = [
@@ -103,7 +103,7 @@ fn awaited(app: &App, rank: &Inspection) -> String {
     let asked = app.now.since(app.watched.since);
     match row.life {
         Life::Ended | Life::Died => "it ended before its shapes were requested".to_owned(),
-        // Summaries come of ranks somebody looks at.
+        // Summaries come from watched ranks.
         _ if app.is_past() => "not recorded up to here: no viewer watched it".to_owned(),
         _ if !row.is_heard() => {
             format!("no report for {}: {} shows its host", figure::age(row.age), app.key("hosts"))

@@ -44,7 +44,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     table(app, shown, inner, buffer, hits);
 }
 
-/// The groups of ranks, and who waits for whom.
+/// The groups of ranks, and their dependencies.
 pub(in crate::view) fn table(
     app: &App,
     shown: &Whereabouts,

@@ -1,4 +1,4 @@
-//! A shape as cuBLAS is asked for it.
+//! A shape as arguments of cuBLAS.
 
 use cudarc::cublas::sys::{
     cublasComputeType_t as Compute, cublasOperation_t as Operation, cudaDataType_t as Type,
@@ -8,30 +8,30 @@ use xpu_wire::{
     gemm::{ComputeType, GemmShape},
 };
 
-/// Where one of the three matrices lies after the one before.
+/// Alignment of each of the three matrices.
 const ALIGNED: u64 = 256;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Product {
+pub(super) struct Gemm {
     pub sides: [i32; 3],
     pub batch: i32,
     pub operations: [Operation; 2],
-    /// Of A, B and D, each by itself and without gaps.
+    /// Of A, B and D, each without gaps.
     pub leading: [i32; 3],
-    /// Elements from one of a batch to the next.
+    /// Elements from one matrix of a batch to the next.
     pub strides: [i64; 3],
     /// Of A and B, and of D.
     pub types: [Type; 2],
     pub compute: Compute,
-    /// 1 as cuBLAS wants it for this compute type; the rest is 0.
+    /// 1 in this compute type; the rest is 0.
     pub one: [u8; 16],
     pub elements: DataType,
     /// Where A, B and D begin, and where all end.
     pub offsets: [u64; 4],
 }
 
-impl Product {
-    /// Or why cuBLAS cannot be asked for it.
+impl Gemm {
+    /// The error says why cuBLAS cannot compute it.
     pub(super) fn of(shape: &GemmShape) -> Result<Self, String> {
         let GemmShape { m, n, k, batch, .. } = *shape;
         let (a_type, d_type, elements) = types(shape.datatype)?;
@@ -77,7 +77,7 @@ impl Product {
 
 type Output = (Type, DataType);
 
-/// Of A and B, of D, and what their elements are made like.
+/// Of A and B, of D, and the format of their elements.
 fn types(datatype: DataType) -> Result<(Type, Output, DataType), String> {
     let same = |of| Ok((of, (of, datatype), datatype));
     match datatype {
@@ -112,13 +112,13 @@ fn compute(shape: &GemmShape) -> Result<(Compute, [u8; 16]), String> {
         ComputeType::Float32FastTf32 => with(Compute::CUBLAS_COMPUTE_32F_FAST_TF32, &single),
         ComputeType::Float64 => with(Compute::CUBLAS_COMPUTE_64F, &1_f64.to_le_bytes()),
         ComputeType::Int32 => with(Compute::CUBLAS_COMPUTE_32I, &1_i32.to_le_bytes()),
-        // 1 as half precision writes it.
+        // 1 in half precision.
         ComputeType::Float16 => with(Compute::CUBLAS_COMPUTE_16F, &0x3c00_u16.to_le_bytes()),
         ComputeType::Other(number) => Err(format!("its compute type, {number}, is not known")),
     }
 }
 
-/// Numbers of random digits between 1/16 and 1, of either sign: multiplying zeros takes less power, and so less time.
+/// Random numbers between 1/16 and 1, of either sign: multiplying zeros takes less power, and so less time.
 pub(super) fn numbers(datatype: DataType, bytes: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut random = || {
@@ -162,17 +162,17 @@ mod tests {
 
     #[test]
     fn matrices_lie_one_after_the_other() {
-        let product = Product::of(&SHAPE).expect("cuBLAS does it");
-        assert_eq!((product.sides, product.leading, product.batch), ([300, 200, 100], [100, 100, 300], 3));
-        assert_eq!(product.strides, [30_000, 20_000, 60_000]);
+        let gemm = Gemm::of(&SHAPE).expect("cuBLAS does it");
+        assert_eq!((gemm.sides, gemm.leading, gemm.batch), ([300, 200, 100], [100, 100, 300], 3));
+        assert_eq!(gemm.strides, [30_000, 20_000, 60_000]);
         // Six bytes for each element, and to the next 256.
-        assert_eq!(product.offsets, [0, 180_224, 300_288, 660_480]);
-        assert_eq!(product.one[..4], 1_f32.to_le_bytes());
+        assert_eq!(gemm.offsets, [0, 180_224, 300_288, 660_480]);
+        assert_eq!(gemm.one[..4], 1_f32.to_le_bytes());
     }
 
     #[test]
     fn what_cannot_be_asked_for_is_said() {
-        let why = |shape| Product::of(&shape).expect_err("it cannot");
+        let why = |shape| Gemm::of(&shape).expect_err("it cannot");
         let float8 = GemmShape { datatype: DataType::Float8E4m3, ..SHAPE };
         assert!(why(float8).contains("cublasLt"), "{}", why(float8));
         assert!(why(GemmShape { m: 1 << 40, ..SHAPE }).contains("2^31"));
