@@ -40,7 +40,7 @@ impl Flood {
         Self { place, program }
     }
 
-    /// So many steps under a collector of this manner.
+    /// A number of steps under a collector with this behaviour.
     fn run(&self, steps: u32, manner: &str) -> Run {
         let (socket, figures) = (self.place.socket(), self.place.path("figures"));
         let mut rude = self.place.command(built::artifact("rude_collector"));

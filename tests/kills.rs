@@ -42,7 +42,7 @@ fn wait_for_both(host: &Host) {
     });
 }
 
-/// So many, or as many as `XPU_TOP_KILLS` says.
+/// This number, or as many as `XPU_TOP_KILLS` says.
 fn kills() -> u64 {
     std::env::var("XPU_TOP_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS)
 }

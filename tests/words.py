@@ -34,8 +34,13 @@ PHRASES = [
     "come to a standstill",
 ]
 
+# In comments: "reports", "shows", "distinguishes", "this many" read once; these do not.
+RIDDLES = re.compile(r"\b([Tt]old|[Tt]ells|[Ss]o many)\b")
+COMMENT = {".rs": r"//.*", ".py": r"#.*", ".c": r"(?://|/?\*).*", ".h": r"(?://|/?\*).*"}
+
 ORDINARY = re.compile(r"\bof course\b|[hH]eartbeat|next-odd")
 PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|`[^`]*`')
 RUST_TEXT = re.compile(r'//.*|"(?:[^"\\]|\\.)*"|\'[a-z_]+\b(?!\')')
 
 
@@ -49,6 +54,9 @@ def faults(path: str, line: str):
     if path.endswith(".rs"):
         code = RUST_TEXT.sub("", rest)
         yield from (name for name in IN_CODE if re.search(rf"(?<!\w){name}(?!\w)", code))
+    comment = COMMENT.get(Path(path).suffix)
+    if comment and (found := re.search(comment, QUOTED.sub("", rest))):
+        yield from RIDDLES.findall(found[0])
 
 
 def main() -> int:

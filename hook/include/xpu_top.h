@@ -40,7 +40,7 @@ int xpu_top_set_budget(double percent);
 
 /* A counter of this process by name ("kernels", "graphs", "gemms", "collectives", "point_to_point", "captured",
  * "waits", of GEMMs for communication, "timed", "untimed", "dropped", "panics", "steps"; "spent", "event_cost" and "event_gap" in nanoseconds; "gemm_rate" and
- * "collective_rate", one in so many); UINT64_MAX if there is none of that name. */
+ * "collective_rate", each as the n of one in n); UINT64_MAX if there is none of that name. */
 uint64_t xpu_top_counter(const char *name);
 
 /* The hook's version. */

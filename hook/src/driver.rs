@@ -44,7 +44,7 @@ fn device(ordinal: c_int) -> Option<c_int> {
 pub(crate) fn device_name(ordinal: c_int) -> Option<String> {
     let device = device(ordinal)?;
     let mut name = [0_u8; NAME];
-    // SAFETY: so many bytes are writable, and outlive the call.
+    // SAFETY: this many bytes are writable, and outlive the call.
     let rc = unsafe { cuDeviceGetName(name.as_mut_ptr().cast(), NAME as c_int, device) };
     let name = CStr::from_bytes_until_nul(&name).ok().filter(|_| rc == Some(SUCCESS))?;
     Some(name.to_string_lossy().into_owned())
@@ -54,7 +54,7 @@ pub(crate) fn device_name(ordinal: c_int) -> Option<String> {
 pub(crate) fn device_uuid(ordinal: c_int) -> Option<DeviceUuid> {
     let device = device(ordinal)?;
     let mut uuid = [0_u8; 16];
-    // SAFETY: a `CUuuid` is so many bytes, which are writable and outlive the call.
+    // SAFETY: a `CUuuid` is this many bytes, which are writable and outlive the call.
     let rc = unsafe { cuDeviceGetUuid_v2(uuid.as_mut_ptr(), device) };
     (rc == Some(SUCCESS)).then_some(DeviceUuid(uuid))
 }

@@ -40,7 +40,7 @@ use xpu_wire::{
 /// Always watched.
 const BUILT_IN: [&str; 1] = ["torch.utils.data.dataloader@_BaseDataLoaderIter@__next__"];
 
-/// Python's garbage collector has so many generations; they come after the functions.
+/// Python's garbage collector has this many generations; they come after the functions.
 const GENERATIONS: u16 = 3;
 const GENERATION: u16 = u16::MAX - GENERATIONS;
 

@@ -215,7 +215,7 @@ impl Observer {
     /// An optimizer's step was called; see [`Optimizers`]. A captured step is made when the graph is
     /// launched.
     ///
-    /// Kineto, PyTorch's own profiler, has `counted` so many calls: 0 where it counts none.
+    /// Kineto, PyTorch's own profiler, has counted `counted` calls: 0 if it counts none.
     pub(crate) fn optimizer_called(&self, lane: &Lane, optimizer: &Optimizer, counted: u32) {
         let capture = lane.last_capture().filter(|_| self.may_capture());
         if !capture

@@ -7,7 +7,7 @@ use xpu_tests::{built, program::run};
 
 use crate::table::{Row, Table};
 
-/// So many calls fit into the hook's ring, or have a pair of events, between two visits of its thread.
+/// Number of calls that fit into the hook's ring, or have a pair of events, between two visits of its thread.
 const COUNTED: &str = "2000";
 const TIMED: &str = "180";
 

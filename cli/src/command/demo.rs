@@ -58,7 +58,7 @@ pub struct DemoArgs {
     /// What chance is made of
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// A rank whose GPU is so many times slower: 6:1.3
+    /// A rank whose GPU is slower by this factor: 6:1.3
     #[arg(long, value_name = "RANK:FACTOR")]
     slow: Vec<SlowGpu>,
     /// A rank whose GPU is held at a lower clock, in MHz: 2:1275

@@ -28,7 +28,7 @@ pub fn window_length(text: &str) -> Result<Duration, String> {
     length.ok_or_else(|| "write a time like 500ms, 2s or 1m, ten minutes at most".to_owned())
 }
 
-/// So many steps, or a time.
+/// A number of steps, or a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Steps(u32),

@@ -84,7 +84,7 @@ pub(super) unsafe fn find(name: *const c_char) -> Option<&'static Symbol> {
         }
         length += 1;
     }
-    // SAFETY: so many bytes were read, and the NUL after them.
+    // SAFETY: this many bytes were read, and the NUL after them.
     let text = unsafe { slice::from_raw_parts(name, length) };
     for place in places(hash) {
         let number = usize::from(TABLE[place].load(Relaxed));

@@ -223,7 +223,7 @@ fn of_the_past_only_whole_steps_are_given() {
     let observer = Observer::get_or_start().expect("it starts");
     let mut capture = Capture::default();
     run(&mut capture, observer, 0..5);
-    // So many that the steps before do not fit.
+    // Enough to displace the steps before.
     for _ in 0..4096 {
         capture.launched(observer, 3, &waited(510));
     }

@@ -280,14 +280,14 @@ fn take(buffer: *mut u8, valid: usize) {
     loop {
         let mut count = 0;
         while count < CHUNK {
-            // SAFETY: CUPTI's own buffer with so many bytes in it; `at` is the record before.
+            // SAFETY: CUPTI's own buffer with this many bytes in it; `at` is the record before.
             let rc = unsafe { cuptiActivityGetNextRecord(buffer, valid, &raw mut at) };
             if rc != Some(SUCCESS) || at.is_null() {
                 break;
             }
             // A record that is not within the buffer is invalid.
             let left = at.addr().checked_sub(buffer.addr()).map_or(0, |before| valid.saturating_sub(before));
-            // SAFETY: so many bytes of the buffer are left, which is the hook's own and never unmapped.
+            // SAFETY: this many bytes of the buffer are left, which is the hook's own and never unmapped.
             chunk[count] = unsafe { record::read(at, left) };
             count += 1;
         }

@@ -29,7 +29,7 @@ pub(super) struct Record {
 const READ: usize = 112;
 
 /// # Safety
-/// So many bytes are readable there.
+/// `bytes` bytes are readable there.
 pub(super) unsafe fn read(at: *const u8, bytes: usize) -> Option<Record> {
     if bytes < READ {
         return None;
@@ -50,7 +50,7 @@ pub(super) unsafe fn read(at: *const u8, bytes: usize) -> Option<Record> {
 mod tests {
     use super::*;
 
-    /// A record of so many bytes with these words and longs, all else set.
+    /// A record of this many bytes with these words and longs, all else set.
     fn made(size: usize, words: &[(usize, u32)], longs: &[(usize, u64)]) -> Vec<u8> {
         let mut bytes = vec![0xa5; size];
         for &(at, word) in words {

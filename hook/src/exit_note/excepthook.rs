@@ -146,7 +146,7 @@ unsafe fn run(python: &Python) -> bool {
 /// # Safety
 /// The calling thread holds the interpreter's lock.
 unsafe fn stand_before(python: &Python, names: Object) {
-    // SAFETY: the caller's promise; every object is looked at before it is used. The functions that tell live as long as the process.
+    // SAFETY: the caller's promise; every object is looked at before it is used. The noting functions live as long as the process.
     unsafe {
         let own = |name: &CStr| (python.PyDict_GetItemString)(names, name.as_ptr());
         let (tell, of_thread) = (own(c"tell_of_main"), own(c"tell_of_thread"));
@@ -174,7 +174,7 @@ unsafe extern "C" fn note(_: Object, arguments: *const Object, count: isize) -> 
         if count <= 0 || arguments.is_null() {
             return;
         }
-        // SAFETY: Python calls this with its lock held and so many arguments.
+        // SAFETY: Python calls this with its lock held and this many arguments.
         unsafe {
             if (python.PyBytes_AsStringAndSize)(*arguments, &raw mut at, &raw mut length) == 0 {
                 let bytes = std::slice::from_raw_parts(at.cast::<u8>(), usize::try_from(length).unwrap_or(0));

@@ -219,7 +219,7 @@ unsafe fn taken<const N: usize>(arguments: *const Object, count: isize) -> Optio
     if arguments.is_null() || (count as usize) < N {
         return None;
     }
-    // SAFETY: Python promises so many arguments.
+    // SAFETY: Python promises this many arguments.
     Some(unsafe { std::array::from_fn(|place| *arguments.add(place)) })
 }
 

@@ -133,7 +133,7 @@ unsafe extern "C" fn stepped(_: Object, arguments: *const Object, count: isize) 
         if arguments.is_null() || count < 4 {
             return;
         }
-        // SAFETY: Python calls this with its lock held and so many arguments.
+        // SAFETY: Python calls this with its lock held and this many arguments.
         unsafe {
             let address = |place| (python.PyLong_AsLong)(*arguments.add(place)) as usize;
             let mut length = 0;

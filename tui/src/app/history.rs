@@ -27,7 +27,7 @@ const METRICS: usize = Metric::ALL.len();
 /// else look alike.
 const USUAL: f64 = 0.75;
 
-/// So many pictures are waited for one that has less to do.
+/// Pictures to wait for one with less work.
 const WAITS: u8 = 2;
 
 #[derive(Debug, Default)]

@@ -28,8 +28,8 @@ use xpu_wire::{
 use super::{Bundle, Fold, Inspection, Metric, Outlier, Seats, Sort};
 use crate::widget::scale::Scale;
 
-/// Ranks whose figures are worked out for one picture: where more have reported, the others' are those of a picture ago. So many
-/// report between two pictures of ten thousand ranks, and twice over.
+/// Ranks whose figures are computed for one picture: if more have reported, the others' are those of the picture
+/// before. Twice the number that reports between two pictures of ten thousand ranks.
 const AT_ONCE: usize = 2_048;
 
 #[derive(Debug, Default)]

@@ -49,7 +49,7 @@ pub struct Stacks {
 pub enum StackState {
     /// There was no request.
     Unasked,
-    /// So many of the expected have come.
+    /// The number of expected ones that have arrived.
     Coming(usize),
     /// All that will come has come, or nothing more is expected.
     Here,

@@ -8,7 +8,7 @@ use std::{
 
 use xpu_wire::frame::Frame;
 
-/// So many go at once, for a thread that is woken for each is a wait too.
+/// Number handed over at once, because waking a thread for each takes time too.
 const TOGETHER: usize = 128;
 
 /// And this many wait for it.

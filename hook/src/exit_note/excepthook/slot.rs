@@ -97,7 +97,7 @@ impl Slot {
         let tell = self.tell.load(Relaxed);
         caught(|| {
             if let Some(python) = Python::find().filter(|_| !arguments.is_null() && names.is_null()) {
-                // SAFETY: Python calls this with its lock held, and so many arguments.
+                // SAFETY: Python calls this with its lock held, and this many arguments.
                 unsafe { python.untraced(|| told(python, tell, arguments, count & !OFFSET)) };
             }
         });

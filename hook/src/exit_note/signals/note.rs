@@ -76,7 +76,7 @@ unsafe fn note(
     context: *mut c_void,
     frame: usize,
 ) {
-    // SAFETY: the caller's promise; what is read of `info` is there for the signal it tells of.
+    // SAFETY: the caller's promise; what is read of `info` is there for the signal it describes.
     let (code, address) = unsafe {
         let code = (*info).si_code;
         let sender = || u64::from((*info).si_pid().cast_unsigned());

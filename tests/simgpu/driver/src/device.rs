@@ -50,7 +50,7 @@ pub(crate) unsafe extern "C" fn cuDeviceGetName(text: *mut c_char, length: c_int
 pub(crate) unsafe extern "C" fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) -> c_int {
     call(|| {
         let device = of_machine(device)?;
-        // SAFETY: CUDA asks its callers for a writable `CUuuid`, which is so many bytes.
+        // SAFETY: CUDA asks its callers for a writable `CUuuid`, which is this many bytes.
         unsafe { put(uuid, machine::uuid(device)) }
     })
 }

@@ -25,7 +25,7 @@ fn runtime(name: &CStr, words: [usize; 5]) -> c_int {
         if at.is_null() {
             return Err(Error::NOT_FOUND);
         }
-        // SAFETY: a function of the C interface that takes no more than so many words.
+        // SAFETY: a function of the C interface that takes no more than this many words.
         let function = unsafe { mem::transmute::<*mut libc::c_void, Function>(at) };
         // SAFETY: the caller's promise, handed on.
         match unsafe { function(words[0], words[1], words[2], words[3], words[4]) } {

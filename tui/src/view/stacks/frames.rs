@@ -85,7 +85,7 @@ fn draw_ends(palette: Palette, rows: &[StackRow], area: Rect, buffer: &mut Buffe
 #[derive(Clone, Copy)]
 enum Piece<'a> {
     Row(&'a StackRow),
-    /// So many frames.
+    /// A number of frames.
     Left(usize),
 }
 

@@ -10,7 +10,7 @@ use super::super::text::milliseconds;
 const LEFT: f64 = 70.0;
 const WIDE: f64 = 930.0;
 
-/// Ranks drawn: more are not told apart any more.
+/// Ranks drawn: more are indistinguishable.
 const RANKS: usize = 256;
 
 /// What is narrower is drawn with its neighbours.
