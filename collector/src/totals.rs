@@ -84,8 +84,8 @@ impl Totals {
 
     /// Adds what the summary lacks, with empty intervals: a rank's new subscriber gets all of it.
     pub(crate) fn complete(&self, summary: &mut Summary) {
-        let told: HashSet<_> = summary.gemms.iter().map(|gemm| gemm.shape).collect();
-        let rest = self.gemms.iter().filter(|(shape, _)| !told.contains(shape));
+        let sent: HashSet<_> = summary.gemms.iter().map(|gemm| gemm.shape).collect();
+        let rest = self.gemms.iter().filter(|(shape, _)| !sent.contains(shape));
         summary.gemms.extend(rest.map(|(&shape, &Count { made: count, timed, timed_for })| GemmTotals {
             shape,
             count,
@@ -93,17 +93,17 @@ impl Totals {
             timed_for,
             durations: Histogram::new(),
         }));
-        let told: HashSet<_> = summary.collectives.iter().map(key).collect();
-        let rest = self.collectives.iter().filter(|(key, _)| !told.contains(key));
+        let sent: HashSet<_> = summary.collectives.iter().map(key).collect();
+        let rest = self.collectives.iter().filter(|(key, _)| !sent.contains(key));
         summary.collectives.extend(rest.map(|(key, &Count { made: count, timed, timed_for })| {
             let &(communicator, operation, datatype, bytes) = key;
             let durations = Histogram::new();
             CollectiveTotals { communicator, operation, datatype, bytes, count, timed, timed_for, durations }
         }));
-        let told: HashSet<_> = summary.graphs.iter().map(|graph| graph.graph).collect();
-        summary.graphs.extend(self.graphs.values().filter(|graph| !told.contains(&graph.graph)).cloned());
-        let told: HashSet<_> = summary.kernels.iter().map(|kernel| kernel.pattern.clone()).collect();
-        let rest = self.kernels.iter().filter(|(pattern, _)| !told.contains(*pattern));
+        let sent: HashSet<_> = summary.graphs.iter().map(|graph| graph.graph).collect();
+        summary.graphs.extend(self.graphs.values().filter(|graph| !sent.contains(&graph.graph)).cloned());
+        let sent: HashSet<_> = summary.kernels.iter().map(|kernel| kernel.pattern.clone()).collect();
+        let rest = self.kernels.iter().filter(|(pattern, _)| !sent.contains(*pattern));
         summary.kernels.extend(rest.map(|(pattern, &Count { made: count, timed, timed_for })| {
             KernelTotals { pattern: pattern.clone(), count, timed, timed_for, durations: Histogram::new() }
         }));
@@ -209,15 +209,15 @@ mod tests {
         first.kernels = ["flash_fwd", "flash_bwd"].map(kernel).to_vec();
         first.graphs = [1, 2].map(graph).to_vec();
         totals.take(&first);
-        let mut told = gemms([gemm(1, 10)]);
-        (told.kernels, told.graphs) = (vec![kernel("flash_bwd")], vec![graph(1)]);
-        totals.complete(&mut told);
-        assert_eq!(told.gemms.iter().map(|gemm| gemm.shape.m).collect::<Vec<_>>(), [1, 2]);
+        let mut sent = gemms([gemm(1, 10)]);
+        (sent.kernels, sent.graphs) = (vec![kernel("flash_bwd")], vec![graph(1)]);
+        totals.complete(&mut sent);
+        assert_eq!(sent.gemms.iter().map(|gemm| gemm.shape.m).collect::<Vec<_>>(), [1, 2]);
         let kernels: Vec<_> =
-            told.kernels.iter().map(|kernel| (kernel.pattern.as_str(), kernel.count)).collect();
+            sent.kernels.iter().map(|kernel| (kernel.pattern.as_str(), kernel.count)).collect();
         assert_eq!(kernels, [("flash_bwd", 40), ("flash_fwd", 40)]);
         assert_eq!(
-            told.graphs.iter().map(|graph| (graph.graph, graph.gemms)).collect::<Vec<_>>(),
+            sent.graphs.iter().map(|graph| (graph.graph, graph.gemms)).collect::<Vec<_>>(),
             [(1, 7), (2, 7)]
         );
     }

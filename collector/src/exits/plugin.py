@@ -12,14 +12,14 @@ import types
 
 
 def main():
-    told = json.load(sys.stdin)
+    given = json.load(sys.stdin)
     plugin = runpy.run_path(sys.argv[1], run_name="xpu_top_exit_plugin")
-    infos = told["infos"]
-    call(plugin, "xpu_top_exit", lambda: (told["report"],))
-    if told["exception"]:
-        call(plugin, "xpu_timer_parse_python_exception", lambda: (*raised(told["exception"]), infos))
-    if told["signal"]:
-        call(plugin, "xpu_timer_parse_cpp_exception", lambda: (signalled(told["signal"], infos),))
+    infos = given["infos"]
+    call(plugin, "xpu_top_exit", lambda: (given["report"],))
+    if given["exception"]:
+        call(plugin, "xpu_timer_parse_python_exception", lambda: (*raised(given["exception"]), infos))
+    if given["signal"]:
+        call(plugin, "xpu_timer_parse_cpp_exception", lambda: (signalled(given["signal"], infos),))
 
 
 def call(plugin, name, arguments):
