@@ -1,20 +1,20 @@
 //! The command line.
 
+mod captures;
 mod job;
 mod looking;
 mod past;
-mod reading;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
+pub use captures::{
+    DiffArgs, ExportArgs, ExportKind, GemmReplayArgs, Limit, ReportArgs, SelectArgs, WhatIfArgs,
+};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use job::quoted;
 pub use job::{JobArgs, WayArgs};
 pub use looking::LookArgs;
 pub use past::PastRun;
-pub use reading::{
-    DiffArgs, ExportArgs, ExportKind, GemmReplayArgs, Limit, ReportArgs, SelectArgs, WhatIfArgs,
-};
 use xpu_analysis::capture::Groups;
 use xpu_client::{capture::window_length, filter::Filter, time};
 use xpu_model::finding::{Kind, PRICE, Price};

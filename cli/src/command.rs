@@ -18,5 +18,5 @@ pub mod report;
 pub mod run;
 pub mod stacks;
 pub mod status;
-mod table;
+
 pub mod what_if;

@@ -4,10 +4,10 @@ use std::{io::Write as _, path::Path, process::ExitCode};
 
 use clap::Parser as _;
 use xpu_client::{
-    capturer::{Capturer, Targets},
     frame_cursor::FrameCursor,
     live,
     new_file::NotWritable,
+    screen_capture::{Capturer, Targets},
     time,
 };
 use xpu_model::status::ExitCode as Code;

@@ -42,7 +42,7 @@ use crate::{
     arrival::{Arrival, Arrivals},
     follow::Following,
     inquiry::Inquiry,
-    keyboard::key_that_ends,
+    interactive::key_that_ends,
     live::Live,
     recording_writer::RecordingWriter,
     sample::sample,

@@ -3,13 +3,14 @@
 
 pub mod arrival;
 pub mod capture;
-pub mod capturer;
 pub mod filter;
 pub mod follow;
 pub mod frame_cursor;
 pub mod inquiry;
+pub mod interactive;
 pub mod kept;
-pub mod keyboard;
+pub mod screen_capture;
+
 pub mod live;
 pub mod nearest;
 pub mod new_file;

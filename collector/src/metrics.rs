@@ -4,6 +4,7 @@
 //! operation and size bucket; never one for a shape, unless requested ([`shapes`]). What does not fit is
 //! counted under `other`, and its number is a metric.
 
+mod catalogue;
 mod compat;
 mod job;
 mod ladder;
@@ -13,7 +14,6 @@ mod page;
 mod rank;
 mod recent;
 mod shapes;
-mod table;
 mod tally;
 
 use std::{collections::HashMap, sync::Arc};
@@ -24,12 +24,12 @@ use xpu_model::{
 };
 use xpu_wire::unit::Moment;
 
+pub(crate) use catalogue::Metric;
 pub(crate) use compat::{Dump, Pod};
 pub(crate) use ladder::Spread;
 pub(crate) use otlp::request;
 pub(crate) use own::Own;
 pub(crate) use page::{CONTENT_TYPE, text};
-pub(crate) use table::Metric;
 pub(crate) use tally::Tally;
 
 use crate::follow::Known;

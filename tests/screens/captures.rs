@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use xpu_client::{
     capture::{Extent, Outcome, Progress},
-    capturer::Standing,
+    screen_capture::Standing,
 };
 use xpu_tests::Lab;
 use xpu_tui::{

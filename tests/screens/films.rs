@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use expect_test::expect_file;
 use xpu_client::{
     capture::{Extent, Outcome, Progress},
-    capturer::Standing,
+    screen_capture::Standing,
 };
 use xpu_tests::{Lab, film::Film};
 use xpu_tui::{action::Action, update::update};

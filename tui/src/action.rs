@@ -5,7 +5,7 @@ mod name;
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
-use xpu_client::{arrival::Arrival, capture::Wanted, capturer, filter::Filter};
+use xpu_client::{arrival::Arrival, capture::Wanted, filter::Filter, screen_capture};
 use xpu_wire::{
     frame::Frame,
     id::{CommunicatorId, JobName, Rank},
@@ -32,7 +32,7 @@ pub enum Action {
     /// How the recorder does.
     Recorded(Standing),
     /// How the capture does.
-    Captured(capturer::Standing),
+    Captured(screen_capture::Standing),
     /// Capture the next steps of all ranks, or end that.
     Capture,
     /// What captures and recordings lie in the folder.

@@ -56,7 +56,7 @@ pub use steps::{StepColumn, Steps};
 pub use watched::Watched;
 pub use whereabouts::{Group, Whereabouts};
 use xpu_analysis::capture::Groups;
-use xpu_client::{arrival::Endpoint, capturer, filter::Filter, inquiry::Inquiry};
+use xpu_client::{arrival::Endpoint, filter::Filter, inquiry::Inquiry, screen_capture};
 use xpu_model::{
     baseline::Runs,
     finding::{Log, Price},
@@ -150,7 +150,7 @@ pub struct App {
     pub(crate) parked: Option<Parked>,
     pub(crate) recording: Recording,
     /// The capture that was begun last.
-    pub(crate) capture: capturer::Standing,
+    pub(crate) capture: screen_capture::Standing,
     /// Lines the help page is scrolled by, and the words that its lines are to have.
     pub(crate) help: usize,
     pub(crate) sought: String,
@@ -229,7 +229,7 @@ impl App {
             playback: None,
             parked: None,
             recording: Recording::default(),
-            capture: capturer::Standing::default(),
+            capture: screen_capture::Standing::default(),
             help: 0,
             sought: String::new(),
             palette: look.into().palette(),
@@ -274,17 +274,17 @@ impl App {
     }
 
     /// Says once what came of a capture.
-    pub(crate) fn captured(&mut self, standing: capturer::Standing) {
+    pub(crate) fn captured(&mut self, standing: screen_capture::Standing) {
         if self.capture == standing {
             return;
         }
         match &standing {
-            capturer::Standing::Done(outcome) => {
+            screen_capture::Standing::Done(outcome) => {
                 let note = if outcome.bytes == 0 { Note::Failed } else { Note::Done };
                 self.note = Some(note(outcome.to_string()));
                 outcome.complaints.iter().for_each(|complaint| self.warn(format!("capture: {complaint}")));
             }
-            capturer::Standing::Failed(why) => self.note = Some(Note::Failed(why.clone())),
+            screen_capture::Standing::Failed(why) => self.note = Some(Note::Failed(why.clone())),
             _ => {}
         }
         self.capture = standing;

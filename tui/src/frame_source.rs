@@ -7,8 +7,8 @@ use std::{
 };
 
 use xpu_client::{
-    arrival::Arrival, capture::Wanted, capturer::Capturer, follow::LATELY, frame_cursor::FrameCursor,
-    live::Live, recording_writer,
+    arrival::Arrival, capture::Wanted, follow::LATELY, frame_cursor::FrameCursor, live::Live,
+    recording_writer, screen_capture::Capturer,
 };
 use xpu_model::figure;
 use xpu_model::job::Job;

@@ -14,11 +14,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use xpu_analysis::capture::Groups;
 use xpu_client::{
     arrival::{Arrivals, Endpoint},
-    capturer::Capturer,
     filter::Filter,
     frame_cursor::FrameCursor,
     live::Live,
     new_file,
+    screen_capture::Capturer,
 };
 use xpu_model::{baseline::Runs, peak::Peaks};
 use xpu_wire::{

@@ -20,8 +20,8 @@ use rank::Worker;
 use stage::Stage;
 use xpu_client::{
     arrival::Endpoint,
-    capturer::{Capturer, Targets},
     live, new_file,
+    screen_capture::{Capturer, Targets},
 };
 use xpu_net::key::Key;
 use xpu_tui::{

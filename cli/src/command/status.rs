@@ -1,5 +1,7 @@
 //! `xpu-top status`: watches until a straggler would be detected, and prints the result.
 
+mod text;
+
 use std::{
     fmt,
     io::{self, Write as _},
@@ -25,7 +27,7 @@ use xpu_wire::{id::Rank, unit::Moment};
 
 use super::{
     living::{take_records, take_stacks, tell_unreachable},
-    past, table,
+    past,
 };
 use crate::args::{JobArgs, PastRun, StatusArgs, quoted};
 
@@ -186,7 +188,7 @@ pub(super) fn print(status: &Status, filter: Option<&Filter>, json: bool) -> any
         (ranks, FilterStatus { text: filter.text(), ranks: status.ranks.len(), unknown })
     });
     if !json {
-        return put(&table::of(status, sifted.map(|(ranks, of)| (ranks, of.to_string()))));
+        return put(&text::of(status, sifted.map(|(ranks, of)| (ranks, of.to_string()))));
     }
     let Some((ranks, filter)) = sifted else { return put(&(serde_json::to_string_pretty(status)? + "\n")) };
     let ranks = ranks.into_iter().cloned().collect();
@@ -285,7 +287,7 @@ mod tests {
             assert!((cost["money"].as_f64().unwrap() - 2.5 * hours).abs() < 0.006, "{cost}");
             assert_eq!((&cost["currency"], cost["gpu_hours"].as_f64()), (&"EUR".into(), Some(hours)));
         }
-        let text = crate::command::table::of(&status, None);
+        let text = text::of(&status, None);
         assert!(text.contains(&format!("GPU-hours ({:.2} EUR) so far", 2.5 * hours)), "{text}");
         assert_eq!(found["evidence"], status.findings[0].evidence.to_string());
         let figures = found["figures"].as_object().unwrap();

@@ -20,9 +20,10 @@ use xpu_wire::{
 };
 
 use super::{
-    Exposition, Label, Value, label,
+    Exposition, Label, Value,
+    catalogue::{In, Kind, Metric},
+    label,
     recent::{Cell, Recent},
-    table::{In, Kind, Metric},
 };
 
 /// Kinds of one rank: ten levels of a few element types, twenty of a few operations.

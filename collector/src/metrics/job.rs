@@ -8,7 +8,7 @@ use xpu_model::{
 };
 use xpu_wire::unit::{Moment, Nanoseconds};
 
-use super::{Exposition, Label, label, rank::is_live, table as all, with};
+use super::{Exposition, Label, catalogue as all, label, rank::is_live, with};
 
 /// Ranks listed per finding; a hang of ten thousand names the culprits, who are few.
 const NAMED: usize = 64;

@@ -12,7 +12,7 @@ use opentelemetry_proto::tonic::{
 };
 use xpu_wire::{VERSION, unit::Moment};
 
-use super::{Exposition, Family, Label, Value, table::Kind};
+use super::{Exposition, Family, Label, Value, catalogue::Kind};
 
 /// Counters and histograms cover the time since `since`.
 pub(crate) fn request(

@@ -11,7 +11,7 @@ use std::{
 
 use xpu_wire::unit::Moment;
 
-use super::{Dump, Exposition, label, table as all};
+use super::{Dump, Exposition, catalogue as all, label};
 use crate::follow::Known;
 
 /// Counters of the HTTP server.

@@ -9,7 +9,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::{Exposition, Family, Value, table::Kind};
+use super::{Exposition, Family, Value, catalogue::Kind};
 
 /// The content type of [`text`].
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -15,9 +15,9 @@ use xpu_wire::{
 };
 
 use super::{
-    Exposition, Label, Tally, Value,
+    Exposition, Label, Tally, Value, catalogue as all,
     job::word,
-    label, table as all,
+    label,
     tally::{communicator_label, size_label},
     with,
 };

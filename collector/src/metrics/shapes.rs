@@ -7,9 +7,10 @@ use xpu_model::job::Job;
 use xpu_wire::{frame::Summary, gemm::GemmShape, histogram::Histogram, id::Rank, unit::Moment};
 
 use super::{
-    Exposition, Label, Value, label,
+    Exposition, Label, Value,
+    catalogue::{In, Kind, Metric},
+    label,
     recent::{Cell, Recent},
-    table::{In, Kind, Metric},
 };
 
 /// Shapes of one rank: those with most FLOPs. The rest is counted in `xpu_top_exporter_shapes_left_out`.

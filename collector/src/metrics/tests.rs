@@ -94,22 +94,23 @@ fn no_series_is_there_twice() {
 
 #[test]
 fn names_of_metrics_are_unique_and_end_in_their_unit() {
-    let names: BTreeSet<_> = table::ALL.iter().map(Metric::name).collect();
-    let stems: BTreeSet<_> = table::ALL.iter().map(|metric| metric.stem.clone()).collect();
-    assert_eq!((names.len(), stems.len()), (table::ALL.len(), table::ALL.len()));
+    let names: BTreeSet<_> = catalogue::ALL.iter().map(Metric::name).collect();
+    let stems: BTreeSet<_> = catalogue::ALL.iter().map(|metric| metric.stem.clone()).collect();
+    assert_eq!((names.len(), stems.len()), (catalogue::ALL.len(), catalogue::ALL.len()));
     assert!(names.contains("xpu_top_gemm_flops_total") && names.contains("process_cpu_seconds_total"));
 }
 
 #[test]
 fn the_documentation_has_every_metric() {
     let document = include_str!("../../../docs/http.md");
-    for metric in table::ALL {
-        let name = metric.name();
-        assert!(
-            document.contains(&format!("`{name}`")),
-            "docs/http.md does not tell of {name}: {}",
+    for metric in catalogue::ALL {
+        let row = format!(
+            "| `{}` | {} | {} |",
+            metric.name(),
+            format!("{:?}", metric.kind).to_lowercase(),
             metric.help
         );
+        assert!(document.lines().any(|line| line == row), "docs/http.md has no line {row}");
     }
 }
 
@@ -118,7 +119,7 @@ fn a_hostile_label_stays_one_label() {
     let mut exposition = Exposition::default();
     let long = "x".repeat(500);
     for text in ["a\"} 1\nevil 2", "back\\slash", &long] {
-        exposition.gauge(table::FINDINGS, &[("job", label(text))], 1.0);
+        exposition.gauge(catalogue::FINDINGS, &[("job", label(text))], 1.0);
     }
     let page = text(&exposition);
     assert_eq!(page.lines().filter(|line| line.starts_with("xpu_top_findings{")).count(), 3, "{page}");

@@ -7,7 +7,7 @@ use ratatui::{
     layout::Rect,
     text::{Line, Span},
 };
-use xpu_client::{capture::Progress, capturer::Standing, time};
+use xpu_client::{capture::Progress, screen_capture::Standing, time};
 use xpu_model::figure;
 use xpu_wire::unit::Moment;
 

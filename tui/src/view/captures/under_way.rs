@@ -7,7 +7,7 @@ use ratatui::{
 };
 use xpu_client::{
     capture::Progress,
-    capturer::{STEPS, STEPS_BEFORE, Standing},
+    screen_capture::{STEPS, STEPS_BEFORE, Standing},
 };
 use xpu_model::figure;
 

@@ -1,5 +1,5 @@
-//! Every native metric: name, unit, kind and description. The page, OTLP and docs/http.md are built from this
-//! table.
+//! Every native metric: name, unit, kind and description. The page and OTLP are built from this table, and a test
+//! compares docs/http.md with it.
 
 use std::borrow::Cow;
 
@@ -128,7 +128,7 @@ metrics! {
     MFU = Gauge Ratio "xpu_top_mfu" "Share of the last half minute that the rank's GEMMs would take at the GPU's peak";
     LATENESS = Gauge Seconds "xpu_top_lateness" "Arrival skew: how much later than the first rank this one entered its collectives, at the median";
     BUS_BANDWIDTH = Gauge BytesPerSecond "xpu_top_bus_bandwidth" "Bus bandwidth of the transfer, without waiting, at the median of the latest timed collectives";
-    BLOCKED = Counter Seconds "xpu_top_blocked" "Time threads were blocked in calls that wait for the GPU";
+    BLOCKED = Counter Seconds "xpu_top_blocked" "Time threads were blocked in calls that wait for the GPU, and in launches into a full queue";
     EXPOSED = Counter Seconds "xpu_top_exposed" "Exposed communication: time that GEMM streams waited for it, estimated from a sample";
     LAUNCHES = Counter Number "xpu_top_launches" "Launches by kind";
     MEMORY_HELD = Gauge Bytes "xpu_top_memory_held" "Device memory allocated through the CUDA runtime and not freed";
