@@ -42,7 +42,7 @@ pub(crate) struct Allocation {
 
 #[derive(Debug)]
 pub(crate) struct Allocations {
-    places: Box<[Place]>,
+    places: &'static [Place],
     device: Held,
     host: Held,
     made: AtomicU64,
@@ -69,9 +69,10 @@ impl Allocations {
 
     /// `None` if there is no memory for it.
     pub(crate) fn new() -> Option<Self> {
-        let place = || Place { address: AtomicUsize::new(FREE), bytes_and_whose: AtomicU64::new(0) };
+        // SAFETY: a place of all zeros is FREE.
+        let places = unsafe { memory::zeros(PLACES) }?;
         Some(Self {
-            places: memory::slice(PLACES, || Some(place()))?,
+            places,
             device: Held::default(),
             host: Held::default(),
             made: AtomicU64::new(0),

@@ -154,7 +154,7 @@ impl Communicators {
         let slot = self.slot(index);
         slot.rank.store(rank, Relaxed);
         // Two threads may ask NCCL at once.
-        if size > 0 && slot.size.swap(size, Relaxed) == 0 {
+        if size > 0 && slot.set_size(size) == 0 {
             self.unsettled.fetch_sub(1, Relaxed);
             self.show(ledger, slot);
         }

@@ -3,6 +3,7 @@
 use std::{
     any::Any,
     cell::Cell,
+    ffi::c_int,
     mem::MaybeUninit,
     panic::{AssertUnwindSafe, catch_unwind},
 };
@@ -220,21 +221,28 @@ pub(crate) fn unobserved<T>(body: impl FnOnce() -> T) -> T {
 }
 
 /// Restores `errno`.
-pub(crate) struct ErrnoKept(i32);
+pub(crate) struct ErrnoKept {
+    /// The thread's variable.
+    place: *mut c_int,
+    was: c_int,
+}
 
 impl ErrnoKept {
     #[inline]
     pub(crate) fn keep() -> Self {
         // SAFETY: __errno_location gives a valid pointer for the life of the thread.
-        Self(unsafe { *libc::__errno_location() })
+        unsafe {
+            let place = libc::__errno_location();
+            Self { place, was: *place }
+        }
     }
 }
 
 impl Drop for ErrnoKept {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: as above.
-        unsafe { *libc::__errno_location() = self.0 };
+        // SAFETY: as above. Nothing moves to another thread in the middle of the hook's own work.
+        unsafe { *self.place = self.was };
     }
 }
 

@@ -18,7 +18,7 @@ use std::{
     },
 };
 
-use dlmalloc::Dlmalloc;
+use dlmalloc::{Allocator as _, Dlmalloc};
 
 use crate::switch;
 
@@ -231,6 +231,21 @@ pub(crate) fn slice<T>(count: usize, make: impl FnMut() -> Option<T>) -> Option<
     (values.len() == count).then(|| values.into_boxed_slice())
 }
 
+/// Returns `count` values of all zeros, in a mapping of their own that lasts as long as the process. A page
+/// that is never written is never resident. `None` if there is no memory.
+///
+/// # Safety
+/// All zeros must be a valid `T`.
+pub(crate) unsafe fn zeros<T>(count: usize) -> Option<&'static [T]> {
+    let bytes = Layout::array::<T>(count).ok()?.size().next_multiple_of(Mappings.page_size());
+    let (at, ..) = Mappings.alloc(bytes);
+    if at.is_null() {
+        return None;
+    }
+    // SAFETY: the mapping is fresh: zero, long enough, aligned to a page, and used by nobody else.
+    Some(unsafe { std::slice::from_raw_parts(at.cast(), count) })
+}
+
 /// Whether address space for `bytes` more is available.
 pub(crate) fn is_left(bytes: usize) -> bool {
     // SAFETY: a mapping of no access at an address the kernel chooses touches nothing.
@@ -254,6 +269,9 @@ mod tests {
     fn too_much_is_not_had() {
         assert!(slice(usize::MAX / 16, || Some(0_u64)).is_none());
         assert_eq!(boxed(7).as_deref(), Some(&[7][..]));
+        // SAFETY: zero is a number.
+        let (some, none) = unsafe { (zeros::<u64>(1000), zeros::<u64>(MOST)) };
+        assert_eq!((some, none), (Some(&[0; 1000][..]), None));
     }
 
     #[test]

@@ -136,7 +136,10 @@ fn rate(budget: Option<f64>, per_second: f64, price: f64) -> Rate {
     if times.is_nan() || times > Rate::COARSEST.stands_for() as f64 {
         return Rate::NEVER;
     }
-    Rate(times.max(1.0).log2().ceil() as u8)
+    // The logarithm rounded up, without libm as in `governor::plan::halved`.
+    let whole = times.max(1.0) as u64;
+    let least = whole + u64::from((whole as f64) < times);
+    Rate(least.next_power_of_two().ilog2() as u8)
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ pub(crate) enum Record {
     /// The launch of an executable graph, by its number.
     Graph {
         graph: u32,
-        /// When it was launched, in monotonic nanoseconds.
+        /// When it was launched, in monotonic nanoseconds; 0 for one that was not to be timed.
         at: u64,
         timer: Option<TimerId>,
     },

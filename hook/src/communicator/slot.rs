@@ -6,6 +6,7 @@ use std::{
 };
 
 use xpu_wire::{
+    collective::Operation,
     id::CommunicatorId,
     ledger::{CommunicatorLine, Ledger},
     sampling::Rate,
@@ -35,7 +36,9 @@ pub(crate) struct Slot {
     parent: AtomicU64,
     name: SharedName,
     pub(super) rank: AtomicU32,
-    pub(super) size: AtomicU32,
+    size: AtomicU32,
+    /// [`Operation::part_of_others`] of its size, as bits.
+    part_of_others: AtomicU64,
     pub(crate) progress: Progress,
     /// Splits and grown communicators made from it, as NCCL counts them, and shrunk ones, which it does not
     /// count.
@@ -51,13 +54,24 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
+    /// Returns the previous size.
+    pub(super) fn set_size(&self, size: u32) -> u32 {
+        self.part_of_others.store(Operation::part_of_others(size).to_bits(), Relaxed);
+        self.size.swap(size, Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn part_of_others(&self) -> f64 {
+        f64::from_bits(self.part_of_others.load(Relaxed))
+    }
+
     pub(super) fn begin(&self, origin: &Origin) {
         self.id.store(origin.identity.id.0, Relaxed);
         self.magic.store(origin.identity.magic, Relaxed);
         self.parent.store(origin.parent.0, Relaxed);
         self.name.set(&origin.name);
         self.rank.store(origin.rank, Relaxed);
-        self.size.store(origin.size, Relaxed);
+        self.set_size(origin.size);
         self.progress.begin();
         for count in &self.chances {
             count.store(0, Relaxed);

@@ -63,7 +63,7 @@ impl Layouts {
         let words = unsafe { layout.cast::<Words>().read() };
         let place = &self.0[place_of(&words)];
         let (remembered, is) = place.get();
-        if remembered == words {
+        if are_alike(&remembered, &words) {
             return Some(is);
         }
         let asked = Layout::ask(layout)?;
@@ -84,11 +84,18 @@ impl Layout {
     }
 }
 
+/// `==` would call `bcmp`.
+#[inline]
+fn are_alike(one: &Words, other: &Words) -> bool {
+    one.iter().zip(other).fold(0, |differs, (one, other)| differs | (one ^ other)) == 0
+}
+
+/// The multiplications do not depend on each other: a chain of eight takes three times as long.
+#[inline]
 fn place_of(words: &Words) -> usize {
-    let mixed = words
-        .iter()
-        .fold(0, |mixed: u64, word| (mixed.rotate_left(9) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    (mixed >> 58) as usize % REMEMBERED
+    let factor = |n: usize| 0x9e37_79b9_7f4a_7c15_u64.rotate_left(7 * n as u32) | 1;
+    let mixed = words.iter().enumerate().fold(0, |mixed, (n, word)| mixed ^ word.wrapping_mul(factor(n)));
+    (mixed.wrapping_mul(factor(8)) >> 58) as usize % REMEMBERED
 }
 
 /// An attribute; all used here are 4 or 8 bytes of integer.

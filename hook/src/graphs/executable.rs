@@ -8,6 +8,7 @@
 
 use std::{
     cell::UnsafeCell,
+    ptr::NonNull,
     sync::{
         Arc,
         atomic::{
@@ -32,8 +33,8 @@ const UNSEEN: usize = 3;
 
 #[derive(Debug)]
 pub(super) struct Executables {
-    handles: Box<[AtomicUsize]>,
-    places: Box<[Executable]>,
+    handles: &'static [AtomicUsize],
+    places: &'static [Executable],
     /// Places filled or ended.
     filled: AtomicUsize,
     /// Longest distance of a handle from its index so far; a lookup ends there.
@@ -41,7 +42,8 @@ pub(super) struct Executables {
     made: AtomicU32,
 }
 
-#[derive(Debug, Default)]
+/// All zeros is one that is free.
+#[derive(Debug)]
 pub(crate) struct Executable {
     users: AtomicU32,
     number: AtomicU32,
@@ -49,7 +51,8 @@ pub(crate) struct Executable {
     launches: AtomicU64,
     /// Of those, the ones that the hook's thread has taken.
     taken: AtomicU64,
-    contents: UnsafeCell<Option<Arc<Contents>>>,
+    /// From an `Arc`.
+    contents: UnsafeCell<Option<NonNull<Contents>>>,
 }
 
 // SAFETY: the contents are written while the handle says BUSY by whoever made it so, or ENDED with no users by the hook's
@@ -60,8 +63,8 @@ impl Executables {
     pub(super) const MEMORY: usize = PLACES * (size_of::<Executable>() + size_of::<AtomicUsize>());
 
     pub(super) fn new() -> Option<Self> {
-        let places = memory::slice(PLACES, || Some(Executable::default()))?;
-        let handles = memory::slice(PLACES, || Some(AtomicUsize::new(FREE)))?;
+        // SAFETY: all zeros is FREE, and an executable without contents.
+        let (places, handles) = unsafe { (memory::zeros(PLACES)?, memory::zeros::<AtomicUsize>(PLACES)?) };
         handles[0].store(UNSEEN, Relaxed);
         let nothing = || AtomicUsize::new(0);
         Some(Self { handles, places, filled: nothing(), reach: nothing(), made: AtomicU32::new(0) })
@@ -81,7 +84,8 @@ impl Executables {
         place.number.store(number, Relaxed);
         let signature = contents.as_ref().map_or(0, |contents| contents.signature());
         place.signature.store(signature, Relaxed);
-        // SAFETY: BUSY, by this thread.
+        let contents = contents.and_then(|contents| NonNull::new(Arc::into_raw(contents).cast_mut()));
+        // SAFETY: BUSY, by this thread, and so it has none.
         unsafe { *place.contents.get() = contents };
         self.reach.fetch_max(distance, Relaxed);
         self.handles[index].store(handle, Release);
@@ -118,7 +122,7 @@ impl Executables {
     }
 
     pub(super) fn take_launches(&self, mut each: impl FnMut(u32, Option<&Contents>, u64)) {
-        for (place, at) in self.places.iter().zip(&self.handles) {
+        for (place, at) in self.places.iter().zip(self.handles) {
             let handle = at.load(SeqCst);
             if handle == FREE || handle == BUSY {
                 continue;
@@ -130,11 +134,13 @@ impl Executables {
             if new > 0 {
                 place.taken.store(launches, Relaxed);
                 // SAFETY: filled, and only this thread empties it.
-                each(place.number.load(Relaxed), unsafe { (*place.contents.get()).as_deref() }, new);
+                each(place.number.load(Relaxed), unsafe { place.held() }, new);
             }
             if handle == ENDED && unused {
-                // SAFETY: ended, and nobody holds on to it.
-                drop(unsafe { (*place.contents.get()).take() });
+                // SAFETY: ended, and nobody holds on to it; the pointer is that of an `Arc`.
+                drop(unsafe {
+                    (*place.contents.get()).take().map(|contents| Arc::from_raw(contents.as_ptr()))
+                });
                 place.launches.store(0, Relaxed);
                 place.taken.store(0, Relaxed);
                 at.store(FREE, Release);
@@ -158,7 +164,14 @@ fn near(handle: usize) -> impl Iterator<Item = usize> {
 impl Executable {
     pub(super) fn contents(&self) -> Option<&Contents> {
         // SAFETY: whoever has it has pinned it, and it is not emptied until then.
-        unsafe { (*self.contents.get()).as_deref() }
+        unsafe { self.held() }
+    }
+
+    /// # Safety
+    /// It is not emptied for as long as what is given is used.
+    unsafe fn held(&self) -> Option<&Contents> {
+        // SAFETY: that `Arc` is this place's until it is emptied.
+        unsafe { (*self.contents.get()).map(|contents| contents.as_ref()) }
     }
 
     pub(super) fn number(&self) -> u32 {

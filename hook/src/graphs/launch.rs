@@ -26,6 +26,8 @@ pub(crate) struct Launch {
     stream: cudaStream_t,
     /// It is captured into another graph.
     captured: Option<CaptureId>,
+    /// It was to be timed.
+    chosen: bool,
     timing: Timing,
 }
 
@@ -37,7 +39,7 @@ impl Launch {
         let captured = observer.capture_of(stream);
         let now = coarse_now();
         lane.entered(Call::GraphLaunch, now);
-        let mut timing = Timing::Not;
+        let (mut chosen, mut timing) = (false, Timing::Not);
         if captured.is_none() {
             if let Some(contents) = executable.contents() {
                 contents.enter(observer, stream, now);
@@ -48,12 +50,13 @@ impl Launch {
                 });
                 lane.before_launch(|| Some(stream));
             }
-            if switch::is_on() && rate::of(Class::Graph).times(lane.counters.graphs.get()) {
+            chosen = switch::is_on() && rate::of(Class::Graph).times(lane.counters.graphs.get());
+            if chosen {
                 timing = lane.start_timing(stream);
                 lane.counters.untimed.add(u64::from(matches!(timing, Timing::Not)));
             }
         }
-        Self { executable, stream, captured, timing }
+        Self { executable, stream, captured, chosen, timing }
     }
 
     /// After it.
@@ -88,7 +91,8 @@ impl Launch {
                     self.executable.launched();
                 }
                 if timer.is_some() || switch::is_on() {
-                    lane.push(Record::Graph { graph: self.executable.number(), at: monotonic(), timer });
+                    let at = if self.chosen { monotonic() } else { 0 };
+                    lane.push(Record::Graph { graph: self.executable.number(), at, timer });
                 }
                 if let Some((optimizer, steps)) = contents.and_then(Contents::optimizer) {
                     observer.optimizer_stepped(lane, optimizer, steps);

@@ -54,15 +54,15 @@ fn begin(
     let datatype = DataType::from_nccl(number);
     let count = count as u64;
     let peer = asked.peer.map_or(NO_PEER, c_int::cast_unsigned);
-    let bus_bytes = operation.bus_bytes(count, datatype.bytes(), slot.size());
+    let bytes = operation.message_bytes(count, datatype.bytes(), slot.size());
     let mut message = Message {
         communicator: index,
         ticket: NO_TICKET,
         operation,
         peer,
         datatype,
-        bytes: operation.message_bytes(count, datatype.bytes(), slot.size()),
-        bus_bytes: if peer == slot.rank() { 0 } else { bus_bytes },
+        bytes,
+        bus_bytes: if peer == slot.rank() { 0 } else { operation.bus_bytes_of(bytes, slot.part_of_others()) },
         stream,
         observed: switch::is_on(),
         captured: observer.capture_of(stream),

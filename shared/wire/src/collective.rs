@@ -57,6 +57,7 @@ impl Operation {
     /// Message size of the operation as nccl-tests defines it (S), from the count given to the call.
     ///
     /// Operations whose count is that of one rank's part move one part per rank: S is the whole.
+    #[inline]
     pub fn message_bytes(self, count: u64, element_bytes: u64, ranks: u32) -> u64 {
         let one = count.saturating_mul(element_bytes);
         match self {
@@ -70,12 +71,20 @@ impl Operation {
     /// The factor from algorithm bandwidth to bus bandwidth, which compares with the hardware's rate whatever
     /// the number of ranks (nccl-tests, doc/PERFORMANCE.md).
     pub fn bus_factor(self, ranks: u32) -> f64 {
+        self.factor_of(Self::part_of_others(ranks))
+    }
+
+    /// The share of a message that goes to other ranks, from which all factors are computed.
+    pub fn part_of_others(ranks: u32) -> f64 {
         let n = f64::from(ranks.max(1));
+        (n - 1.0) / n
+    }
+
+    #[inline]
+    fn factor_of(self, part: f64) -> f64 {
         match self {
-            Self::AllReduce => 2.0 * (n - 1.0) / n,
-            Self::AllGather | Self::ReduceScatter | Self::AlltoAll | Self::Gather | Self::Scatter => {
-                (n - 1.0) / n
-            }
+            Self::AllReduce => 2.0 * part,
+            Self::AllGather | Self::ReduceScatter | Self::AlltoAll | Self::Gather | Self::Scatter => part,
             Self::Broadcast
             | Self::Reduce
             | Self::Send
@@ -91,10 +100,17 @@ impl Operation {
     /// Bytes over the bus of one operation: [`Self::message_bytes`] times [`Self::bus_factor`].
     /// Zero for a communicator of one, which moves nothing.
     pub fn bus_bytes(self, count: u64, element_bytes: u64, ranks: u32) -> u64 {
-        if ranks < 2 {
+        self.bus_bytes_of(self.message_bytes(count, element_bytes, ranks), Self::part_of_others(ranks))
+    }
+
+    /// Bytes over the bus from [`Self::message_bytes`] and a stored [`Self::part_of_others`], which saves a launch
+    /// the division.
+    #[inline]
+    pub fn bus_bytes_of(self, message_bytes: u64, part_of_others: f64) -> u64 {
+        if part_of_others <= 0.0 {
             return 0;
         }
-        (self.message_bytes(count, element_bytes, ranks) as f64 * self.bus_factor(ranks)) as u64
+        (message_bytes as f64 * self.factor_of(part_of_others)) as u64
     }
 }
 

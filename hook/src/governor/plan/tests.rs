@@ -191,3 +191,13 @@ fn waits_are_timed_in_rounds_within_their_part_of_the_budget() {
     load.run(60.0, &[], 0.0, 0.0);
     assert_eq!(load.plan.round(), 0, "nobody waits");
 }
+
+#[test]
+fn what_is_halved_is_as_the_c_library_has_it() {
+    for n in 0..4_000 {
+        let times = f64::from(n) * 0.01;
+        let (ours, theirs) = (halved(times), 0.5_f64.powf(times));
+        assert!((ours / theirs - 1.0).abs() < 1e-9, "{times}: {ours} {theirs}");
+    }
+    assert!(halved(5_000.0) < 1e-300);
+}

@@ -79,6 +79,7 @@ impl CommunicatorLine {
 
     /// Adds `count` entered collectives of communicator `id`; the last was `operation` of `bytes`. Returns
     /// the number of the first, unless the line now belongs to another communicator.
+    #[inline]
     pub fn enter(
         &self,
         id: CommunicatorId,
@@ -97,6 +98,7 @@ impl CommunicatorLine {
         let _ = change(&self.entered, id, |before| before.saturating_sub(count));
     }
 
+    #[inline]
     pub fn enqueue(&self, id: CommunicatorId, count: u64) {
         let _ = change(&self.enqueued, id, |before| before + count);
     }
