@@ -278,7 +278,7 @@ fn steps_before_it_was_asked_for_are_added() {
     until("some steps to be there", || (job.host.status()["steps"]["min"].as_u64()? >= 30).then_some(()));
     let done = job.capture("--steps 2 --before 20 --wait 25");
     assert_eq!(done.status.code(), Some(0), "{done:?}");
-    assert!(done.stdout.contains("with what was sampled since step "), "{done:?}");
+    assert!(done.stdout.contains("with samples since step "), "{done:?}");
     let report = job.report();
     assert_eq!(report["steps"].as_array().map(Vec::len), Some(22), "{report:#}");
     let steps = report["ranks"][0]["steps"].as_array().expect("steps").clone();

@@ -146,7 +146,7 @@ mod tests {
         }
         assert_eq!(hosts, [simulation.host(1), simulation.host(0)], "in order");
         let error = FrameCursor::open_file(&dir).unwrap_err().to_string();
-        assert!(error.contains("a folder without a recording.xpurec"), "{error}");
+        assert!(error.contains("the folder has no recording.xpurec"), "{error}");
         fs::remove_dir_all(&dir).unwrap();
     }
 }

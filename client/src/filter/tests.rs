@@ -151,7 +151,7 @@ fn faults_say_where_and_what_was_expected() {
     at("host=", 5, "what host is compared with");
     at("host=\"a", 5, "not closed");
     at("host~日本 & x<1", 12, "unknown field x");
-    at(&"(".repeat(40), 32, "enough");
+    at(&"(".repeat(40), 32, "32 deep");
     at(&"x".repeat(600), 0, "at most");
 }
 

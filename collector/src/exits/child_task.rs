@@ -11,6 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use xpu_wire::text;
+
 /// Largest output that is kept.
 const MOST: usize = 1 << 20;
 
@@ -38,8 +40,7 @@ impl Outcome {
     pub(crate) fn log(&self, name: &str, limit: Duration) {
         let said = String::from_utf8_lossy(&self.said[..self.said.len().min(LOGGED)]).into_owned();
         for line in said.lines() {
-            let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-            tracing::info!("{name}: {line}");
+            tracing::info!("{name}: {}", text::clean(line));
         }
         if self.said.len() > LOGGED {
             tracing::info!("{name}: ({} bytes more)", self.said.len() - LOGGED);

@@ -1,13 +1,13 @@
 //! One process that reads one rank, and its output pipe.
 
 use std::{
-    io::{self, Read as _},
+    io::{self, PipeReader, Read as _},
     os::{
         fd::{AsRawFd as _, RawFd},
         unix::process::CommandExt as _,
     },
     path::Path,
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, Command, Stdio},
     time::Instant,
 };
 
@@ -29,7 +29,7 @@ pub(super) struct Reader {
     pub wanted: Wanted,
     pub deadline: Instant,
     child: Child,
-    pipe: ChildStdout,
+    pipe: PipeReader,
     bytes: Vec<u8>,
     late: bool,
 }
@@ -94,24 +94,21 @@ impl Reader {
     }
 }
 
-fn spawn(program: &Path, wanted: &Wanted) -> io::Result<(Child, ChildStdout)> {
-    let mut child = Command::new(program)
+fn spawn(program: &Path, wanted: &Wanted) -> io::Result<(Child, PipeReader)> {
+    let (pipe, end) = io::pipe()?;
+    // SAFETY: changes the flags of a descriptor this process owns.
+    if unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let child = Command::new(program)
         .arg0("xpu-collector")
         .args(["--read-stacks", &wanted.target.pid.to_string()])
         .args(wanted.target.natively.then_some("--native"))
         .env_remove("LD_PRELOAD")
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
+        .stdout(end)
         .stderr(Stdio::null())
         .spawn()?;
-    let pipe = child.stdout.take().ok_or_else(|| io::Error::other("no pipe"))?;
-    // SAFETY: changes the flags of a descriptor this process owns.
-    if unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } != 0 {
-        let error = io::Error::last_os_error();
-        let _ = child.kill();
-        let _ = child.wait();
-        return Err(error);
-    }
     Ok((child, pipe))
 }
 

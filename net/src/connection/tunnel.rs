@@ -26,6 +26,7 @@ use xpu_wire::{
     endpoint::{Endpoint, RuntimeDir, Ssh},
     id::Pid,
     process::Process,
+    text,
 };
 
 use super::probe::Way;
@@ -149,7 +150,7 @@ impl Tunnel {
         let mut said = String::new();
         let _ = self.said.rewind().and_then(|()| (&self.said).take(SAID).read_to_string(&mut said));
         let last = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it said nothing");
-        let last: String = last.chars().filter(|c| !c.is_control()).collect();
+        let last = text::clean(last);
         let host = &endpoint.host;
         format!("ssh to {host} {what}: {last}; `ssh {host} true` must work without a prompt")
     }

@@ -41,6 +41,9 @@ use xpu_wire::{
     unit::{GigabytesPerSecond, Moment, Nanoseconds},
 };
 
+/// A rank that was not heard for this long while others were is of a former run, if those are fewer.
+const GONE: Duration = Duration::from_mins(1);
+
 /// One job.
 #[derive(Debug)]
 pub struct Job {
@@ -104,16 +107,31 @@ impl Job {
         view.take_exit(self.exits.get(&digest.rank));
     }
 
-    /// Drops ranks that ended in a larger former run: the living ones report the number of ranks.
+    /// Drops ranks of a larger former run: those that ended, and those whose host went without a word. The living
+    /// ones report the number of ranks.
     fn forget_former(&mut self) {
         if !self.mixed {
             return;
         }
-        let Some(world) = self.views().filter(|view| view.is_alive()).map(RankView::world_size).max() else {
+        let heard = |view: &RankView| self.common(view.host(), view.heard());
+        let latest = self.views().map(heard).max().unwrap_or_default();
+        let is_here = |view: &RankView| {
+            let is_new = view.heard() == Moment::default();
+            view.is_alive() && (is_new || latest.since(heard(view)) < GONE)
+        };
+        let Some(world) = self.views().filter(|view| is_here(view)).map(RankView::world_size).max() else {
             return;
         };
         let before = self.ranks.len();
-        self.ranks.retain(|rank, view| rank.0 < world || view.is_alive());
+        let former: Vec<_> = self
+            .ranks
+            .iter()
+            .filter(|(rank, view)| rank.0 >= world && !is_here(view))
+            .map(|(&rank, _)| rank)
+            .collect();
+        for rank in former {
+            self.ranks.remove(&rank);
+        }
         self.exits.retain(|rank, _| self.ranks.contains_key(rank));
         let mixed = self.views().any(|view| view.world_size() != world);
         self.mixed = mixed;

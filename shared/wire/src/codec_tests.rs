@@ -274,6 +274,7 @@ fn wordy() -> Vec<Frame> {
     let mut digests = Simulation::new(7, 1, 1).digests(5).remove(0);
     if let Body::Digest(digest) = &mut digests.body {
         digest.ranks[0].blind = vec![text()];
+        digest.ranks[0].optimizer = text();
     }
     let mut part = crate::frame::example::capture::part(1, 0);
     part.labels = vec![
@@ -323,12 +324,17 @@ fn what_steers_a_terminal_enters_by_no_field() {
         let bytes = encode(&frame);
         let letters = (HEADER..bytes.len()).filter(|&at| bytes[at].is_ascii_graphic());
         for at in letters {
-            let mut hostile = bytes.clone();
-            hostile[at] = 0x1b;
-            let Ok(decoded) = decode(&hostile) else { continue };
-            tried += 1;
-            let said = format!("{decoded:?}");
-            assert!(!said.contains("\\u{1b}"), "byte {at}: {said}");
+            // An escape in place of a letter, and a right-to-left override in place of three.
+            for steering in [&b"\x1b"[..], "\u{202e}".as_bytes(), "\u{2028}".as_bytes()] {
+                let mut hostile = bytes.clone();
+                let Some(place) = hostile.get_mut(at..at + steering.len()) else { continue };
+                place.copy_from_slice(steering);
+                let Ok(decoded) = decode(&hostile) else { continue };
+                tried += 1;
+                let said = format!("{decoded:?}");
+                let raw = ["\\u{1b}", "\\u{202e}", "\\u{2028}"];
+                assert!(raw.iter().all(|raw| !said.contains(raw)), "byte {at}: {said}");
+            }
         }
     }
     assert!(tried > 400, "{tried}");

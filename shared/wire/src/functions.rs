@@ -121,7 +121,7 @@ mod tests {
     fn there_is_an_end_to_functions_and_to_what_is_said_of_them() {
         let many = read(&"a@b,".repeat(FUNCTIONS + 1));
         assert_eq!((many.functions.len(), many.wrong.len()), (FUNCTIONS, 1));
-        assert!(many.wrong[0].ends_with("'a@b' is one more than 1024 functions"), "{:?}", many.wrong);
+        assert!(many.wrong[0].ends_with("'a@b' exceeds the limit of 1024 functions"), "{:?}", many.wrong);
         let wrong = read(&"1,".repeat(100)).wrong;
         assert_eq!(wrong.len(), SENTENCES);
         assert!(wrong[SENTENCES - 1].ends_with("85 more are left out"), "{wrong:?}");

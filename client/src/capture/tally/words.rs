@@ -74,7 +74,7 @@ impl Tally {
         })
     }
 
-    /// `500 ms of 8 of 8 ranks, 2,160 operations, none dropped`, `steps 812 to 814 of 8 of 8 ranks, with what was sampled since step 793, 2,160 operations, none dropped`
+    /// `500 ms of 8 of 8 ranks, 2,160 operations, none dropped`, `steps 812 to 814 of 8 of 8 ranks, with samples since step 793, 2,160 operations, none dropped`
     pub(in crate::capture) fn summary(&self) -> String {
         let operations = self.accounts().map(|(_, account)| account.operations).sum::<u64>();
         let dropped = self.accounts().map(|(_, account)| account.dropped).sum::<u64>();

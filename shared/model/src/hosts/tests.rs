@@ -30,7 +30,7 @@ fn an_ipv6_address_is_no_range() {
     assert_eq!(names("[::1]:19000,[fe80::1%eth0]"), ["[::1]:19000", "[fe80::1%eth0]"]);
     assert!(complaint("::1").contains("in brackets"));
     assert!(complaint("[::1]x").contains("[::1]:18889"));
-    assert!(complaint("[::zz]").contains("no IPv6 address"));
+    assert!(complaint("[::zz]").contains("is not an IPv6 address"));
 }
 
 #[test]

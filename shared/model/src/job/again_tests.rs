@@ -43,6 +43,27 @@ fn ranks_of_a_run_that_had_more_of_them_are_forgotten() {
     assert_eq!(jobs.get(&before.job).unwrap().ranks().len(), 4);
 }
 
+/// The host of the others was taken away: nobody reports their end.
+#[test]
+fn ranks_of_a_host_that_went_without_a_word_are_forgotten_in_a_smaller_run() {
+    let (before, mut jobs) = (Simulation::new(7, 2, 4), Jobs::default());
+    before.snapshots(4).iter().chain(&before.digests(5)).for_each(|frame| jobs.fold(frame));
+    let again = |jobs: &mut Jobs, seconds| {
+        let mut frame = Simulation::new(7, 1, 4).snapshots(seconds).remove(0);
+        if let Body::Snapshot(snapshot) = &mut frame.body {
+            for rank in &mut snapshot.jobs[0].ranks {
+                rank.info.pid = Pid(rank.info.pid.0 + 1000);
+                rank.digest.pid = rank.info.pid;
+            }
+        }
+        jobs.fold(&frame);
+        jobs.get(&before.job).unwrap().ranks().len()
+    };
+    assert_eq!(again(&mut jobs, 20), 8, "a host may be late");
+    assert_eq!(again(&mut jobs, 90), 4);
+    assert_eq!(jobs.get(&before.job).unwrap().world_size(), 4);
+}
+
 #[test]
 fn a_rank_that_was_taken_for_dead_and_speaks_again_has_not_ended() {
     let (simulation, mut jobs) = (Simulation::new(7, 1, 2), Jobs::default());

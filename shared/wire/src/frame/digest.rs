@@ -98,6 +98,7 @@ pub struct RankDigest {
     /// The source of the steps; `None` while there is none.
     pub step_source: Option<StepSource>,
     /// As [`super::Steps::optimizer`].
+    #[serde(deserialize_with = "crate::text::line")]
     pub optimizer: String,
     /// As [`super::Steps::work`].
     pub work: Work,

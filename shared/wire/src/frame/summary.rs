@@ -89,6 +89,7 @@ pub struct Steps {
     pub durations: Histogram,
     pub timed_by: TimedBy,
     /// The optimizer whose steps count as the program's, if that is the source; empty otherwise.
+    #[serde(deserialize_with = "crate::text::line")]
     pub optimizer: String,
     /// What the program reported for these steps, since the rank started.
     pub work: Work,
