@@ -84,7 +84,7 @@ fn a_line_of_the_hosts_file_that_makes_no_sense_is_told_and_the_rest_is_used() {
     fs::write(home.0.join("hosts.txt"), "127.99.99.98:1\nnode[9-1]\n").unwrap();
     let (code, _, said) = home.xpu_top(&format!("status --job-hosts {}/hosts.txt", home.0.display()));
     assert_eq!(code, 3);
-    assert!(said.contains("hosts.txt:2: the range `9-1` goes down; write 1-9"), "{said}");
+    assert!(said.contains("hosts.txt:2: the range `9-1` is descending; write 1-9"), "{said}");
     assert!(said.contains("no collector listens on 127.99.99.98:3"), "{said}");
 }
 

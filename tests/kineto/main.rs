@@ -242,7 +242,7 @@ fn a_rank_that_ends_meanwhile_is_told_of() {
     let ranks = host.job(["kineto = Kineto(every=1)\ntrain()"; 2]);
     let line = format!("kineto --steps 2 --start-in 20s -o {}", host.out().display());
     let asking = Program::start(&mut host.asking(&line));
-    until("both to be asked", || asking.said().contains("2 of 2 ranks are asked").then_some(()));
+    until("both to be asked", || asking.said().contains("2 of 2 ranks will trace").then_some(()));
     for rank in &ranks {
         rank.signal("KILL");
     }

@@ -7,7 +7,7 @@ use super::header;
 use crate::{
     app::{App, Standing},
     palette::Role,
-    widget::wrap::cut,
+    widget::wrap::cut_at_word,
     width::LEAST,
 };
 
@@ -30,11 +30,11 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let (glyph, _, role) = header::status(app);
     let (columns, lines) = LEAST;
     let text = format!("{glyph} {figure} · needs {columns}x{lines}");
-    let line = Line::styled(cut(&text, usize::from(area.width)), app.palette.of(role));
+    let line = Line::styled(cut_at_word(&text, usize::from(area.width)), app.palette.of(role));
     buffer.set_line(area.x, area.y, &line, area.width);
     if area.height > 1 {
         let why = format!("This terminal has {}x{}; make it larger.", area.width, area.height);
-        let line = Line::styled(cut(&why, usize::from(area.width)), app.palette.of(Role::Muted));
+        let line = Line::styled(cut_at_word(&why, usize::from(area.width)), app.palette.of(Role::Muted));
         buffer.set_line(area.x, area.y + 1, &line, area.width);
     }
 }

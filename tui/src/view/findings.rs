@@ -25,7 +25,7 @@ use crate::{
     hits::{Hits, Target},
     palette::Role,
     report::sure,
-    widget::{wrap::cut, wrap::wrapped},
+    widget::{wrap::cut_at_word, wrap::wrapped},
     width::Breakpoint,
 };
 
@@ -103,7 +103,7 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
         let style = ground.patch(app.palette.of(role));
         let head = format!(" {sign} {:<names$}  ", name(finding));
         let text = format!("{}{}", sure(finding.confidence), finding.evidence);
-        let text = cut(&text, usize::from(inner.width).saturating_sub(head.width()));
+        let text = cut_at_word(&text, usize::from(inner.width).saturating_sub(head.width()));
         let told = Line::from(vec![
             Span::styled(head, style.patch(app.palette.of(Role::Strong))),
             Span::styled(text, style),
@@ -212,6 +212,6 @@ fn logged(app: &App, entry: &Entry, words: usize, width: usize) -> Line<'static>
     Line::from(vec![
         Span::styled(time, app.palette.of(Role::Muted)),
         Span::styled(head, app.palette.of(role)),
-        Span::raw(cut(&entry.finding.evidence.to_string(), width.saturating_sub(taken))),
+        Span::raw(cut_at_word(&entry.finding.evidence.to_string(), width.saturating_sub(taken))),
     ])
 }

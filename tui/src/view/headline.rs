@@ -15,7 +15,7 @@ use crate::{
     glyph,
     palette::Role,
     report::sure,
-    widget::{wrap::cut, wrap::wrapped},
+    widget::{wrap::cut_at_word, wrap::wrapped},
 };
 
 /// Most lines of a hang's report.
@@ -26,7 +26,7 @@ pub(super) fn brief(app: &App, width: usize) -> Option<Line<'static>> {
     let finding = app.job_view.findings.first()?;
     let (sign, role) = loudness(finding);
     let text = format!("{sign} {}{}", sure(finding.confidence), finding.evidence);
-    Some(Line::styled(cut(&text, width), app.palette.of(role)))
+    Some(Line::styled(cut_at_word(&text, width), app.palette.of(role)))
 }
 
 /// Why the job hangs. It stays when the job continues, until the user has seen it.
@@ -56,7 +56,7 @@ pub(super) fn banner(app: &App, finding: &Finding, width: usize) -> Vec<Line<'st
 }
 
 fn next(app: &App, finding: &Finding, key: &str, width: usize) -> Line<'static> {
-    let text = cut(&format!("next: {}{key}", finding.advice), width.saturating_sub(2));
+    let text = cut_at_word(&format!("next: {}{key}", finding.advice), width.saturating_sub(2));
     Line::styled(format!("  {text}"), app.palette.of(Role::Text))
 }
 
@@ -95,7 +95,7 @@ fn told(
     let named = finding.ranks.first().and_then(|&rank| Some((rank, app.stacks.tree().place_of(rank)?)));
     if let Some((rank, word)) = named {
         let is = if before.is_empty() { "is" } else { "was" };
-        let text = cut(&format!("rank {rank} {is} in {word}"), width.saturating_sub(2));
+        let text = cut_at_word(&format!("rank {rank} {is} in {word}"), width.saturating_sub(2));
         lines.push(Line::styled(format!("  {text}"), style.patch(strong)));
     }
     lines

@@ -21,7 +21,7 @@ use crate::{
     glyph::{ALARM, RAMP, SWATCH, WAITING},
     hits::{Hits, Target},
     palette::{Palette, Role},
-    widget::{ends, scale::STEPS, scale::Scale, scale::Worse, wrap::cut},
+    widget::{ends, scale::STEPS, scale::Scale, scale::Worse, wrap::cut_at_word},
 };
 
 /// Columns between the two panels.
@@ -169,7 +169,7 @@ fn fitting(mut parts: Vec<String>, width: usize) -> String {
     while parts.len() > 1 && parts.join(" · ").width() > width {
         parts.pop();
     }
-    cut(&parts.join(" · "), width)
+    cut_at_word(&parts.join(" · "), width)
 }
 
 /// `480 ■■■■■■■■ 736`: the steps, and the values of the first and the last.

@@ -11,7 +11,7 @@ use crate::{
     glyph,
     palette::{Palette, Role},
     report::sure,
-    widget::{wrap::cut, wrap::wrapped},
+    widget::{wrap::cut_at_word, wrap::wrapped},
 };
 
 /// One sentence, and how loud it is.
@@ -93,7 +93,7 @@ impl Notice {
             })
             .collect();
         if let Some(next) = below {
-            let next = cut(&format!("next: {next}"), width.saturating_sub(2));
+            let next = cut_at_word(&format!("next: {next}"), width.saturating_sub(2));
             lines.push(Line::from(vec![Span::raw("  "), Span::styled(next, palette.of(Role::Text))]));
         }
         lines

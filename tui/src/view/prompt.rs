@@ -20,7 +20,7 @@ use crate::{
     palette::Role,
     prompt::{Kind, Prompt},
     prompt_command,
-    widget::{ends, wrap::cut},
+    widget::{ends, wrap::cut_at_word},
 };
 
 /// Lines it takes, where the footer takes one.
@@ -102,7 +102,7 @@ fn point(app: &App, what: &str, column: usize, area: Rect, buffer: &mut Buffer) 
         (column + 1 - needed, format!("{what} {}", glyph::CARET))
     } else {
         // As much of both as there is room for: where it is can be seen from the line above.
-        (0, format!("{} {}", glyph::CARET, cut(what, width.saturating_sub(2))))
+        (0, format!("{} {}", glyph::CARET, cut_at_word(what, width.saturating_sub(2))))
     };
     buffer.set_stringn(area.x + x as u16, area.y, text, width - x, style);
 }

@@ -24,7 +24,7 @@ use crate::{
     glyph,
     hits::Hits,
     palette::Role,
-    widget::wrap::cut,
+    widget::wrap::cut_at_word,
     width::Breakpoint,
 };
 
@@ -181,7 +181,7 @@ fn identity(app: &App, rank: &Inspection, breakpoint: Breakpoint, area: Rect, bu
         None => String::new(),
     };
     let taken = pinned.len() + 24;
-    let about = cut(&about.join(", "), usize::from(area.width).saturating_sub(taken));
+    let about = cut_at_word(&about.join(", "), usize::from(area.width).saturating_sub(taken));
     let name = format!("Rank {}", status.rank);
     let title = Title { name: &name, about, right: pinned };
     let inner = panel::draw(palette, breakpoint, title, top, buffer);

@@ -19,7 +19,9 @@ use crate::{
     glyph::{self, CURSOR, LOW, UNKNOWN, WARNING},
     hits::{Hits, Target},
     palette::Role,
-    widget::{ends, scale::ALIKE, sparkline, wrap::cut, wrap::flush_left, wrap::flush_right},
+    widget::{
+        ends, scale::ALIKE, sparkline, wrap::cut, wrap::cut_at_word, wrap::flush_left, wrap::flush_right,
+    },
     width::Breakpoint,
 };
 
@@ -135,7 +137,7 @@ fn title(app: &App, width: usize) -> Line<'static> {
     let mut title = Line::from(Span::styled(format!(" {name} "), accent.patch(palette.of(Role::Strong))));
     if folded {
         let about = format!("the worst rank of each, by {} ", app.job_view.judge.title());
-        let about = cut(&about, width.saturating_sub(title.width()));
+        let about = cut_at_word(&about, width.saturating_sub(title.width()));
         title.push_span(Span::styled(about, palette.of(Role::Muted)));
     }
     if let Some(filter) = &app.filter {

@@ -56,10 +56,15 @@ pub fn cut_words(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
-    let ends =
-        text.match_indices(' ').map(|(end, _)| text[..end].trim_end_matches([' ', ',', ';', ':', '·']));
+    // A number is not parted from its unit.
+    let whole = text.match_indices(' ').map(|(end, _)| &text[..end]).filter(|kept| !ends_in_digit(kept));
+    let ends = whole.map(|kept| kept.trim_end_matches([' ', ',', ';', ':', '·']));
     let kept = ends.take_while(|kept| kept.width() + 2 <= width).last().unwrap_or_default();
     if kept.is_empty() { String::new() } else { format!("{kept} {ELLIPSIS}") }
+}
+
+fn ends_in_digit(text: &str) -> bool {
+    text.ends_with(|end: char| end.is_ascii_digit())
 }
 
 /// The text in `width` columns, cut between words where a word has room, and within the first otherwise.
@@ -123,7 +128,9 @@ mod tests {
     #[test]
     fn a_title_is_cut_between_words() {
         assert_eq!(cut_words("on all the 5,120 timed", 22), "on all the 5,120 timed");
-        assert_eq!(cut_words("on all the 5,120 timed", 21), "on all the 5,120 …");
+        assert_eq!(cut_words("on all the 5,120 timed", 21), "on all the …");
+        assert_eq!(cut_words("rank 3, gpu-1, 23 % slow", 17), "rank 3, gpu-1 …");
+        assert_eq!(cut_words("rank 3, gpu-1, 23 % slow", 19), "rank 3, gpu-1 …");
         assert_eq!(cut_words("two, one", 6), "two …");
         assert_eq!(cut_words("two, one", 4), "");
         assert_eq!(cut_words("gpu-000001", 6), "");

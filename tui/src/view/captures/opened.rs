@@ -18,7 +18,7 @@ use crate::{
     file_loader::Summary,
     glyph,
     palette::Role,
-    widget::{wrap::cut, wrap::wrapped},
+    widget::{wrap::cut, wrap::cut_at_word, wrap::wrapped},
     width::Breakpoint,
 };
 
@@ -67,7 +67,7 @@ fn contents(app: &App, summary: &Summary, width: usize) -> Vec<Line<'static>> {
     }
     let names = summary.tops.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     lines.extend(summary.tops.iter().map(|(name, said)| {
-        let said = cut(said, width.saturating_sub(names + 2));
+        let said = cut_at_word(said, width.saturating_sub(names + 2));
         Line::from(vec![
             Span::styled(format!("{name:<names$}  "), app.palette.of(Role::Strong)),
             Span::styled(said, app.palette.of(Role::Muted)),

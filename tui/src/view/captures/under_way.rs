@@ -15,7 +15,7 @@ use super::super::{
     headline,
     panel::{self, Title},
 };
-use crate::{app::App, glyph, palette::Role, widget::wrap::cut, width::Breakpoint};
+use crate::{app::App, glyph, palette::Role, widget::wrap::cut_at_word, width::Breakpoint};
 
 /// Lines it takes.
 pub(super) const LINES: u16 = 3;
@@ -33,7 +33,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         .map(|(label, (role, text))| {
             Line::from(vec![
                 Span::styled(format!("{label:<LABEL$}"), app.palette.of(Role::Muted)),
-                Span::styled(cut(&text, width), app.palette.of(role)),
+                Span::styled(cut_at_word(&text, width), app.palette.of(role)),
             ])
         })
         .collect();

@@ -11,7 +11,7 @@ use crate::{
     hits::{Hits, Target},
     palette::Role,
     view::panel::Title,
-    widget::wrap::cut,
+    widget::wrap::{cut, cut_at_word},
 };
 
 /// Columns of a communicator's name, of its ranks, of its place in it, and of counts.
@@ -30,7 +30,7 @@ pub(super) fn title(rank: &Inspection) -> Title<'static> {
 pub(super) fn draw(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let muted = app.palette.of(Role::Muted);
     if rank.memberships.is_empty() {
-        let text = cut("none: NCCL was not called yet", usize::from(area.width));
+        let text = cut_at_word("none: NCCL was not called yet", usize::from(area.width));
         buffer.set_line(area.x, area.y, &Line::styled(text, muted), area.width);
         return;
     }

@@ -13,7 +13,7 @@ use crate::{
     glyph::{BARS, UNKNOWN},
     palette::Role,
     view::{panel, panel::Title},
-    widget::wrap::cut,
+    widget::wrap::{cut, cut_at_word},
     width::Breakpoint,
 };
 
@@ -146,7 +146,7 @@ fn table<const N: usize>(
         return;
     }
     if rows.is_empty() {
-        let text = cut(&awaited(app, rank), usize::from(inner.width));
+        let text = cut_at_word(&awaited(app, rank), usize::from(inner.width));
         buffer.set_line(inner.x, inner.y, &Line::styled(text, palette.of(Role::Muted)), inner.width);
         return;
     }

@@ -13,7 +13,7 @@ use crate::{
     hits::{Hits, Target},
     palette::Role,
     report::in_call,
-    widget::{wrap::cut, wrap::wrapped},
+    widget::{wrap::cut, wrap::cut_at_word, wrap::wrapped},
     width::Breakpoint,
 };
 
@@ -104,7 +104,7 @@ pub(in crate::view) fn table(
     if let Some((ahead, behind)) = shown.waits() {
         let word = if ahead.len() == 1 { "waits" } else { "wait" };
         let text = format!("{} {word} for {}", ahead.brief(RUNS), behind.brief(RUNS));
-        lines.push(Line::styled(cut(&text, width), palette.of(Role::Strong)));
+        lines.push(Line::styled(cut_at_word(&text, width), palette.of(Role::Strong)));
     }
     headline::lines(&lines, area, buffer);
 }

@@ -20,7 +20,7 @@ use crate::{
     app::App,
     glyph,
     palette::Role,
-    widget::{wrap::cut, wrap::wrapped},
+    widget::{wrap::cut_at_word, wrap::wrapped},
     width::Breakpoint,
 };
 
@@ -168,7 +168,7 @@ fn line(app: &App, part: Part, bar: usize, width: usize) -> Line<'static> {
     spans.push(Span::styled(format!("{figures:<FIGURES$}  "), Style::new()));
     let taken = LABEL + bar + FIGURES + 2;
     if width >= taken + WORDS {
-        spans.push(Span::styled(cut(&part.means, width - taken), muted));
+        spans.push(Span::styled(cut_at_word(&part.means, width - taken), muted));
     }
     Line::from(spans)
 }

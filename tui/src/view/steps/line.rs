@@ -21,7 +21,7 @@ use crate::{
     app::{App, Point},
     glyph,
     palette::Role,
-    widget::{columns, ends, scale::ALIKE, wrap::cut},
+    widget::{columns, ends, scale::ALIKE, wrap::cut_at_word},
     width::Breakpoint,
 };
 
@@ -258,7 +258,7 @@ fn tell(app: &App, point: &Point, change: &ChangePoint, width: usize) -> Vec<Spa
     );
     vec![
         Span::styled(format!("{sign} "), app.palette.of(role)),
-        Span::styled(cut(&text, width.saturating_sub(2)), app.palette.of(role)),
+        Span::styled(cut_at_word(&text, width.saturating_sub(2)), app.palette.of(role)),
     ]
 }
 
