@@ -18,5 +18,4 @@ pub mod report;
 pub mod run;
 pub mod stacks;
 pub mod status;
-
 pub mod what_if;

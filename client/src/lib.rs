@@ -1,5 +1,5 @@
-//! What the screen and the commands share: they follow a job live or in a recording, select its ranks and capture its steps. Nothing here
-//! draws.
+//! What the screen and the commands share: they follow a job live or in a recording, select its ranks and capture
+//! its steps. Nothing here draws.
 
 pub mod arrival;
 pub mod capture;
@@ -9,11 +9,10 @@ pub mod frame_cursor;
 pub mod inquiry;
 pub mod interactive;
 pub mod kept;
-pub mod screen_capture;
-
 pub mod live;
 pub mod nearest;
 pub mod new_file;
 pub mod recording_writer;
 pub mod sample;
+pub mod screen_capture;
 pub mod time;

@@ -10,8 +10,7 @@ use xpu_client::{
     arrival::Arrival, capture::Wanted, follow::LATELY, frame_cursor::FrameCursor, live::Live,
     recording_writer, screen_capture::Capturer,
 };
-use xpu_model::figure;
-use xpu_model::job::Job;
+use xpu_model::{figure, job::Job};
 use xpu_recording::Header;
 use xpu_wire::{
     id::{JobName, Rank},

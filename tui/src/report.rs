@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use xpu_model::figure;
 use xpu_model::{
+    figure,
     finding::{Confidence, Kind, What},
     job::Job,
     stack,

@@ -16,8 +16,7 @@ use xpu_client::{
     new_file,
     recording_writer::{RecordingWriter, Seen, header},
 };
-use xpu_model::figure;
-use xpu_model::{finding, status::ExitCode as Code};
+use xpu_model::{figure, finding, status::ExitCode as Code};
 use xpu_recording::{Header, Totals};
 use xpu_wire::{frame::Body, unit::Moment};
 

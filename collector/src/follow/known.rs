@@ -191,7 +191,7 @@ impl Known {
             subscribe: wanted.difference(&self.subscribed).cloned().collect(),
             unsubscribe: self.subscribed.difference(&wanted).cloned().collect(),
         };
-        // Frames that are published meanwhile are not missed: on a new subscription the numbers begin anew.
+        // Frames published without a subscription are not missed frames.
         self.numbers.retain(|(_, topic), _| {
             !wishes.unsubscribe.iter().any(|gone| topic.starts_with(gone.as_bytes()))
         });

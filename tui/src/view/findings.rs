@@ -9,8 +9,8 @@ use ratatui::{
 use serde::Serialize;
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
-use xpu_model::figure;
 use xpu_model::{
+    figure,
     finding::{Confidence, Entry, Finding, What},
     stack::Ranks,
 };

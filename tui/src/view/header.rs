@@ -7,8 +7,8 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
 };
-use xpu_model::figure;
 use xpu_model::{
+    figure,
     finding::{Cost, Kind},
     status::StepSign,
 };

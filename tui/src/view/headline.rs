@@ -7,8 +7,10 @@ use ratatui::{
     text::{Line, Span},
 };
 use unicode_width::UnicodeWidthStr as _;
-use xpu_model::figure;
-use xpu_model::finding::{Finding, Kind};
+use xpu_model::{
+    figure,
+    finding::{Finding, Kind},
+};
 
 use crate::{
     app::App,

@@ -12,8 +12,7 @@ use ratatui::{
     widgets::{Block, BorderType, Widget as _},
 };
 use unicode_width::UnicodeWidthStr as _;
-use xpu_model::figure;
-use xpu_model::stack::Ranks;
+use xpu_model::{figure, stack::Ranks};
 
 use crate::{
     action::Action,

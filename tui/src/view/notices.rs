@@ -1,9 +1,12 @@
 //! Problems, in sentences: findings first, then outliers, then blind spots, and if there are none: that.
 
 use ratatui::text::{Line, Span};
-use xpu_model::figure;
-use xpu_model::status::sentence::{claims, switched_off};
-use xpu_model::{finding::Finding, job::PartlySeen};
+use xpu_model::{
+    figure,
+    finding::Finding,
+    job::PartlySeen,
+    status::sentence::{claims, switched_off},
+};
 
 use super::{headline, panel::Title};
 use crate::{

@@ -8,8 +8,7 @@ use ratatui::{
     widgets::{Block, BorderType, Borders, Widget as _},
 };
 use unicode_width::UnicodeWidthStr as _;
-use xpu_model::figure;
-use xpu_model::status::RankState;
+use xpu_model::{figure, status::RankState};
 use xpu_wire::{frame::Life, unit::Nanoseconds};
 
 use super::{panel::window, prompt};

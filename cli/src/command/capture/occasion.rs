@@ -4,8 +4,7 @@ use std::{fmt, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use anyhow::Context as _;
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use xpu_client::interactive::key_that_ends;
-use xpu_client::{arrival::Arrivals, capture::Stop, follow::Following};
+use xpu_client::{arrival::Arrivals, capture::Stop, follow::Following, interactive::key_that_ends};
 use xpu_model::finding::{self, Kind};
 use xpu_wire::{id::JobName, unit::Moment};
 

@@ -213,8 +213,8 @@ fn stands_out(rates: &[(Rank, f64)]) -> Option<StandsOut> {
 
 #[cfg(test)]
 mod tests {
-    use xpu_wire::frame::example::capture::{MS, part, sheet};
     use xpu_wire::{
+        frame::example::capture::{MS, part, sheet},
         frame::{Body, CapturePart, CapturedSpan, Frame},
         unit::Moment,
     };

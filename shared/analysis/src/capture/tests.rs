@@ -1,5 +1,5 @@
-use xpu_wire::frame::example::capture::{BEGIN, MS, part, sheet};
 use xpu_wire::{
+    frame::example::capture::{BEGIN, MS, part, sheet},
     frame::{CapturedOperation, MissingRank},
     unit::Nanoseconds,
 };

@@ -5,8 +5,7 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::Line,
 };
-use xpu_model::figure;
-use xpu_model::job::Job;
+use xpu_model::{figure, job::Job};
 use xpu_wire::{
     frame::{CallState, RankRecord, RecordedCall},
     id::{CommunicatorId, Rank},

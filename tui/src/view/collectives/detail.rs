@@ -5,8 +5,7 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
 };
-use xpu_model::figure;
-use xpu_model::finding::Finding;
+use xpu_model::{figure, finding::Finding};
 use xpu_wire::unit::Nanoseconds;
 
 use super::{

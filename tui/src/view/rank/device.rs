@@ -1,8 +1,7 @@
 //! The rank's GPU, as the driver reports it.
 
 use ratatui::text::{Line, Span};
-use xpu_model::figure;
-use xpu_model::status::DeviceStatus;
+use xpu_model::{figure, status::DeviceStatus};
 use xpu_wire::frame::Life;
 
 use crate::{

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 use unicode_width::UnicodeWidthStr as _;
-use xpu_model::figure;
-use xpu_model::status::{CollectiveStatus, GemmStatus};
+use xpu_model::{
+    figure,
+    status::{CollectiveStatus, GemmStatus},
+};
 use xpu_wire::frame::Life;
 
 use crate::{

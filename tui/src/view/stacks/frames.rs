@@ -7,8 +7,10 @@ use ratatui::{
     text::{Line, Span},
 };
 use unicode_width::UnicodeWidthStr as _;
-use xpu_model::figure;
-use xpu_model::stack::{Class, Word};
+use xpu_model::{
+    figure,
+    stack::{Class, Word},
+};
 
 use super::super::panel::window;
 use crate::{

@@ -8,9 +8,9 @@ use ratatui::{
     text::{Line, Span},
 };
 use unicode_width::UnicodeWidthStr as _;
-use xpu_model::figure;
 use xpu_model::{
     change_point::ChangePoint,
+    figure,
     job::median,
     status::{StepClock, StepSign},
 };

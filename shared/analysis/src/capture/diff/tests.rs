@@ -1,5 +1,5 @@
-use xpu_wire::frame::example::capture::{MS, part, sheet, with_activity};
 use xpu_wire::{
+    frame::example::capture::{MS, part, sheet, with_activity},
     frame::{Body, CapturePart, CapturedSpan, Frame},
     unit::Moment,
 };

@@ -1,6 +1,6 @@
-use xpu_wire::frame::example::capture::{BEGIN, MS, part, sheet, with_activity};
 use xpu_wire::{
     datatype::DataType,
+    frame::example::capture::{BEGIN, MS, part, sheet, with_activity},
     frame::{Body, CapturePart, CapturedOperation, CapturedSpan, Frame},
     id::CommunicatorId,
     unit::Nanoseconds,
