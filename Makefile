@@ -65,8 +65,8 @@ lint: $(BIN)/ruff
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	@if $(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install $(DENY) --locked; then $(MAKE) --no-print-directory deny; \
 	else echo "SKIPPED: cargo-deny could not be installed: licences, sources and known vulnerabilities were not checked"; fi
-	$(BIN)/ruff check pybind tests tui
-	$(BIN)/ruff format --check pybind tests tui
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/python tests/words.py
 	CARGO="$(CARGO)" $(BIN)/python tests/arrows.py
 

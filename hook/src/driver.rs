@@ -15,7 +15,7 @@ use xpu_wire::id::DeviceUuid;
 
 use crate::symbol::{Library, foreign};
 
-pub(crate) static CUDA: Library = Library::new("CUDA driver", c"cuInit").in_files("libcuda.so");
+pub(crate) static CUDA: Library = Library::new("the CUDA driver", c"cuInit").in_files("libcuda.so");
 
 const SUCCESS: c_int = 0;
 /// `CUDA_ERROR_NOT_INITIALIZED`: the program's result if the library it calls is missing.

@@ -12,7 +12,7 @@ use crate::{
     symbol::{Library, foreign},
 };
 
-pub(crate) static CUDART: Library = Library::new("CUDA runtime", c"cudaGetDevice").in_files("libcudart");
+pub(crate) static CUDART: Library = Library::new("the CUDA runtime", c"cudaGetDevice").in_files("libcudart");
 
 pub(crate) const SUCCESS: c_int = 0;
 pub(crate) const NOT_READY: c_int = 600;

@@ -90,13 +90,13 @@ impl Library {
     pub(crate) fn complaints(&self) -> impl Iterator<Item = String> {
         let elsewhere = self.elsewhere.load(Relaxed);
         let name = self.name;
-        let second = (elsewhere > 0 && self.home.load(Relaxed) != GONE).then(|| {
+        let second = (elsewhere > 0).then(|| {
             format!(
-                "{elsewhere} calls not watched: the process has two copies of {name}, and only the one that was called first is watched"
+                "{elsewhere} calls not watched: the process has several copies of {name}, and only the one that was called first is watched"
             )
         });
         let gone = (self.home.load(Relaxed) == GONE)
-            .then(|| format!("not watched any more: {name} was unloaded by the program"));
+            .then(|| format!("not watched any more: the program unloaded {name}"));
         second.into_iter().chain(gone)
     }
 

@@ -135,6 +135,19 @@ harmless! {
         opens("2", &[User::of("lc", twelve()).with(&["-DIN_DESTRUCTOR", "-DIN_CONSTRUCTOR"])]);
 }
 
+#[test]
+fn a_second_copy_is_named_as_not_watched() {
+    for hazard in [
+        linked(twelve().versioned(), thirteen().versioned()),
+        opens("3", &[User::of("l", twelve()), User::of("l", thirteen())]),
+    ] {
+        let heard = hazard.is_harmless_and_heard();
+        let blind = &heard[0].summaries.last().unwrap().hook.blind;
+        let copies = "calls not watched: the process has several copies of the CUDA runtime";
+        assert!(blind.iter().any(|said| said.contains(copies)), "{blind:?}");
+    }
+}
+
 /// Those to look at under valgrind.
 pub(crate) fn checked() -> [(&'static str, Hazard); 3] {
     [

@@ -137,9 +137,7 @@ hold()",
 const ATTACH: &str = "
 from torch_hooks import *
 import_torch()
-until = time.monotonic() + 30
-while not registered and time.monotonic() < until: time.sleep(0.001)
-assert len(registered) == 1
+wait_until_watched()
 ";
 
 /// The steps in rank 0's last summary when these are completed.
@@ -170,6 +168,40 @@ hold()"
     let steps = steps_at(&job, 30);
     assert_eq!((steps.source, steps.completed.0, &*steps.optimizer), (StepSource::Optimizer, 30, "SGD"));
     assert_eq!(job.ledger(0).ledger().read().step.0, 30);
+    job.end();
+}
+
+/// Otherwise the hook would read Kineto's count before the step is in it.
+#[test]
+fn kineto_registers_before_the_hook() {
+    let job = Job::of(
+        1,
+        &[("KINETO_USE_DAEMON", "1")],
+        "
+import sys
+from torch_hooks import *
+package = Path(os.environ['RENDEZVOUS'], 'torch')
+package.mkdir()
+package.joinpath('__init__.py').write_text('''
+from gpu import *
+from torch_hooks import *
+import_torch()
+ok(gemm_ex(512, 512, 512))
+while not Path(__file__).with_name('imported').exists(): time.sleep(0.001)
+assert not registered
+registered.append(print)
+''')
+sys.path.insert(0, str(package.parent))
+import torch
+wait_until_watched()
+assert registered[0] is print
+hold()",
+    );
+    let pid = job.ranks[0].pid();
+    until("turns of the hook while PyTorch is imported", || {
+        (job.listener.speaker(pid)?.summaries.len() > 2).then_some(())
+    });
+    std::fs::write(job.place.path("torch/imported"), "").unwrap();
     job.end();
 }
 

@@ -4,7 +4,9 @@
 optimizers here calls what is registered. Real PyTorch is used by tests/zoo and tests/python/test_launchers.py.
 """
 
+import inspect
 import sys
+import time
 import types
 
 registered = []
@@ -29,3 +31,11 @@ def import_torch():
     module = types.ModuleType("torch.optim.optimizer")
     module.register_optimizer_step_post_hook = registered.append
     sys.modules["torch.optim.optimizer"] = module
+
+
+def wait_until_watched():
+    """Returns when the hook has registered. PyTorch's import takes longer than that; this module's does not."""
+    until = time.monotonic() + 30
+    while not any(inspect.isfunction(hook) for hook in registered):
+        assert time.monotonic() < until, "the hook has not registered with the optimizers"
+        time.sleep(0.001)

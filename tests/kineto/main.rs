@@ -36,6 +36,7 @@ def work():
 comm = communicator()
 optimizer = Adam([object()])
 def train():
+    wait_until_watched()
     while True: work()
 ";
 
@@ -205,6 +206,7 @@ fn two_optimizers_in_a_step_are_two_calls() {
     let host = Host::new();
     let script = "kineto = Kineto()
 other = SGD([object()])
+wait_until_watched()
 while True:
     work()
     other.step()";

@@ -1,8 +1,8 @@
 """Notes uncaught exceptions, before Python's own functions print them.
 
 The hook runs this once on the main thread, between two of its instructions, in a namespace of its own that holds
-`note(text)`, and calls `tell_of_main` and `tell_of_thread` before Python's own `excepthook` of each. No name of the program's is
-changed: what it sets or finds in their places is its own.
+`note(text)`, and calls `tell_of_main` and `tell_of_thread` before Python's own `excepthook` of each. None of the
+program's names is changed: what it sets or finds in their places is its own.
 """
 
 # ruff: noqa: F821

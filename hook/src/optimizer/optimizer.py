@@ -6,6 +6,7 @@ notes a step. PyTorch calls the hook after a step that was made: not after one t
 
 # ruff: noqa: F821
 
+import os
 import sys
 
 
@@ -15,8 +16,16 @@ def attach():
         register = vars(sys.modules["torch.optim.optimizer"])["register_optimizer_step_post_hook"]
     except (KeyError, TypeError):
         return ""
+    # Kineto registers as PyTorch is imported. Hooks run in the order of registration, and a step is noted with the
+    # count that includes it.
+    if os.environ.get("KINETO_USE_DAEMON") and is_being_imported("torch"):
+        return ""
     register(after_step)
     return "attached"
+
+
+def is_being_imported(name):
+    return getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False)
 
 
 def after_step(optimizer, args, kwargs):
