@@ -5,6 +5,7 @@
 CARGO ?= cargo
 PYTHON ?= python3
 VENV := .venv
+TORCH := .venv-torch
 BIN := $(VENV)/bin
 WHEEL_TREE := pybind/python/xpu_top
 NEXTEST := cargo-nextest@0.9.143
@@ -21,7 +22,7 @@ SKIPPED := $(TARGET_DIR)/skipped.txt
 help:
 	@echo "make demo         a simulated job of 8 ranks on 2 hosts, and the screen"
 	@echo "make test         installs what the tests need and runs all tests"
-	@echo "make test-programs  Slurm, munge, sshd, jemalloc and tcmalloc from Debian, for the tests that run real ones (root or sudo)"
+	@echo "make test-programs  Slurm, munge, sshd, jemalloc, tcmalloc, Open MPI (root or sudo) and PyTorch (5 GB), for the tests that run real ones"
 	@echo "make lint         formatting, clippy, licences, Python style, private words"
 	@echo "make deny         licences, sources and known vulnerabilities of dependencies"
 	@echo "make bench        the budgets: cost per call, memory, CPU, bytes on the wire"
@@ -46,19 +47,24 @@ test: TARGETS := --all-targets
 test: build packaged-hook wheel $(BIN)/pytest
 	@$(CARGO) nextest --version >/dev/null 2>&1 || $(CARGO) install $(NEXTEST) --locked
 	@rm -f $(SKIPPED); export XPU_TEST_SKIPPED=$(SKIPPED); worst=0; \
+	if test -x $(TORCH)/bin/torchrun; then export XPU_TEST_TORCH=$${XPU_TEST_TORCH:-$(CURDIR)/$(TORCH)/bin}; fi; \
 	for run in "$(CARGO) nextest run --release --workspace --no-fail-fast" "$(BIN)/pytest -q tests/python"; do \
 	echo "$$run"; $$run; code=$$?; test $$code -le $$worst || worst=$$code; done; \
 	if test -s $(SKIPPED); then echo "$$(wc -l <$(SKIPPED)) tests were skipped:"; sort $(SKIPPED); else echo "no test was skipped"; fi; \
 	exit $$worst
 
 # Not part of `make test`: on your own machine their packages start services.
-test-programs:
-	@(for one in slurmctld slurmd munged sshd; do test -x /usr/sbin/$$one || exit 1; done; \
+test-programs: $(TORCH)/installed
+	@(for one in /usr/sbin/slurmctld /usr/sbin/slurmd /usr/sbin/munged /usr/sbin/sshd /usr/bin/mpirun; do test -x $$one || exit 1; done; \
 	for one in jemalloc.so.2 tcmalloc.so.4; do ls /usr/lib/*/lib$$one >/dev/null 2>&1 || exit 1; done) || { \
 	sudo=$$(test "$$(id -u)" = 0 || echo sudo -n); \
 	$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends slurm-wlm munge openssh-server openssh-client \
-	libjemalloc2 libgoogle-perftools4; } \
-	|| echo "SKIPPED: no Slurm, sshd or allocators could be installed; tests/launch.rs says which tests do without"
+	libjemalloc2 libgoogle-perftools4 openmpi-bin; } \
+	|| echo "SKIPPED: no Slurm, sshd, Open MPI or allocators could be installed; the end of make test names the tests that do without"
+
+$(TORCH)/installed: tests/python/requirements-torch.txt
+	@$(PYTHON) -m venv $(TORCH) && $(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $< && touch $@ \
+	|| echo "SKIPPED: PyTorch could not be installed; the end of make test names the tests that do without"
 
 lint: $(BIN)/ruff
 	$(CARGO) fmt --all -- --check
@@ -141,7 +147,7 @@ screenshots: build
 
 clean:
 	$(CARGO) clean
-	rm -rf dist $(VENV) $(WHEEL_TREE)/bin $(WHEEL_TREE)/lib
+	rm -rf dist $(VENV) $(TORCH) $(WHEEL_TREE)/bin $(WHEEL_TREE)/lib
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -4,7 +4,7 @@ use xpu_wire::{
     collective::Operation,
     frame::{
         CollectiveSample, CommunicatorState, Inside, Launches, Progress, RankDigest, RankStacks, StepSource,
-        Steps, ThreadStack, TimedBy, Work,
+        Steps, ThreadStack, TimedBy, Work, example,
     },
     histogram::Histogram,
     id::{CommunicatorId, Pid, Sequence, Step},
@@ -145,6 +145,21 @@ fn silence_is_told_and_taken_back() {
     assert_eq!(roster.check(at(6.0)), []);
     assert_eq!(lives(&roster.summary(&who("x"), 1, steps(1, 1), at(7.0))), [Life::Alive]);
     assert_eq!(roster.living(), 1);
+}
+
+/// Its process cannot be seen from here: in another container.
+#[test]
+fn a_rank_that_was_taken_for_dead_and_speaks_again_lives() {
+    let mut roster = Roster::default();
+    roster.hello(&who("x"), 0, RankInfo { pid: Pid(u32::MAX), ..info("j", 0) }, at(0.0));
+    assert_eq!(lives(&roster.check(at(61.0))), [Life::Died]);
+    let end = RankExit { job: "j".into(), rank: Rank(0), pid: Pid(u32::MAX), ..example::exit() };
+    roster.keep_exit(&end);
+    assert_eq!((roster.living(), roster.exits()), (0, vec![end]));
+    assert_eq!(lives(&roster.summary(&who("x"), 1, steps(1, 1), at(62.0))), [Life::Alive]);
+    let digest = roster.digests(at(63.0))[0].ranks[0].clone();
+    assert_eq!((digest.life, digest.step, roster.living()), (Life::Alive, Some(Step(1)), 1));
+    assert_eq!(roster.exits(), []);
 }
 
 /// A rank that hangs with its thread stopped: its last operations are in its ledger page.

@@ -1,18 +1,17 @@
-"""Captures in Kineto's form, read by Holistic Trace Analysis: `XPU_TEST_HTA=VENV/bin make test`, with it there.
+"""Captures in Kineto's form, read by Holistic Trace Analysis: where `make test-programs` has installed it.
 
-It brings pandas, plotly and more, and is not installed for every run: without it these say SKIPPED.
+Without it these say SKIPPED.
 """
 
 import gzip
 import json
-import os
 import pathlib
 import re
 import subprocess
 import time
 
 import pytest
-from conftest import ROOT, running_demo, skip
+from conftest import ROOT, running_demo, with_torch
 
 PROGRAM = ROOT / "target/release/xpu-top"
 READER = pathlib.Path(__file__).parent / "reads_kineto.py"
@@ -53,10 +52,7 @@ def report(captures, name):
 
 
 def analysed(folder):
-    found = os.environ.get("XPU_TEST_HTA")
-    if not found:
-        skip("no HTA: name the bin folder of an environment with HolisticTraceAnalysis in XPU_TEST_HTA", beyond_ci=True)
-    done = subprocess.run([f"{found}/python", READER, folder], capture_output=True, text=True)
+    done = subprocess.run([f"{with_torch('torchrun')}/python", READER, folder], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -1,6 +1,6 @@
-"""The profiler of real PyTorch, asked from outside: `XPU_TEST_LAUNCHERS=VENV/bin make test`, with torch there.
+"""The profiler of real PyTorch, asked from outside: where `make test-programs` has installed it.
 
-PyTorch is too large to be installed for every run: without it these say SKIPPED.
+PyTorch is too large for `make test` to install: without it these say SKIPPED.
 """
 
 import gzip

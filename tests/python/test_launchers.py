@@ -1,17 +1,15 @@
-"""Real PyTorch under real launchers: `XPU_TEST_LAUNCHERS=VENV/bin make test`, with torch, accelerate, deepspeed there.
+"""Real PyTorch under real launchers: where `make test-programs` has installed them.
 
-PyTorch is too large to be installed for every run: without it these say SKIPPED. See docs/measurements-log.md.
+PyTorch is too large for `make test` to install: without it these say SKIPPED. See docs/measurements-log.md.
 """
 
 import json
-import os
 import pathlib
-import shutil
 import subprocess
 import time
 
 import pytest
-from conftest import ROOT, free_port, skip
+from conftest import ROOT, free_port, with_torch
 
 RANKS = 4
 LONGEST = 120
@@ -32,12 +30,7 @@ class Job:
     """Of one launcher, under `xpu-top run` or by itself."""
 
     def __init__(self, launcher, place, environment, watched=True, fails=()):
-        found = os.environ.get("XPU_TEST_LAUNCHERS")
-        path = f"{found}:{environment['PATH']}"
-        if not found or not shutil.which(launcher, path=path):
-            why = f"{launcher} is not there: name a folder with it, and with torch, in XPU_TEST_LAUNCHERS"
-            # PyTorch is too large to be installed for every run.
-            skip(why, beyond_ci=True)
+        path = f"{with_torch(launcher)}:{environment['PATH']}"
         self.base, meet = free_port(3), str(free_port())
         # DeepSpeed asks how many accelerators there are.
         more = {"PATH": path, "MEET_AT": meet, "LOCAL_SIZE": str(RANKS), "DS_ACCELERATOR": "cpu"}
@@ -67,7 +60,7 @@ class Job:
                 return status
             time.sleep(0.25)
         self.said.seek(0)
-        raise AssertionError(f"{status}\n{self.said.read()}")
+        raise AssertionError(f"{self.running.poll()=} {status}\n{self.said.read()}")
 
     def end(self):
         self.enough.touch()

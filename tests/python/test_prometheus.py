@@ -20,7 +20,7 @@ def programs():
     if where is None:
         # Said aloud: without it the dashboard and the alerts are not tested.
         warnings.warn(f"PROMETHEUS IS NOT TESTED: {why}", stacklevel=1)
-        skip(f"no Prometheus: {why}", beyond_ci=True)
+        skip(f"no Prometheus: {why}", beyond_ci="Prometheus")
     return where
 
 

@@ -117,6 +117,35 @@ fn ranks_are_in_order_of_the_figures_that_are_shown() {
     }
 }
 
+/// The figures of page 5's ranks under this heading.
+fn column(screen: &str, heading: &str) -> Vec<f64> {
+    let mut lines = screen.lines().skip_while(|line| !line.contains(heading));
+    let header = lines.next().expect("a line with the heading");
+    let (left, _) = header.split_once(heading).expect("the heading");
+    let end = left.chars().count() + heading.chars().count();
+    let before = |line: &str| line.chars().take(end).collect::<String>();
+    lines.map_while(|line| before(line).split_whitespace().last()?.parse().ok()).collect()
+}
+
+#[test]
+fn late_ranks_are_in_the_order_that_the_heading_shows() {
+    let mut lab = one_slow();
+    lab.keys("5");
+    let mut lab = lab.run(12);
+    for (keys, heading) in [("", "late ms↓"), ("O", "late ms↑")] {
+        let screen = lab.keys(keys).screen(132, 40);
+        let late = column(&screen.text(), heading);
+        let mut sorted = late.clone();
+        sorted.sort_by(f64::total_cmp);
+        if heading.ends_with('↓') {
+            sorted.reverse();
+        }
+        assert_eq!(late, sorted, "{heading}");
+        // The slow one is last into its collectives, and no other.
+        assert_eq!(late.iter().any(|&late| late > 0.0), keys.is_empty(), "{late:?}");
+    }
+}
+
 #[test]
 fn a_steady_job_has_a_line_and_no_change() {
     let mut lab = Lab::new(Simulation::new(7, 8, 8)).run(60);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use xpu_model::{
-    job::{Job, median},
+    job::{Job, RankView, median},
     peak::Peaks,
 };
 use xpu_wire::{
@@ -54,7 +54,7 @@ pub struct Gemm {
 /// What rates are taken of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// Each rank's median duration since it is watched.
+    /// Work over time since each rank is watched, as on the overview.
     Watched,
     /// All that was timed since the ranks started: none was since they are watched.
     Started,
@@ -80,17 +80,22 @@ impl Sortable for GemmColumn {
 }
 
 impl Gemm {
-    fn of(shape: GemmShape, totals: &[(Rank, &GemmTotals, Peaks)]) -> Self {
+    fn of(shape: GemmShape, ranks: &[(Rank, &RankView, &GemmTotals, Peaks)]) -> Self {
+        let totals = || ranks.iter().map(|&(_, _, total, _)| total);
         let mut durations = Histogram::new();
-        for (_, total, _) in totals {
-            durations.merge(&total.durations);
-        }
-        let basis = if durations.is_empty() { Basis::Started } else { Basis::Watched };
-        let rate = |total: &GemmTotals| match basis {
-            Basis::Watched => Tflops::from_work(shape.flops(), total.durations.median()?),
-            Basis::Started => Tflops::from_work(shape.flops() * total.timed as f64, total.timed_for),
+        totals().for_each(|total| durations.merge(&total.durations));
+        let is_watched = ranks.iter().any(|(_, view, total, _)| view.gemms_timed(total).is_some());
+        let basis = if is_watched { Basis::Watched } else { Basis::Started };
+        let rate = |view: &RankView, total: &GemmTotals| {
+            let (timed, time) = match basis {
+                Basis::Watched => view.gemms_timed(total)?,
+                Basis::Started => (total.timed, total.timed_for),
+            };
+            Tflops::from_work(shape.flops() * timed as f64, time)
         };
-        let known = || totals.iter().filter_map(|(rank, total, peaks)| Some((*rank, rate(total)?.0, peaks)));
+        let known = || {
+            ranks.iter().filter_map(|(rank, view, total, peaks)| Some((*rank, rate(view, total)?.0, peaks)))
+        };
         let shares = known().filter_map(|(_, rate, peaks)| {
             // Seconds at the peak, and at this rate.
             Some(peaks.seconds(&shape)? / (shape.flops() / (rate * 1e12)))
@@ -100,9 +105,9 @@ impl Gemm {
         rates.sort_by(|(_, a), (_, b)| a.total_cmp(b));
         Self {
             shape,
-            count: totals.iter().map(|(_, total, _)| total.count).sum(),
-            timed: totals.iter().map(|(_, total, _)| total.timed).sum(),
-            share: totals.iter().map(|(_, total, _)| estimated_time(total)).sum(),
+            count: totals().map(|total| total.count).sum(),
+            timed: totals().map(|total| total.timed).sum(),
+            share: totals().map(estimated_time).sum(),
             scale: Scale::of(rates.iter().map(|&(_, rate)| rate).collect()),
             rates,
             basis,
@@ -180,15 +185,15 @@ impl Gemms {
 }
 
 fn shapes(job: &Job, watched: &Watched, peaks: Peaks) -> Vec<Gemm> {
-    let mut by_shape: BTreeMap<GemmShape, Vec<(Rank, &GemmTotals, Peaks)>> = BTreeMap::new();
+    let mut by_shape: BTreeMap<GemmShape, Vec<(Rank, &RankView, &GemmTotals, Peaks)>> = BTreeMap::new();
     for &rank in &watched.ranks {
         let Some(view) = job.rank(rank) else { continue };
         let peaks = view.summary().map_or(peaks, |summary| peaks.or_of(&summary.device));
         for total in view.gemms() {
-            by_shape.entry(total.shape).or_default().push((rank, total, peaks));
+            by_shape.entry(total.shape).or_default().push((rank, view, total, peaks));
         }
     }
-    let mut shapes: Vec<_> = by_shape.into_iter().map(|(shape, totals)| Gemm::of(shape, &totals)).collect();
+    let mut shapes: Vec<_> = by_shape.into_iter().map(|(shape, ranks)| Gemm::of(shape, &ranks)).collect();
     let all: f64 = shapes.iter().map(|gemm| gemm.share).sum();
     for gemm in &mut shapes {
         gemm.share /= all.max(1.0);

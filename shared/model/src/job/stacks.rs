@@ -8,7 +8,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use super::Job;
+use super::{Job, RankView};
 use crate::stack::{self, Tree};
 
 #[derive(Debug, Default)]
@@ -48,13 +48,17 @@ impl Job {
         self.stacks().map(|stacks| stacks.read_at).min()
     }
 
-    /// Ranks without stacks with native frames since they last moved. A rank that ended in an orderly way has
-    /// none.
+    /// Ranks without stacks with native frames since they last moved, and since another rank's process ended:
+    /// a second fault in a hang changes what the others wait for. A rank that ended in an orderly way has none.
     pub fn without_stacks(&self) -> impl Iterator<Item = Rank> {
-        let wanting = self.ranks().filter(|(rank, view)| {
+        let common = |view: &RankView, moment| self.common(view.host(), moment);
+        let gone = self.ranks().filter_map(|(_, view)| Some(common(view, view.gone()?))).max();
+        let wanting = self.ranks().filter(move |(rank, view)| {
             let came = self.stacks.of.get(rank);
             let fresh = came.is_some_and(|came| {
-                came.pid == view.pid() && came.read_at >= view.moved() && came.is_thorough()
+                let is_outdated = view.is_alive() && gone > Some(common(view, came.read_at));
+                let moved = came.read_at < view.moved();
+                came.pid == view.pid() && !moved && !is_outdated && came.is_thorough()
             });
             !fresh && view.life() != Life::Ended
         });
@@ -64,9 +68,10 @@ impl Job {
 
 #[cfg(test)]
 mod tests {
-    use xpu_wire::frame::example::stacks;
+    use std::time::Duration;
+
     use xpu_wire::{
-        frame::{Body, Frame},
+        frame::{Body, Event, Frame, example::stacks},
         simulation::Simulation,
     };
 
@@ -105,6 +110,29 @@ mod tests {
         assert_eq!(job.without_stacks().collect::<Vec<_>>(), [Rank(1), Rank(2)]);
         let tree = job.merged_stacks().unwrap();
         assert_eq!((tree.ranks.to_string(), tree.roots[0].here.to_string()), ("0-2".into(), "0-1".into()));
+    }
+
+    /// The second fault of a hang: no other rank has moved.
+    #[test]
+    fn stacks_from_before_a_rank_was_gone_are_missing_of_those_that_are_there() {
+        let mut jobs = jobs();
+        let frame = Simulation::new(1, 1, 3).snapshots(3).pop().unwrap();
+        let read = |jobs: &mut Jobs, after| {
+            for rank in 0..3 {
+                let stacks = stacks_of(jobs, rank, frame.now.after(Duration::from_secs(after)));
+                fold(jobs, stacks);
+            }
+        };
+        let missing = |jobs: &Jobs| jobs.foremost().unwrap().without_stacks().collect::<Vec<_>>();
+        read(&mut jobs, 10);
+        assert!(missing(&jobs).is_empty());
+        let job = jobs.foremost().unwrap();
+        let (name, pid) = (job.name().clone(), job.rank(Rank(2)).unwrap().pid());
+        let body = Body::Event(Event::Life { job: name, rank: Rank(2), pid, life: Life::Died });
+        jobs.fold(&Frame { now: frame.now.after(Duration::from_secs(40)), body, ..frame.clone() });
+        assert_eq!(missing(&jobs), [Rank(0), Rank(1)]);
+        read(&mut jobs, 42);
+        assert!(missing(&jobs).is_empty());
     }
 
     /// As if a viewer had asked before the job was known to hang.

@@ -60,7 +60,7 @@ pub(super) fn worst(host: &Host) -> Cell {
             1 => format!("rank {rank}: {word}"),
             held => format!("{}: {word}", ranks(held)),
         }),
-        (host.died > 0).then(|| format!("{} died", ranks(host.died))),
+        (host.died > 0).then(|| format!("{} exited", ranks(host.died))),
         (ended > 0 && host.living > 0).then(|| format!("{} ended", ranks(ended))),
         (host.off > 0).then(|| format!("{} not observed", ranks(host.off))),
         host.blind.first().cloned(),

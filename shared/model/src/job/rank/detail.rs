@@ -32,6 +32,8 @@ pub(super) struct Detail {
     summary: Option<Summary>,
     steps: Histogram,
     gemms: BTreeMap<GemmShape, Option<GemmTotals>>,
+    /// Timed GEMMs, and their time, in the first summary that had the shape.
+    gemms_before: BTreeMap<GemmShape, (u64, Nanoseconds)>,
     collectives: BTreeMap<CollectiveKey, Option<CollectiveTotals>>,
     graphs: BTreeMap<u32, Option<GraphTotals>>,
     kernels: BTreeMap<String, Option<KernelTotals>>,
@@ -43,6 +45,7 @@ impl Detail {
     pub(super) fn take(&mut self, summary: &Summary) {
         for gemm in &summary.gemms {
             if let Some(known) = slot_for(&mut self.gemms, gemm.shape) {
+                self.gemms_before.entry(gemm.shape).or_insert((gemm.timed, gemm.timed_for));
                 add(known, gemm, |totals| &mut totals.durations);
             }
         }
@@ -75,6 +78,12 @@ impl Detail {
             }
         }
         self.summary = Some(summary.clone());
+    }
+
+    fn gemms_timed(&self, total: &GemmTotals) -> Option<(u64, Nanoseconds)> {
+        let &(timed, timed_for) = self.gemms_before.get(&total.shape)?;
+        let timed = total.timed.checked_sub(timed).filter(|&timed| timed > 0)?;
+        Some((timed, Nanoseconds(total.timed_for.0.saturating_sub(timed_for.0))))
     }
 
     fn spans_per_step(&self) -> Vec<(&str, Nanoseconds)> {
@@ -110,6 +119,11 @@ impl RankView {
     /// Totals by shape since the rank started, with the durations since it is watched. Empty for others.
     pub fn gemms(&self) -> impl Iterator<Item = &GemmTotals> {
         self.detail.iter().flat_map(|detail| detail.gemms.values().flatten())
+    }
+
+    /// Number of timed GEMMs of this shape since the rank is watched, and their time. `None` if there are none.
+    pub fn gemms_timed(&self, total: &GemmTotals) -> Option<(u64, Nanoseconds)> {
+        self.detail.as_ref()?.gemms_timed(total)
     }
 
     /// Likewise by communicator, operation and size.
@@ -200,6 +214,21 @@ mod tests {
             assert_eq!(detail.spans_per_step().is_empty(), step == 100);
         }
         assert_eq!(detail.spans_per_step(), [("data", Nanoseconds(10)), ("loss", Nanoseconds(5))]);
+    }
+
+    #[test]
+    fn gemms_before_the_rank_was_watched_are_not_among_those_since() {
+        let mut detail = Detail::default();
+        let timed =
+            |detail: &Detail| detail.gemms.values().flatten().find_map(|gemm| detail.gemms_timed(gemm));
+        for (timed_so_far, took, since) in
+            [(7, 9_000, None), (7, 9_000, None), (10, 9_333, Some((3, 333))), (11, 9_444, Some((4, 444)))]
+        {
+            let gemm = GemmTotals { timed: timed_so_far, timed_for: Nanoseconds(took), ..gemm(1) };
+            detail.take(&Summary { gemms: vec![gemm], ..Summary::default() });
+            let since = since.map(|(timed, took)| (timed, Nanoseconds(took)));
+            assert_eq!(timed(&detail), since, "{timed_so_far}");
+        }
     }
 
     #[test]
