@@ -38,7 +38,8 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
     let mut fell: Vec<_> = by_own_past(cohorts, &slow);
     // One that became slower alone: on a GPU shared with others that may cost nothing.
     if let [one] = &fell[..]
-        && cost::nobody_waits(one.member.rank, one.since_s, cohorts)
+        && (cost::nobody_waits(one.member.rank, one.since_s, cohorts)
+            || growth.is_none() && cost::may_be_nothing(one.member.rank, cohorts))
     {
         fell.clear();
     }

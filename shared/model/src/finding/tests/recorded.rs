@@ -51,6 +51,22 @@ fn a_healthy_job_has_no_finding() {
     assert_eq!(found(include_bytes!("recorded/none.xpurec")), []);
 }
 
+/// Not only at the end: whoever asks in between must not be misled.
+#[test]
+fn a_healthy_job_has_no_finding_at_any_second() {
+    for (name, bytes) in [
+        ("none", &include_bytes!("recorded/none.xpurec")[..]),
+        ("h200_none", include_bytes!("recorded/h200_none.xpurec")),
+        ("h200_none_again", include_bytes!("recorded/h200_none_again.xpurec")),
+        ("h100_none", include_bytes!("recorded/h100_none.xpurec")),
+        ("h100_none_again", include_bytes!("recorded/h100_none_again.xpurec")),
+    ] {
+        for seconds in 1..30 {
+            assert_eq!(found_after(bytes, Duration::from_secs(seconds)), [], "{name} after {seconds} s");
+        }
+    }
+}
+
 /// By the program's own clock steps took 1,900 ms, and 75 before. Rank 0 had launched ten steps when the fault began, hardly a collective
 /// of which was timed.
 #[test]
