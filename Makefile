@@ -43,7 +43,9 @@ demo: build
 	$(TARGET_DIR)/release/xpu-top demo
 
 # Together with the tests: built apart, shared crates are built twice, with other features.
+# One test more than cores at a time: most of them wait.
 test: TARGETS := --all-targets
+test: export NEXTEST_TEST_THREADS ?= $(shell expr $$(nproc) + 1)
 test: build packaged-hook wheel $(BIN)/pytest
 	@$(CARGO) nextest --version >/dev/null 2>&1 || $(CARGO) install $(NEXTEST) --locked
 	@rm -f $(SKIPPED); export XPU_TEST_SKIPPED=$(SKIPPED); worst=0; \
