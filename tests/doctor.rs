@@ -136,3 +136,25 @@ fn another_collector_of_the_same_user_is_no_failure() {
     assert!(ports.1["found"].as_str().unwrap().starts_with(&found), "{ports:?}");
     assert_eq!((ports.0, &ports.1["state"]), (Some(0), &"warn".into()));
 }
+
+#[test]
+fn a_collector_with_another_key_is_no_failure() {
+    let place = Place::new();
+    let base = free_base();
+    let key = place.path("another.key");
+    assert!(run(place.command(built::artifact("xpu-top")).args(["keygen", "-o"]).arg(&key)).status.success());
+    let mut command = place.command(built::artifact("xpu-collector"));
+    command.args(["--base-port", &base.to_string(), "--key-file"]).arg(&key);
+    let mut collector = Program::start(&mut command);
+    let (code, document) = until("it to listen", || {
+        assert!(collector.is_running(), "{}", collector.said());
+        let said = doctor(&place, base, &["--json"]);
+        let document: Value = serde_json::from_str(&said.stdout).unwrap();
+        check(&document, "host")["found"]
+            .as_str()?
+            .contains("does not answer")
+            .then_some((said.status.code(), document))
+    });
+    assert_eq!((code, &check(&document, "ports")["state"]), (Some(0), &"ok".into()), "{document:#}");
+    assert!(check(&document, "host").to_string().contains("it has another key"), "{document:#}");
+}

@@ -322,3 +322,19 @@ fn look(name: &str) -> Option<*mut c_void> {
     let at = symbol::find_anywhere(name);
     (!at.is_null()).then_some(at)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::switch;
+
+    #[test]
+    fn a_callback_that_panics_ends_the_observing_and_returns() {
+        assert_eq!(caught(|| 7), Some(7));
+        assert!(!switch::is_broken());
+        let panics = switch::panics();
+        assert_eq!(caught::<()>(|| panic!("on purpose")), None);
+        assert_eq!((switch::panics(), switch::is_broken()), (panics + 1, true));
+        switch::mend();
+    }
+}
