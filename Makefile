@@ -105,7 +105,8 @@ fuzz:
 # The hook as the packages have it: by zig, against an old C library. The hazards run against both builds. With it libzmq, the one
 # library in C++ that zig has to compile.
 TARGET := x86_64-unknown-linux-gnu
-ZIGBUILD = PATH="$(CURDIR)/$(BIN):$$PATH" $(CARGO) zigbuild --release
+# Without line tables, which stripping would remove.
+ZIGBUILD = PATH="$(CURDIR)/$(BIN):$$PATH" CARGO_PROFILE_RELEASE_DEBUG=false $(CARGO) zigbuild --release
 
 packaged-hook: $(BIN)/cargo-zigbuild
 	$(ZIGBUILD) -p xpu-hook -p xpu-net --target $(TARGET).2.28

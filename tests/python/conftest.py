@@ -13,8 +13,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-
-# What a machine in CI may lack: it runs no containers of its own, and may have no room or no network for these.
+# CI may be a container itself, and may have no room for PyTorch or no network for Debian's packages.
 BEYOND_CI = ("docker", "PyTorch", "Prometheus")
 
 
