@@ -8,11 +8,7 @@ mod text;
 use std::{path::Path, process::ExitCode, time::Duration};
 
 use tokio::time::{Instant, timeout_at};
-use xpu_client::{
-    arrival::Arrivals,
-    follow::Following,
-    live::{self, Live},
-};
+use xpu_client::{arrival::Arrivals, follow::Following, live::Live};
 use xpu_model::{job::Job, status::ExitCode as Code};
 use xpu_wire::{
     frame::RankRecord,
@@ -20,7 +16,7 @@ use xpu_wire::{
 };
 
 use super::{
-    living::{LOOK, nobody, take_until, tell_kept, tell_unreachable},
+    living::{LOOK, connect, nobody, take_until, tell_kept, tell_unreachable},
     past,
     stacks::print,
 };
@@ -46,11 +42,7 @@ pub fn collectives(args: &CollectivesArgs) -> anyhow::Result<ExitCode> {
             )
         });
     }
-    let hosts = args.of.hosts()?;
-    let key = args.of.way.key()?;
-    hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
-    let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
-    let (live, mut arrivals) = live::connect(hosts.endpoints, key, args.of.job.clone());
+    let (mut following, live, mut arrivals) = connect(&args.of)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     runtime.block_on(take_until(
         &mut following,

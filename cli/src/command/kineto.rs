@@ -31,7 +31,7 @@ use xpu_client::{
     arrival::{Arrival, Arrivals},
     capture::Stop,
     follow::Following,
-    live::{self, Live},
+    live::Live,
     new_file,
 };
 use xpu_model::status::ExitCode as Code;
@@ -43,7 +43,7 @@ use xpu_wire::{
 
 use super::{
     capture::{named_or_living, stop_on_signals},
-    living::{LOOK, nobody, take_until, tell_unreachable, the_job},
+    living::{LOOK, connect, nobody, take_until, tell_unreachable, the_job},
 };
 use crate::args::KinetoArgs;
 
@@ -69,12 +69,8 @@ const FAREWELL: Duration = Duration::from_millis(300);
 const WRITING: Duration = Duration::from_mins(2);
 
 pub fn kineto(args: &KinetoArgs) -> anyhow::Result<ExitCode> {
-    let hosts = args.of.hosts()?;
-    let key = args.of.way.key()?;
-    hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
     new_file::check_absent([Manifest::path(&args.output)])?;
-    let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
-    let (live, mut arrivals) = live::connect(hosts.endpoints, key, args.of.job.clone());
+    let (mut following, live, mut arrivals) = connect(&args.of)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let stop = Stop::default();
     runtime.block_on(async {

@@ -3,20 +3,36 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
-use xpu_client::{arrival::Arrivals, filter::Filter, follow::Following, kept, live::Live};
+use xpu_client::{
+    arrival::Arrivals,
+    filter::Filter,
+    follow::Following,
+    kept,
+    live::{self, Live},
+};
 use xpu_model::{job::Job, status::Status};
 use xpu_wire::{
     id::{JobName, Rank},
     unit::Moment,
 };
 
-use crate::args::{UsageError, quoted};
+use crate::args::{JobArgs, UsageError, quoted};
 
 /// How long hosts may take to say what lives there.
 pub(super) const LOOK: Duration = Duration::from_secs(5);
 
 /// Hosts named one by one.
 const NAMED: usize = 10;
+
+/// The hosts' collectors, with their key: what arrives from them, and the way to ask.
+pub(super) fn connect(of: &JobArgs) -> anyhow::Result<(Following, Live, Arrivals)> {
+    let hosts = of.hosts()?;
+    let key = of.way.key()?;
+    hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
+    let following = Following::new(hosts.endpoints.iter().cloned(), of.job.clone());
+    let (live, arrivals) = live::connect(hosts.endpoints, key, of.job.clone());
+    Ok((following, live, arrivals))
+}
 
 /// Says which hosts were asked and not heard, and what that means for the command.
 pub(super) fn tell_unreachable(following: &Following, so: &str) {

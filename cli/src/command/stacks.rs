@@ -14,7 +14,7 @@ use xpu_analysis::flame;
 use xpu_client::{
     arrival::{Arrival, Arrivals},
     follow::Following,
-    live::{self, Live},
+    live::Live,
     new_file,
 };
 use xpu_model::{
@@ -29,7 +29,7 @@ use xpu_wire::{
 };
 
 use super::{
-    living::{LOOK, meant, nobody, take_until, tell_kept, tell_unreachable, the_job},
+    living::{LOOK, connect, meant, nobody, take_until, tell_kept, tell_unreachable, the_job},
     past,
 };
 use crate::args::StacksArgs;
@@ -42,11 +42,7 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.replay {
         return recorded(path, args);
     }
-    let hosts = args.of.hosts()?;
-    let key = args.of.way.key()?;
-    hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
-    let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
-    let (live, mut arrivals) = live::connect(hosts.endpoints, key, args.of.job.clone());
+    let (mut following, live, mut arrivals) = connect(&args.of)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     // A filter asks for figures, which come with the first digest of each rank.
     let answered = |following: &Following| match args.filter {
