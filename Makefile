@@ -64,9 +64,11 @@ test-programs: $(TORCH)/installed
 	libjemalloc2 libgoogle-perftools4 openmpi-bin; } \
 	|| echo "SKIPPED: no Slurm, sshd, Open MPI or allocators could be installed; the end of make test names the tests that do without"
 
+# It takes 5 GB, and what is built beside it 20.
 $(TORCH)/installed: tests/python/requirements-torch.txt
-	@$(PYTHON) -m venv $(TORCH) && $(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $< && touch $@ \
-	|| echo "SKIPPED: PyTorch could not be installed; the end of make test names the tests that do without"
+	@{ test $$(df -k --output=avail . | tail -1) -gt 30000000 && $(PYTHON) -m venv $(TORCH) && \
+	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $< && touch $@; } \
+	|| { rm -rf $(TORCH); echo "SKIPPED: PyTorch could not be installed, or less than 30 GB are free; the end of make test names the tests that do without"; }
 
 lint: $(BIN)/ruff
 	$(CARGO) fmt --all -- --check
