@@ -324,7 +324,7 @@ fn who_comes_late_is_told_at_once_what_is_wrong_since_when_and_so_after_a_restar
         let finding = status["findings"][0].clone();
         (finding["since_s"].as_f64()? >= least).then_some((finding, status))
     };
-    let (finding, status) = until("the slow host to be named", || told(25.0));
+    let (finding, status) = until("the slow host to be named", || told(15.0));
     assert_eq!(findings(&status), [("slow_rank", "host", vec![1])], "{status:#}");
     let cost = |finding: &Value| finding["cost_ms_per_step"].as_f64().expect("a cost");
     let before = finding["since_s"].as_f64().expect("a time");
