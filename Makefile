@@ -17,12 +17,13 @@ LIBRARIES := xpu_hook simgpu_driver simgpu_cudart simgpu_cublas simgpu_cublaslt 
 # Skipped tests write their reason here. Under CI=true a skipped test fails, unless no CI can have what it needs.
 SKIPPED := $(TARGET_DIR)/skipped.txt
 
-.PHONY: help build demo test test-programs lint deny bench scenarios hazards memcheck fuzz wheel wheel-parts packaged-hook packages image screenshots clean
+.PHONY: help build demo test test-programs torch lint deny bench scenarios hazards memcheck fuzz wheel wheel-parts packaged-hook packages image screenshots clean
 
 help:
 	@echo "make demo         a simulated job of 8 ranks on 2 hosts, and the screen"
 	@echo "make test         installs what the tests need and runs all tests"
-	@echo "make test-programs  Slurm, munge, sshd, jemalloc, tcmalloc, Open MPI (root or sudo) and PyTorch (5 GB), for the tests that run real ones"
+	@echo "make test-programs  Slurm, munge, sshd, jemalloc, tcmalloc and Open MPI from Debian, for the tests that run real ones (root or sudo)"
+	@echo "make torch        PyTorch, accelerate, DeepSpeed and HTA (5 GB), likewise"
 	@echo "make lint         formatting, clippy, licences, Python style, private words"
 	@echo "make deny         licences, sources and known vulnerabilities of dependencies"
 	@echo "make bench        the budgets: cost per call, memory, CPU, bytes on the wire"
@@ -56,7 +57,7 @@ test: build packaged-hook wheel $(BIN)/pytest
 	exit $$worst
 
 # Not part of `make test`: on your own machine their packages start services.
-test-programs: $(TORCH)/installed
+test-programs:
 	@(for one in /usr/sbin/slurmctld /usr/sbin/slurmd /usr/sbin/munged /usr/sbin/sshd /usr/bin/mpirun; do test -x $$one || exit 1; done; \
 	for one in jemalloc.so.2 tcmalloc.so.4; do ls /usr/lib/*/lib$$one >/dev/null 2>&1 || exit 1; done) || { \
 	sudo=$$(test "$$(id -u)" = 0 || echo sudo -n); \
@@ -64,7 +65,9 @@ test-programs: $(TORCH)/installed
 	libjemalloc2 libgoogle-perftools4 openmpi-bin; } \
 	|| echo "SKIPPED: no Slurm, sshd, Open MPI or allocators could be installed; the end of make test names the tests that do without"
 
-# It takes 5 GB, and what is built beside it 20.
+# Not in CI, whose 50 minutes it would nearly fill. It takes 5 GB, and what is built beside it 20.
+torch: $(TORCH)/installed
+
 $(TORCH)/installed: tests/python/requirements-torch.txt
 	@{ test $$(df -k --output=avail . | tail -1) -gt 30000000 && $(PYTHON) -m venv $(TORCH) && \
 	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $< && touch $@; } \

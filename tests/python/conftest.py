@@ -13,7 +13,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# CI may be a container itself, and may have no room for PyTorch or no network for Debian's packages.
+# CI may be a container itself, has no time for PyTorch, and may have no network for Debian's packages.
 BEYOND_CI = ("docker", "PyTorch", "Prometheus")
 
 
@@ -35,9 +35,7 @@ def with_torch(program):
     """The bin folder of an environment with PyTorch; the program is in it, or in PATH."""
     found = os.environ.get("XPU_TEST_TORCH")
     if not found or not shutil.which(program, path=f"{found}:{os.environ['PATH']}"):
-        skip(
-            f"no {program}: `make test-programs` installs it, or XPU_TEST_TORCH names a bin folder", beyond_ci="PyTorch"
-        )
+        skip(f"no {program}: `make torch` installs it, or XPU_TEST_TORCH names a bin folder", beyond_ci="PyTorch")
     return found
 
 

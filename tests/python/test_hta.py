@@ -1,4 +1,4 @@
-"""Captures in Kineto's form, read by Holistic Trace Analysis: where `make test-programs` has installed it.
+"""Captures in Kineto's form, read by Holistic Trace Analysis: where `make torch` has installed it.
 
 Without it these say SKIPPED.
 """

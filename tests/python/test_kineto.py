@@ -1,4 +1,4 @@
-"""The profiler of real PyTorch, asked from outside: where `make test-programs` has installed it.
+"""The profiler of real PyTorch, asked from outside: where `make torch` has installed it.
 
 PyTorch is too large for `make test` to install: without it these say SKIPPED.
 """

@@ -1,4 +1,4 @@
-"""Real PyTorch under real launchers: where `make test-programs` has installed them.
+"""Real PyTorch under real launchers: where `make torch` has installed them.
 
 PyTorch is too large for `make test` to install: without it these say SKIPPED. See docs/measurements-log.md.
 """
