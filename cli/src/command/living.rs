@@ -24,7 +24,7 @@ pub(super) const LOOK: Duration = Duration::from_secs(5);
 /// Hosts named one by one.
 const NAMED: usize = 10;
 
-/// The hosts' collectors, with their key: what arrives from them, and the way to ask.
+/// Connects to the hosts' collectors: the jobs there, the way to ask, and what arrives.
 pub(super) fn connect(of: &JobArgs) -> anyhow::Result<(Following, Live, Arrivals)> {
     let hosts = of.hosts()?;
     let key = of.way.key()?;
