@@ -9,8 +9,9 @@ use xpu_wire::{frame::StepSource, sampling::Rate};
 
 use crate::{
     budget,
+    clock::monotonic,
     guard::{Entered, Mark},
-    lane::{Count, Lane, monotonic},
+    lane::{Count, Lane},
     observer::Observer,
     rate::{self, Class},
     spans, steps, switch,

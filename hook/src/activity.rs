@@ -7,7 +7,8 @@ use xpu_wire::{
 
 use crate::{
     capture,
-    lane::{Count, Lane, coarse_now, monotonic},
+    clock::{coarse_now, monotonic},
+    lane::{Count, Lane},
     record::{HostCall, Record},
 };
 

@@ -27,14 +27,8 @@ use xpu_wire::{
 };
 
 use crate::{
-    cupti,
-    functions::Functions,
-    lane::{Lane, monotonic},
-    observer::Observer,
-    rate,
-    record::Record,
-    switch,
-    timer::TimerId,
+    clock::monotonic, cupti, functions::Functions, lane::Lane, observer::Observer, rate, record::Record,
+    switch, timer::TimerId,
 };
 pub(crate) use parts::Part;
 use past::Past;

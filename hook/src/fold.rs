@@ -26,8 +26,9 @@ use xpu_wire::{
 
 use crate::{
     capture::Capture,
+    clock::monotonic,
     driver,
-    lane::{Lane, monotonic},
+    lane::Lane,
     launches::Launch,
     observer::Observer,
     record::Record,
@@ -130,7 +131,7 @@ impl Fold {
         let waits = observer.lanes().map(|lane| lane.counters.waits.get()).sum();
         for (number, lane) in observer.lanes().enumerate() {
             while let Some(record) = lane.ring.pop() {
-                self.count(observer, &record);
+                self.count(observer, lane, &record);
                 self.capture.launched(observer, number, &record);
                 if let Some(timer) = record.timer() {
                     self.waiting.push_back(Waiting { thread: number, lane, timer, record });
@@ -199,7 +200,7 @@ impl Fold {
         self.device_uuid
     }
 
-    fn count(&mut self, observer: &Observer, record: &Record) {
+    fn count(&mut self, observer: &Observer, lane: &Lane, record: &Record) {
         match *record {
             Record::Gemm { shape, .. } => {
                 self.steps.gemm(&shape);
@@ -213,7 +214,7 @@ impl Fold {
                 let communicator = slot.id();
                 self.collectives.count(CollectiveKey { communicator, operation, datatype, bytes }, 1);
             }
-            Record::Launched { launch } => self.steps.launched(launch),
+            Record::Launched { launch } => self.steps.launched(lane.address(), launch),
             Record::Begun { steps, at } => {
                 let ended = self.steps.begun(observer, steps, at);
                 self.detected(ended);

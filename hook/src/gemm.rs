@@ -6,8 +6,9 @@ use cudarc::runtime::sys::cudaStream_t;
 use xpu_wire::gemm::GemmShape;
 
 use crate::{
+    clock::monotonic,
     graphs::CaptureId,
-    lane::{Lane, Timing, monotonic},
+    lane::{Lane, Timing},
     launches::{self, Launch},
     rate::{self, Class},
     record::Record,

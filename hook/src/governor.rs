@@ -23,6 +23,11 @@ use crate::{
 const COST: u64 = 3_000;
 const GAP: u64 = 1_500;
 
+/// The same of one event without timing: its launching thread, until measured, and the GPU. On an H100 500 to 600 ns and 30 ns
+/// (`tests/gpu/event_cost.c`): no timestamp is written.
+const MARK_COST: u64 = 600;
+const MARK_GAP: u64 = 50;
+
 /// Measured gaps, of which the median is taken.
 const GAPS: usize = 31;
 
@@ -91,7 +96,9 @@ impl Governor {
         // The launching thread and the GPU may each wait for the other: both are counted as delay of the
         // program.
         let price = cost.unwrap_or(COST) + 2 * gap.unwrap_or(GAP);
-        self.bill.charge(observer, price);
+        let mark =
+            Some(observer.queue.typical_cost()).filter(|&cost| cost > 0).unwrap_or(MARK_COST) + MARK_GAP;
+        self.bill.charge(observer, price, mark);
         let overhead = &observer.overhead;
         overhead.spent.store(self.bill.timing + self.bill.counting, Relaxed);
         overhead.event_cost.store(cost.unwrap_or(0), Relaxed);
@@ -99,11 +106,11 @@ impl Governor {
         let budget = budget::ppm().map(|ppm| f64::from(ppm) * 1e-6);
         if now >= self.marks_due {
             let communicators = observer.communicators.open().count();
-            self.marks_due = now + completion::spacing(budget, price as f64 / 2.0, communicators);
+            self.marks_due = now + completion::spacing(budget, mark as f64, communicators);
             observer.completions.want(observer);
         }
         self.count_launches(observer, now, |per_second| {
-            observer.queue.govern(budget, per_second, price as f64 / 2.0);
+            observer.queue.govern(budget, per_second, mark as f64);
         });
         let Some(budget) = budget else { return };
         let waits = observer.lanes().map(|lane| lane.counters.waits.get()).sum();
@@ -145,7 +152,8 @@ impl Governor {
 }
 
 impl Bill {
-    fn charge(&mut self, observer: &Observer, price: u64) {
+    /// At these prices of a pair of events, and of an event without timing.
+    fn charge(&mut self, observer: &Observer, price: u64, mark: u64) {
         let sum =
             |counter: fn(&Lane) -> &Count| -> u64 { observer.lanes().map(|lane| counter(lane).get()).sum() };
         let timed = sum(|lane| &lane.counters.timed);
@@ -159,8 +167,7 @@ impl Bill {
             + sum(|lane| &lane.counters.ordered);
         let marks = sum(|lane| &lane.counters.marks);
         self.timing += (pairs - self.pairs) * price;
-        // One event, where the price covers two.
-        self.counting += (marks - self.marks) * price / 2;
+        self.counting += (marks - self.marks) * mark;
         self.counting += (recorded - self.recorded) * RECORDED + (counted - self.counted) * COUNTED;
         (self.pairs, self.recorded, self.counted, self.marks) = (pairs, recorded, counted, marks);
     }

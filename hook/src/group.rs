@@ -9,7 +9,8 @@ mod tally;
 use std::ffi::c_int;
 
 use crate::{
-    lane::{Lane, monotonic},
+    clock::monotonic,
+    lane::Lane,
     nccl::{IN_PROGRESS, Joining},
     switch,
 };

@@ -11,8 +11,9 @@ use std::{
 use cudarc::{driver::sys::CUfunction, runtime::sys::cudaStream_t};
 
 use crate::{
+    clock::monotonic,
     graphs::CaptureId,
-    lane::{Lane, Timing, monotonic},
+    lane::{Lane, Timing},
     launches,
     rate::{self, Class},
     record::Record,

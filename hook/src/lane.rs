@@ -3,6 +3,7 @@
 //! Lanes belong to the observer and are lent to threads. A thread keeps a plain pointer to its lane and no
 //! destructor; the hook's thread takes back the lanes of threads that are gone.
 
+mod costs;
 mod launch_clock;
 mod step_clock;
 mod tenant;
@@ -13,6 +14,7 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
+pub(crate) use costs::Costs;
 use cudarc::runtime::sys::cudaStream_t;
 use launch_clock::LaunchClock;
 use step_clock::StepClock;
@@ -24,6 +26,7 @@ use xpu_wire::{
 
 use crate::{
     activity::{Held, Moved},
+    clock::monotonic,
     cublaslt::Layouts,
     group::Group,
     kernels::PATTERNS,
@@ -37,10 +40,6 @@ use crate::{
     timer::{TimerId, Timers},
 };
 
-/// One in this many timed operations has its own cost measured; a clock read on each would cost as much as it
-/// measures.
-const MEASURED_ONE_IN: u64 = 16;
-
 /// After one in this many, an empty pair of events measures the GPU's cost of events. No multiple of the
 /// above: not those whose cost is measured.
 const GAP_ONE_IN: u64 = 31;
@@ -48,9 +47,6 @@ const GAP_ONE_IN: u64 = 31;
 /// Two events that take longer, in nanoseconds, wait for space in the GPU's queue, as the launch after them
 /// would have: that is not the hook's time.
 const NO_WAIT: u64 = 10_000;
-
-/// Costs kept, of which the median is used.
-const COSTS: usize = 32;
 
 pub(crate) struct Lane {
     tenant: Tenant,
@@ -67,7 +63,7 @@ pub(crate) struct Lane {
     launch_clock: LaunchClock,
     ledger_line: AtomicU32,
     /// Cost of timing one operation, in nanoseconds, the latest [`COSTS`] measurements; 0 for not yet.
-    costs: [AtomicU32; COSTS],
+    costs: Costs,
     observer: &'static Observer,
 }
 
@@ -201,7 +197,7 @@ impl Lane {
             step_clock: StepClock::new(),
             launch_clock: LaunchClock::new(),
             ledger_line: AtomicU32::new(NO_LINE),
-            costs: [const { AtomicU32::new(0) }; COSTS],
+            costs: Costs::new(),
             observer,
         })
     }
@@ -241,6 +237,11 @@ impl Lane {
 
     pub(crate) fn is_free(&self) -> bool {
         self.tenant.thread() == 0
+    }
+
+    /// Distinguishes lanes.
+    pub(crate) fn address(&self) -> usize {
+        ptr::from_ref(self).addr()
     }
 
     pub(crate) fn is_of_main_thread(&self) -> bool {
@@ -323,7 +324,7 @@ impl Lane {
 
     /// Starts timing an operation on `stream`. Call it only for a sampled operation.
     pub(crate) fn start_timing(&self, stream: cudaStream_t) -> Timing {
-        let from = (self.counters.timed.get() % MEASURED_ONE_IN == 1).then(monotonic);
+        let from = Costs::measures(self.counters.timed.get()).then(monotonic);
         let timer = runtime::may_record(stream).then(|| self.timers.start(stream)).flatten();
         timer
             .map_or(Timing::Not, |timer| Timing::Started { timer, cost: from.map(|from| monotonic() - from) })
@@ -338,7 +339,7 @@ impl Lane {
         if let (Some(start), Some(from)) = (cost, from) {
             let whole = start + monotonic() - from;
             if whole <= NO_WAIT {
-                self.costs[(number / MEASURED_ONE_IN) as usize % COSTS].store(whole as u32, Relaxed);
+                self.costs.took(number, whole);
             }
         }
         if stopped && number % GAP_ONE_IN == 3 {
@@ -356,12 +357,9 @@ impl Lane {
         }
     }
 
-    /// Cost to this thread of timing an operation, in nanoseconds: the median of the measurements.
+    /// Cost to this thread of timing an operation, in nanoseconds; 0 while unknown.
     pub(crate) fn typical_cost(&self) -> u64 {
-        let mut known: Vec<_> =
-            self.costs.iter().map(|cost| cost.load(Relaxed)).filter(|&cost| cost > 0).collect();
-        known.sort_unstable();
-        known.get(known.len() / 2).copied().unwrap_or(0).into()
+        self.costs.typical()
     }
 
     /// Forgets a timing whose operation failed or was not launched here.
@@ -410,21 +408,4 @@ fn thread_id() -> u32 {
 fn is_running(thread: u32) -> bool {
     // SAFETY: signal 0 is not sent; it only asks whether the thread is there.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) == 0 }
-}
-
-/// The time to a few milliseconds, at a quarter of the cost: it is read on every NCCL call.
-pub(crate) fn coarse_now() -> Moment {
-    Moment(read(libc::CLOCK_REALTIME_COARSE))
-}
-
-/// Monotonic nanoseconds.
-pub(crate) fn monotonic() -> u64 {
-    read(libc::CLOCK_MONOTONIC)
-}
-
-fn read(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` outlives the call.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -4,16 +4,12 @@
 //! Nothing is reported if the program or an optimizer marks steps: then a launch costs one more load and
 //! branch.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use cudarc::runtime::sys::cudaStream_t;
 use xpu_wire::{collective::Operation, gemm::GemmShape, sampling::priority};
 
-use crate::{
-    lane::{Lane, monotonic},
-    record::Record,
-    shapes,
-};
+use crate::{clock::monotonic, lane::Lane, record::Record, shapes};
 
 /// A launch's kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +93,8 @@ struct First {
     /// 0 for none.
     other: AtomicU32,
     other_seen: AtomicBool,
+    /// The lane whose launches count, by its address; 0 for all.
+    thread: AtomicUsize,
     steps: AtomicU64,
 }
 
@@ -109,12 +107,17 @@ impl First {
             seen: AtomicU32::new(0),
             other: AtomicU32::new(0),
             other_seen: AtomicBool::new(false),
+            thread: AtomicUsize::new(0),
             steps: AtomicU64::new(0),
         }
     }
 
     /// The number of steps begun, if this launch begins one.
-    fn takes(&self, launch: &Launch) -> Option<u64> {
+    fn takes(&self, lane: usize, launch: &Launch) -> Option<u64> {
+        let thread = self.thread.load(Relaxed);
+        if thread != 0 && thread != lane {
+            return None;
+        }
         let name = if self.is_form.load(Relaxed) { launch.form } else { launch.name };
         let other = self.other.load(Relaxed);
         if name == other {
@@ -145,6 +148,8 @@ pub(crate) struct Marker {
     pub(crate) count: u32,
     /// Another launch that must come in between: an evaluation has the one, and not the other.
     pub(crate) other: Option<u32>,
+    /// The lane whose launches count, by its address; `None` for all.
+    pub(crate) thread: Option<usize>,
 }
 
 /// Reports every launch, or stops doing so.
@@ -164,6 +169,7 @@ pub(crate) fn count_steps_by(marker: Option<Marker>) {
     FIRST.is_form.store(marker.is_form, Relaxed);
     FIRST.count.store(marker.count, Relaxed);
     FIRST.other.store(marker.other.unwrap_or(0), Relaxed);
+    FIRST.thread.store(marker.thread.unwrap_or(0), Relaxed);
     FIRST.seen.store(0, Relaxed);
     FIRST.other_seen.store(false, Relaxed);
     FIRST.steps.store(0, Relaxed);
@@ -210,7 +216,7 @@ fn report(lane: &Lane, wanted: u8, launch: Launch) {
         }
     }
     if wanted & MARKER != 0
-        && let Some(begun) = FIRST.takes(&launch)
+        && let Some(begun) = FIRST.takes(lane.address(), &launch)
     {
         lane.step_ended(begun);
         lane.push(Record::Begun { steps: begun, at: monotonic() });
@@ -247,8 +253,17 @@ mod tests {
         let step = [1, 3, 1, 2];
         let test = [1, 3, 1, 1, 1, 1];
         for function in [step, step].concat().iter().chain(&test).chain(&[step, step].concat()) {
-            begun.extend(first.takes(&kernel(*function)));
+            begun.extend(first.takes(1, &kernel(*function)));
         }
         assert_eq!(begun, [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn of_several_threads_one_may_count() {
+        let first = First::nothing();
+        first.name.store(kernel(1).name, Relaxed);
+        first.thread.store(7, Relaxed);
+        let begun = [7, 8, 8, 7, 8].map(|lane| first.takes(lane, &kernel(1)));
+        assert_eq!(begun, [Some(1), None, None, Some(2), None]);
     }
 }

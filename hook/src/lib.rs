@@ -21,6 +21,7 @@ mod bell;
 mod budget;
 mod call_site;
 mod capture;
+mod clock;
 mod communicator;
 mod completion;
 pub mod cublas;

@@ -11,7 +11,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
-use crate::lane::monotonic;
+use crate::clock::monotonic;
 pub(crate) use attach::{attach_if_late, forget};
 
 /// Another is followed after this many steps without one of the followed optimizer, over this multiple of the

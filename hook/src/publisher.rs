@@ -22,12 +22,14 @@ use xpu_wire::{
 };
 
 use crate::{
-    call_site, cupti, exit_note,
+    call_site,
+    clock::{self, monotonic},
+    cupti, exit_note,
     fold::Fold,
     governor::Governor,
     guard,
     identity::{Identity, Membership},
-    lane::{Lane, monotonic},
+    lane::Lane,
     launches,
     line::Line,
     memory,
@@ -135,6 +137,7 @@ impl Publisher {
         while !self.observer.is_stopping() {
             let rings = self.observer.bell().rings();
             self.observer.ledger().heartbeat(Moment::now());
+            clock::compare();
             exit_note::look(self.observer);
             optimizer::attach_if_late();
             call_site::prepare();

@@ -16,8 +16,9 @@ use cudarc::runtime::sys::cudaStream_t;
 use xpu_wire::sampling::Rate;
 
 use crate::{
+    clock::{coarse_now, monotonic},
     event::{Event, Passed},
-    lane::{Lane, coarse_now},
+    lane::{Costs, Lane},
     observer::Observer,
     runtime,
 };
@@ -26,13 +27,15 @@ use crate::{
 const EVENTS: usize = 64;
 
 /// Part of the budget spent on them.
-const SHARE: f64 = 0.3;
+const SHARE: f64 = 0.4;
 
 #[derive(Debug)]
 pub(crate) struct Queue {
     fronts: [Front; EVENTS],
     /// The selected collectives, by their numbers: the same on all ranks.
     rate: AtomicU8,
+    /// What an event costs its launching thread.
+    costs: Costs,
 }
 
 /// A free event.
@@ -66,12 +69,17 @@ impl Queue {
             state: AtomicU8::new(FREE),
             place: UnsafeCell::new(Place { event: Event::UNMADE, ticket: 0 }),
         };
-        Self { fronts: std::array::from_fn(front), rate: AtomicU8::new(Rate::EVERY.0) }
+        Self { fronts: std::array::from_fn(front), rate: AtomicU8::new(Rate::EVERY.0), costs: Costs::new() }
     }
 
     /// Sets how many get an event, at `per_second` launches, where one costs that many nanoseconds.
     pub(crate) fn govern(&self, budget: Option<f64>, per_second: f64, price: f64) {
         self.rate.store(rate(budget, per_second, price).0, Relaxed);
+    }
+
+    /// What an event costs its launching thread, in nanoseconds; 0 while unknown.
+    pub(crate) fn typical_cost(&self) -> u64 {
+        self.costs.typical()
     }
 
     /// Before collective `number` is launched on `stream`.
@@ -90,7 +98,12 @@ impl Queue {
         // SAFETY: it was free, and this thread took it.
         let place = unsafe { &mut *front.place.get() };
         place.ticket = ticket;
+        let number = lane.counters.marks.get();
+        let from = Costs::measures(number).then(monotonic);
         let recorded = place.event.record(stream);
+        if let Some(from) = from.filter(|_| recorded) {
+            self.costs.took(number, monotonic() - from);
+        }
         if recorded {
             lane.counters.marks.add(1);
             lane.observer().ledger().record.queued(ticket);
@@ -147,10 +160,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_take_three_tenths_of_the_budget_at_most() {
-        assert_eq!(rate(Some(1e-3), 99.0, 3_000.0), Rate::EVERY);
-        assert_eq!(rate(Some(1e-3), 101.0, 3_000.0), Rate(1));
-        assert_eq!(rate(Some(1e-3), 790.0, 3_000.0), Rate(3));
+    fn events_take_four_tenths_of_the_budget_at_most() {
+        assert_eq!(rate(Some(1e-3), 399.0, 1_000.0), Rate::EVERY);
+        assert_eq!(rate(Some(1e-3), 401.0, 1_000.0), Rate(1));
+        assert_eq!(rate(Some(1e-3), 3_190.0, 1_000.0), Rate(3));
         assert_eq!(rate(Some(1e-3), 0.0, 3_000.0), Rate::EVERY);
         assert_eq!(rate(Some(0.0), 0.0, 3_000.0), Rate::NEVER);
         assert_eq!(rate(Some(0.0), 10.0, 3_000.0), Rate::NEVER);

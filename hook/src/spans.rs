@@ -16,7 +16,8 @@ use xpu_wire::{
 
 use crate::{
     capture,
-    lane::{Lane, monotonic},
+    clock::monotonic,
+    lane::Lane,
     record::{HostCall, Record},
 };
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
 
-use crate::lane::monotonic;
+use crate::clock::monotonic;
 
 /// Observing is on by default.
 pub(crate) static OFF: AtomicU8 = AtomicU8::new(0);

@@ -8,8 +8,8 @@ use super::{
     streams::{Time, streams},
 };
 use crate::{
+    clock::monotonic,
     cupti::{Records, Scale, Session},
-    lane::monotonic,
     observer::Observer,
 };
 

@@ -8,7 +8,7 @@ use std::{ffi::c_int, ptr};
 use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
 
 use crate::{
-    lane::monotonic,
+    clock::monotonic,
     runtime::{self, NOT_READY, SUCCESS},
     timer::{TimerId, Timers},
 };

@@ -11,7 +11,7 @@ use xpu_wire::{
 };
 
 use super::{Activity, Past};
-use crate::{lane::monotonic, record::Single};
+use crate::{clock::monotonic, record::Single};
 
 /// Operations kept of one capture.
 pub(super) const OPERATIONS: usize = 64 << 10;

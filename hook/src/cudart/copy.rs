@@ -8,9 +8,10 @@ use xpu_wire::frame::{BlockingCall, Direction};
 use crate::{
     activity::{DIRECTIONS, Waiting},
     capture,
+    clock::monotonic,
     graphs::CaptureId,
     interpose::{interpose, interpose_twins},
-    lane::{Lane, Timing, monotonic},
+    lane::{Lane, Timing},
     launches::{self, Launch},
     record::{HostCall, Record},
     runtime::{CUDART, MISSING},

@@ -7,8 +7,9 @@ use xpu_wire::ledger::Call;
 
 use crate::{
     allocations::{Allocation, Whose},
+    clock::coarse_now,
     interpose::{interpose, interpose_twins},
-    lane::{Lane, coarse_now},
+    lane::Lane,
     runtime::{CUDART, MISSING},
 };
 

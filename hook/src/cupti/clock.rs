@@ -4,7 +4,7 @@
 //! torch.profiler sets the processor's. So the rate is measured too.
 
 use super::{SUCCESS, cuptiGetTimestamp};
-use crate::lane::monotonic;
+use crate::clock::monotonic;
 
 /// Attempts, of which the one with the smallest error is used.
 const TRIES: usize = 16;

@@ -22,7 +22,7 @@ use super::{
     record::KERNEL,
     why,
 };
-use crate::lane::monotonic;
+use crate::clock::monotonic;
 
 /// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`: includes incomplete records.
 const FORCED: u32 = 1;

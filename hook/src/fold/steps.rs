@@ -15,7 +15,7 @@ use xpu_wire::{
 
 use super::totals::Durations;
 use crate::{
-    lane::monotonic,
+    clock::monotonic,
     launches::{self, Launch},
     observer::Observer,
 };
@@ -127,10 +127,10 @@ impl Steps {
         self.detected(observer, ended)
     }
 
-    /// Any launch, during a search for steps.
-    pub(super) fn launched(&mut self, launch: Launch) {
+    /// Any launch of a thread, during a search for steps.
+    pub(super) fn launched(&mut self, thread: usize, launch: Launch) {
         if self.is_unsaid() {
-            self.detector.launched(launch);
+            self.detector.launched(thread, launch);
         }
     }
 
@@ -190,8 +190,8 @@ mod tests {
             for bucket in 0..4 {
                 let at = step * 25 * MS + bucket * 4 * MS;
                 let bucket = Launch { at, ..Launch::collective(Operation::AllReduce, 100_000 + bucket, 8) };
-                steps.launched(Launch { at: at - 1, ..Launch::kernel(7, [64, 1, 1], [128, 1, 1]) });
-                steps.launched(bucket);
+                steps.launched(1, Launch { at: at - 1, ..Launch::kernel(7, [64, 1, 1], [128, 1, 1]) });
+                steps.launched(1, bucket);
                 steps.collective(observer, &bucket, 8);
                 steps.settle(at + 1);
             }

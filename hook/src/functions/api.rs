@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use crate::{lane::monotonic, symbol};
+use crate::{clock::monotonic, symbol};
 
 /// A `PyObject *`; also for other pointers, such as a `PyThreadState`.
 pub(crate) type Object = *mut c_void;

@@ -7,8 +7,8 @@ use std::{
 
 use super::{GENERATION, GENERATIONS, on, tally};
 use crate::{
+    clock::monotonic,
     guard::{Entered, Mark},
-    lane::monotonic,
     record::{HostCall, Record},
     symbol::Kind,
 };

@@ -15,7 +15,7 @@ use super::{
     api::{FastCall, Method, Object, Python, caught},
     codes, forms, open,
 };
-use crate::lane::monotonic;
+use crate::clock::monotonic;
 
 const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("watch.py"), "\0").as_bytes()) {
     Ok(source) => source,

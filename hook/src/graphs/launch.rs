@@ -11,8 +11,9 @@ use xpu_wire::{
 
 use super::{CaptureId, Contents, contents::Share, executable::Executable};
 use crate::{
+    clock::{coarse_now, monotonic},
     communicator::Slot,
-    lane::{Lane, Timing, coarse_now, monotonic},
+    lane::{Lane, Timing},
     launches,
     observer::Observer,
     rate::{self, Class},

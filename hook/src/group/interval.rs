@@ -4,7 +4,8 @@ use xpu_wire::sampling::Rate;
 
 use super::{Message, share::Share};
 use crate::{
-    lane::{Lane, Timing, monotonic},
+    clock::monotonic,
+    lane::{Lane, Timing},
     record::Record,
     switch,
     timer::TimerId,

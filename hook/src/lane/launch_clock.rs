@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use xpu_wire::frame::BlockingCall;
 
-use super::{Lane, monotonic};
+use super::Lane;
+use crate::clock::monotonic;
 
 /// A launch takes some 5 us; one that took more nanoseconds than this was blocked.
 const HELD: u64 = 20_000;

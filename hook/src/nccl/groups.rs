@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use xpu_wire::ledger::Call;
 
 use super::{MISSING, NCCL};
-use crate::{group::Group, interpose::interpose, lane::coarse_now};
+use crate::{clock::coarse_now, group::Group, interpose::interpose};
 
 interpose! {
     fn ncclGroupStart() -> c_int in NCCL, or MISSING, even off;

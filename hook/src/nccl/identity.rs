@@ -12,7 +12,7 @@ use super::{
     commhash::{IdBytes, Scheme, combined},
     ncclGetVersion,
 };
-use crate::lane::monotonic;
+use crate::clock::monotonic;
 
 /// `ncclUniqueId`, which NCCL takes by value.
 #[repr(C)]

@@ -13,8 +13,9 @@ use super::{
     pending::Unborn,
 };
 use crate::{
+    clock::coarse_now,
     communicator::{Lineage, Name, Origin},
-    lane::{Lane, coarse_now},
+    lane::Lane,
 };
 
 /// Since 2.14 a communicator created from an id has its handle when the call returns, even if it is not

@@ -12,12 +12,7 @@ use super::{
     Identity, MISSING, NCCL, UniqueId,
     joining::{begin_all, begin_child, begin_grown, begin_init, end, told},
 };
-use crate::{
-    communicator::Lineage,
-    exit_note,
-    interpose::interpose,
-    lane::{Lane, coarse_now},
-};
+use crate::{clock::coarse_now, communicator::Lineage, exit_note, interpose::interpose, lane::Lane};
 
 /// `NCCL_SPLIT_NOCOLOR`: this rank gets no communicator.
 const NO_COLOR: c_int = -1;

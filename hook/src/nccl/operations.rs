@@ -13,9 +13,10 @@ use xpu_wire::{
 use super::{IN_PROGRESS, MISSING, NCCL, joining::find};
 use crate::{
     call_site,
+    clock::{monotonic, time_of_day},
     group::{Group, Message, NO_PEER},
     interpose::{interpose, stub::returns_to},
-    lane::{Lane, Timing, coarse_now, monotonic},
+    lane::{Lane, Timing},
     switch,
 };
 
@@ -24,6 +25,8 @@ use crate::{
 struct Ticket {
     message: Message,
     timing: Timing,
+    /// When it was called, in monotonic nanoseconds.
+    at: u64,
     /// The sampling rate, if it was selected.
     chosen: Option<Rate>,
     queued: bool,
@@ -67,7 +70,8 @@ fn begin(
         observed: switch::is_on(),
         captured: observer.capture_of(stream),
     };
-    let now = coarse_now();
+    let at = monotonic();
+    let now = time_of_day(at);
     let ledger = observer.ledger();
     let line = slot.line(ledger).filter(|_| message.captured.is_none());
     let place = if operation.is_collective() {
@@ -96,7 +100,7 @@ fn begin(
         site: if message.observed { call_site::here(&ledger.record) } else { 0 },
     });
     if lane.is_grouping() {
-        return Some(Ticket { message, timing: Timing::Not, chosen: None, queued: true });
+        return Some(Ticket { message, timing: Timing::Not, at, chosen: None, queued: true });
     }
     lane.entered(Call::Collective, now);
     let mut timing = Timing::Not;
@@ -111,11 +115,11 @@ fn begin(
             lane.counters.untimed.add(1);
         }
     }
-    Some(Ticket { message, timing, chosen, queued: false })
+    Some(Ticket { message, timing, at, chosen, queued: false })
 }
 
 fn end(lane: &Lane, ticket: Ticket, result: c_int) {
-    let Ticket { message, timing, chosen, queued } = ticket;
+    let Ticket { message, timing, at, chosen, queued } = ticket;
     let observer = lane.observer();
     let slot = observer.communicators.slot(message.communicator);
     let counts = message.operation.is_collective() && message.captured.is_none();
@@ -142,7 +146,7 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
         None
     };
     let evident = timer.is_none() && result == 0 && message.observed && message.captured.is_none();
-    message.launched(lane, timer.zip(chosen), result, monotonic());
+    message.launched(lane, timer.zip(chosen), result, at);
     if evident && line.is_some() {
         observer.completions.launched(lane, message.communicator, message.stream, slot.next(true) - 1);
     }

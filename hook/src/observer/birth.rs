@@ -20,6 +20,7 @@ use crate::{
     allocations::Allocations,
     bell::Bell,
     budget, call_site,
+    clock::{self, monotonic},
     communicator::Communicators,
     completion::Completions,
     exit_note,
@@ -28,9 +29,7 @@ use crate::{
     governor::Overhead,
     graphs::Graphs,
     identity::Identity,
-    kernels,
-    lane::monotonic,
-    memory,
+    kernels, memory,
     optimizer::{self, Optimizers},
     publisher,
     queued::Queue,
@@ -117,6 +116,7 @@ impl Observer {
         })?;
         let observer: &'static Self = Box::leak(observer).first()?;
         observer.ledger().heartbeat(Moment::now());
+        clock::compare();
         let identity = Identity::read(observer.ledger_descriptor());
         observer.make_lanes();
         exit_note::begin(observer);

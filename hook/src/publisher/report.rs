@@ -10,10 +10,11 @@ use xpu_wire::{
 
 use super::Publisher;
 use crate::{
+    clock::monotonic,
     communicator::Slot,
     fold::Sample,
     functions,
-    lane::{Count, Counters, Lane, monotonic},
+    lane::{Count, Counters, Lane},
     spans,
 };
 

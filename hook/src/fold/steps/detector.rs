@@ -4,9 +4,15 @@
 //! If a step has NCCL operations, the counted launch is an operation of the widest communicator, and the step
 //! number comes from its total since the start. That total is the same on all ranks, so they number steps
 //! alike, whenever each found the period.
+//!
+//! A process with several GPUs may have a thread for each, all with the same steps (JAX). Their launches mix
+//! in any order: then the period of one thread is searched for.
+
+mod thread;
 
 use std::collections::HashMap;
 
+use thread::Threads;
 use xpu_wire::gemm::GemmShape;
 
 use super::{
@@ -14,7 +20,7 @@ use super::{
     period::{self, Member, Period},
 };
 use crate::{
-    lane::monotonic,
+    clock::monotonic,
     launches::{self, Kind, Launch, Marker},
 };
 
@@ -48,16 +54,48 @@ const DOUBTS: u32 = 2;
 
 #[derive(Debug)]
 pub(super) struct Detector {
-    /// Launches since the last [`Self::settle`]: of several threads, and not in order.
-    waiting: Vec<Launch>,
-    /// Launches by name with sizes, and without.
-    logs: [Log; 2],
+    /// Launches since the last [`Self::settle`], each with its thread, and not in order.
+    waiting: Vec<(usize, Launch)>,
+    logs: Logs,
+    threads: Threads,
+    /// One of several threads with the same steps, and its own launches.
+    alone: Option<(usize, Logs)>,
     counts: HashMap<u32, Counted>,
     phase: Phase,
     tracked: Option<Tracked>,
     /// Names of the period's GEMMs, and the count of each in it.
     gemms: Vec<(u32, u32)>,
     doubts: u32,
+}
+
+/// Launches by name with sizes, and without.
+#[derive(Debug, Default)]
+struct Logs([Log; 2]);
+
+impl Logs {
+    /// Logs that begin later than the launches do.
+    fn cut() -> Self {
+        Self([Log::cut(), Log::cut()])
+    }
+
+    fn keep(&mut self, launch: Launch) {
+        let form = Launch { name: launch.form, ..launch };
+        let [strict, loose] = &mut self.0;
+        if !strict.push(launch) || !loose.push(form) {
+            *self = Self::cut();
+        }
+    }
+
+    /// The period, and whether it is one of forms.
+    fn find(&self) -> Option<(Period, bool)> {
+        let [strict, loose] = &self.0;
+        let found = period::find(strict).map(|period| (period, false));
+        found.or_else(|| period::find(loose).map(|period| (period, true)))
+    }
+
+    fn memory(&self) -> usize {
+        self.0.iter().map(Log::memory).sum()
+    }
 }
 
 /// Number of launches so far, by name.
@@ -103,16 +141,25 @@ pub(super) type Ended = (u64, u64);
 impl Default for Detector {
     fn default() -> Self {
         let phase = Phase::Searching { since: None, reported: 0, look_at: 0, rest: REST };
-        let (waiting, gemms, counts) = (Vec::new(), Vec::new(), HashMap::new());
-        Self { waiting, logs: Default::default(), counts, phase, tracked: None, gemms, doubts: 0 }
+        Self {
+            waiting: Vec::new(),
+            logs: Logs::default(),
+            threads: Threads::default(),
+            alone: None,
+            counts: HashMap::new(),
+            phase,
+            tracked: None,
+            gemms: Vec::new(),
+            doubts: 0,
+        }
     }
 }
 
 impl Detector {
-    /// Any launch, during a search.
-    pub(super) fn launched(&mut self, launch: Launch) {
+    /// Any launch of a thread, during a search.
+    pub(super) fn launched(&mut self, thread: usize, launch: Launch) {
         if self.waiting.len() < WAITING && self.waiting.try_reserve(1).is_ok() {
-            self.waiting.push(launch);
+            self.waiting.push((thread, launch));
         }
     }
 
@@ -162,8 +209,8 @@ impl Detector {
 
     /// Everything launched before `until` is known. `true` if the way of counting steps changed, or stopped.
     pub(super) fn settle(&mut self, until: u64) -> bool {
-        self.waiting.sort_by_key(|launch| launch.at);
-        let known = self.waiting.partition_point(|launch| launch.at < until);
+        self.waiting.sort_by_key(|(_, launch)| launch.at);
+        let known = self.waiting.partition_point(|(_, launch)| launch.at < until);
         let launches: Vec<_> = self.waiting.drain(..known).collect();
         match self.phase {
             Phase::Resting { until: over, next } => {
@@ -180,8 +227,8 @@ impl Detector {
             }
             Phase::Searching { since, reported, look_at, rest } => {
                 let (since, reported) = (since.unwrap_or(until), reported + launches.len() as u64);
-                for launch in launches {
-                    self.keep(launch);
+                for (thread, launch) in launches {
+                    self.keep(thread, launch);
                 }
                 let mut look_at = look_at;
                 if launches::were_lost() {
@@ -196,29 +243,35 @@ impl Detector {
         }
     }
 
-    fn keep(&mut self, launch: Launch) {
-        let form = Launch { name: launch.form, ..launch };
-        let [strict, loose] = &mut self.logs;
-        if !strict.push(launch) || !loose.push(form) {
-            self.forget();
+    fn keep(&mut self, thread: usize, launch: Launch) {
+        self.logs.keep(launch);
+        self.threads.count(thread, launch.kind);
+        if let Some((_, logs)) = self.alone.as_mut().filter(|(alone, _)| *alone == thread) {
+            logs.keep(launch);
         }
     }
 
     fn forget(&mut self) {
-        self.logs = [Log::cut(), Log::cut()];
+        self.logs = Logs::cut();
+        if let Some((_, logs)) = &mut self.alone {
+            *logs = Logs::cut();
+        }
     }
 
     fn look(&mut self, until: u64, over: bool, (reported, rest): (u64, u64)) -> bool {
         let begun = monotonic();
-        let [strict, loose] = &self.logs;
-        let found = period::find(strict).map(|period| (period, false));
-        let found = found.or_else(|| period::find(loose).map(|period| (period, true)));
+        let thread = self.threads.one_of_several_alike();
+        if self.alone.as_ref().map(|(thread, _)| *thread) != thread {
+            self.alone = thread.map(|thread| (thread, Logs::cut()));
+        }
+        let logs = self.alone.as_ref().map_or(&self.logs, |(_, logs)| logs);
+        let found = logs.find();
         let next = until + LOOK_AFTER.max((monotonic() - begun) * LOOKS_ONE_IN);
         match found {
             Some((period, is_form)) => {
                 self.doubts = 0;
                 let was_tracked = self.tracked.is_some();
-                let changed = self.follow(&period, is_form);
+                let changed = self.follow(&period, is_form, thread);
                 self.rest(until, if was_tracked { rest } else { FIRST_CHECK }, 4);
                 changed
             }
@@ -239,7 +292,8 @@ impl Detector {
     fn rest(&mut self, from: u64, rest: u64, times: u64) {
         launches::report_all(false);
         self.waiting = Vec::new();
-        self.forget();
+        self.logs = Logs::cut();
+        (self.threads, self.alone) = (Threads::default(), None);
         self.phase = Phase::Resting { until: from + rest, next: (times * rest).min(LONGEST_REST) };
     }
 
@@ -249,23 +303,25 @@ impl Detector {
         self.tracked.take().is_some()
     }
 
-    /// Counts steps by this period. `false` if it is in use already.
-    fn follow(&mut self, period: &Period, is_form: bool) -> bool {
+    /// Counts steps by this period, of one thread if it is one thread's. `false` if it is in use already.
+    fn follow(&mut self, period: &Period, is_form: bool, thread: Option<usize>) -> bool {
         let Period { launches, names, .. } = *period;
         if self.tracked.is_some_and(|tracked| (tracked.launches, tracked.names) == (launches, names)) {
             return false;
         }
-        let shared = self.shared(&period.members);
+        // Totals are of all threads.
+        let shared = self.shared(&period.members).filter(|_| thread.is_none());
         let Some((marker, by)) = shared.map(|marker| (marker, By::Total)).or_else(|| {
             let marker = own(&period.members)?;
             Some((marker, By::Launches))
         }) else {
             return self.lose();
         };
-        let marker = Marker { is_form, ..marker };
+        let marker = Marker { is_form, thread, ..marker };
         // The total counts from the start.
         let base = if by == By::Total { 0 } else { period.seen as u64 };
-        let gemms = period.members.iter().filter(|member| member.launch.kind == Kind::Gemm);
+        let gemms =
+            period.members.iter().filter(|member| member.launch.kind == Kind::Gemm && thread.is_none());
         self.gemms = gemms.map(|member| (member.launch.name, member.count)).collect();
         // Totals of operations and of GEMMs count from the start. Otherwise earlier launches may include
         // steps: JAX's first steps launch kernels one by one, the later ones graphs.
@@ -289,7 +345,13 @@ impl Detector {
                 .then(weight(a).total_cmp(&weight(b)))
                 .then(a.launch.name.cmp(&b.launch.name))
         })?;
-        Some(Marker { name: widest.launch.name, is_form: false, count: widest.count, other: None })
+        Some(Marker {
+            name: widest.launch.name,
+            is_form: false,
+            count: widest.count,
+            other: None,
+            thread: None,
+        })
     }
 
     /// Steps up to now, by the GEMMs whose count is equal in every step; `None` if there are none.
@@ -303,8 +365,9 @@ impl Detector {
 
     /// Bytes held, about.
     pub(super) fn memory(&self) -> usize {
-        self.waiting.capacity() * size_of::<Launch>()
-            + self.logs.iter().map(Log::memory).sum::<usize>()
+        self.waiting.capacity() * size_of::<(usize, Launch)>()
+            + self.logs.memory()
+            + self.alone.as_ref().map_or(0, |(_, logs)| logs.memory())
             + self.counts.capacity() * size_of::<(u32, Counted)>()
     }
 }
@@ -318,7 +381,7 @@ fn own(members: &[Member]) -> Option<Marker> {
     let whole = members.iter().map(|member| member.offset).max().unwrap_or(0);
     let other = others.min_by_key(|member| away(member).abs_diff(whole / 2));
     let other = other.map(|member| member.launch.name);
-    Some(Marker { name: first.launch.name, is_form: false, count: first.count, other })
+    Some(Marker { name: first.launch.name, is_form: false, count: first.count, other, thread: None })
 }
 
 #[cfg(test)]
@@ -334,12 +397,70 @@ mod tests {
             for _ in 0..10_000 {
                 reported += 1;
                 let launch = Launch::kernel(reported as usize, [1; 3], [1; 3]);
-                detector.launched(Launch { at: reported, ..launch });
+                detector.launched(0, Launch { at: reported, ..launch });
             }
             detector.settle(reported + 1);
         }
         assert_eq!(reported, LAUNCHES);
         let Phase::Resting { until, .. } = detector.phase else { panic!("{:?}", detector.phase) };
         assert!(until >= reported * REST_FOR_EACH, "a thousandth of the time");
+    }
+
+    /// Steps of 20 ms on each of two threads, whose launches mix as they come.
+    fn two_threads(detector: &mut Detector, launches: impl Fn(usize, u64) -> Vec<Launch>) {
+        let (mut chance, mut launched) = (1_u64, [0; 2]);
+        for step in 0..2_000 {
+            let from = step * 20_000_000;
+            for thread in 0..2 {
+                // The second is behind, more or less.
+                let mut at = launched[thread]
+                    .max(from + thread as u64 * (xpu_wire::sampling::priority(step / 3) % 40_000_000));
+                for launch in launches(thread, step) {
+                    chance = xpu_wire::sampling::priority(chance);
+                    at += 1 + chance % 200_000;
+                    detector.launched(thread, Launch { at, ..launch });
+                }
+                launched[thread] = at;
+            }
+            detector.settle(from + 20_000_000);
+        }
+    }
+
+    /// Eight layers forward and backward, and an update of each. GEMMs have the same names on all GPUs,
+    /// kernels do not.
+    fn of_one_gpu(thread: usize) -> Vec<Launch> {
+        let kernel = |which| Launch::kernel(100 * (thread + 1) + which, [1024, 1, 1], [256, 1, 1]);
+        let gemm = |which| Launch { kind: Kind::Gemm, ..Launch::kernel(which, [1; 3], [1; 3]) };
+        let forward = std::iter::repeat_n([gemm(1), kernel(1), gemm(2), kernel(2)], 8).flatten();
+        let backward = std::iter::repeat_n([gemm(3), gemm(4), kernel(3)], 8).flatten();
+        std::iter::once(Launch::copy(1 << 20)).chain(forward).chain(backward).chain([kernel(20); 8]).collect()
+    }
+
+    #[test]
+    fn threads_of_several_gpus_with_the_same_steps_count_those_of_one() {
+        let mut detector = Detector::default();
+        two_threads(&mut detector, |thread, _| of_one_gpu(thread));
+        let tracked = detector.tracked.expect("the period of one thread");
+        assert_eq!((tracked.launches, tracked.by), (64, By::Launches));
+        assert!(tracked.marker.thread.is_some() && tracked.is_late, "{tracked:?}");
+        launches::count_steps_by(None);
+    }
+
+    #[test]
+    fn threads_with_other_work_are_not_one_of_several() {
+        let mut detector = Detector::default();
+        two_threads(&mut detector, |thread, step| {
+            // The second does a fourth of a step in each of these, and an update of random size in the first.
+            let update = (thread == 0 && step % 4 == 0)
+                .then(|| Launch::kernel(900 + step as usize, [1; 3], [64, 1, 1]));
+            let times = if thread == 0 { 1 } else { 2 };
+            let work = std::iter::repeat_with(|| of_one_gpu(thread)).take(times).flatten();
+            work.chain(update).collect()
+        });
+        assert!(
+            detector.tracked.is_none(),
+            "one thread's period is a part of a step: {:?}",
+            detector.tracked
+        );
     }
 }

@@ -1,0 +1,36 @@
+//! The clocks of the hook.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use xpu_wire::unit::Moment;
+
+/// What the time of day is ahead of [`monotonic`], modulo 2^64 nanoseconds.
+static AHEAD: AtomicU64 = AtomicU64::new(0);
+
+/// Monotonic nanoseconds.
+pub(crate) fn monotonic() -> u64 {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+/// The time to a few milliseconds, at a quarter of the cost.
+pub(crate) fn coarse_now() -> Moment {
+    Moment(read(libc::CLOCK_REALTIME_COARSE))
+}
+
+/// The time of day of a moment that [`monotonic`] gave: a call that needs both reads one clock.
+pub(crate) fn time_of_day(monotonic: u64) -> Moment {
+    Moment(monotonic.wrapping_add(AHEAD.load(Relaxed)))
+}
+
+/// Compares the clocks: before the first call, and on every turn of the hook's thread, because the time of day
+/// may be set.
+pub(crate) fn compare() {
+    AHEAD.store(Moment::now().0.wrapping_sub(monotonic()), Relaxed);
+}
+
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` outlives the call.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
