@@ -73,8 +73,22 @@ ZOO = {
     "recommender": (1, "recommender.py"),
     "inference server": (1, "serve.py"),
     "DDP, uneven, PowerSGD": (2, "ddp_uneven.py"),
+    "JAX, two processes": (2, "jax_processes.py"),
+    "JAX, one process, all GPUs": (1, "jax_devices.py"),
+    "DataParallel": (1, "data_parallel.py"),
+    "DDP by hand in a CUDA graph": (2, "ddp_graphed.py"),
+    "FSDP2, compiled, checkpoints": (2, "fsdp2_compiled.py"),
+    "local SGD": (2, "local_sgd.py"),
+    "DDP by mp.spawn": (2, "spawned.py 2"),
+    "Muon and AdamW": (1, "muon.py"),
+    "rollouts and updates": (1, "rollouts.py"),
 }
-NEEDS_GPU = {"CuPy", "JAX", "CUDA graph of a step", "JAX, flax", "NCCL by ctypes"}
+# Started as they are: they start their own ranks, or use all GPUs.
+ALONE = {"JAX, one process, all GPUs", "DataParallel", "DDP by mp.spawn"}
+NEEDS_GPU = {
+    "CuPy", "JAX", "CUDA graph of a step", "JAX, flax", "NCCL by ctypes", "JAX, two processes", "JAX, one process, all GPUs",
+    "DDP by hand in a CUDA graph",
+}  # fmt: skip
 # What these count are no steps: to show none is right.
 NO_STEPS = {"inference server"}
 TOLERANCE = 0.02
@@ -146,10 +160,10 @@ def watch(given, name):
         "PYTHONUNBUFFERED": "1",
         "TORCHINDUCTOR_CACHE_DIR": str(place / "inductor"),
     }
-    if ranks == 1 and gpus:
+    if ranks == 1 and gpus and name not in ALONE:
         environment["CUDA_VISIBLE_DEVICES"] = str(list(ZOO).index(name) % int(gpus))
     script = [str(HERE / line.split()[0]), *line.split()[1:]]
-    if ranks > 1:
+    if ranks > 1 and name not in ALONE:
         launch = ["-m", "torch.distributed.run", "--nproc_per_node", str(ranks), "--rdzv-backend", "c10d"]
         script = [*launch, "--rdzv-endpoint", "localhost:0", str(SHARE), *script]
     xpu_top = str(given.programs / "xpu-top")
