@@ -2,6 +2,7 @@
 //! simulated GPU: the deviating rank is named, and its call.
 
 use std::{
+    fs,
     process::Command,
     time::{Duration, Instant},
 };
@@ -207,6 +208,48 @@ fn a_kernel_without_end_before_a_collective() {
         assert_eq!(states(0), serde_json::json!(["queued", "begun"]));
         assert_eq!(states(1), serde_json::json!(["queued", "queued"]));
     }
+}
+
+/// As `xpu-top run --gpu-core` prepares it.
+#[test]
+fn the_kernels_on_the_gpus_of_a_job_that_hangs_are_named() {
+    let script = script("", &format!("    if differs: ok(gemm_ex(2000000, 2000000, 2000000))\n{SAME}"));
+    let host = Host::new();
+    let (pipe, file) = (host.place.path("gpu-pipe.%p"), host.place.path("gpu-core.%p"));
+    let set = [
+        ("CUDA_ENABLE_USER_TRIGGERED_COREDUMP", "1"),
+        ("CUDA_COREDUMP_PIPE", pipe.to_str().expect("a name")),
+        ("CUDA_COREDUMP_FILE", file.to_str().expect("a name")),
+    ];
+    let ranks = (0..2).map(|rank| host.rank_where(rank, &set, &script)).collect();
+    let job = Job { host, ranks };
+    // Before the kernel without end it is refused.
+    let early = until("both ranks to be read", || {
+        let asked = job.host.ask("stacks --gpus --yes");
+        (asked.stderr.matches("it advances").count() > 0).then_some(asked)
+    });
+    assert!(!early.stdout.contains("GPU: "), "{early:?}");
+    let unconfirmed = job.host.ask("stacks --gpus");
+    assert_eq!(unconfirmed.status.code(), Some(1), "{unconfirmed:?}");
+    assert!(unconfirmed.stderr.contains("confirm with --yes"), "{unconfirmed:?}");
+
+    job.hang();
+    let asked = job.host.ask("stacks --gpus --yes");
+    assert_eq!((asked.status.code(), asked.stderr.as_str()), (Some(0), ""), "{asked:?}");
+    let begin = "GPU: ranks 0-1\n  ├─ rank 0; not 1\n  │  ncclDevKernel_AllReduce";
+    assert!(asked.stdout.starts_with(begin) && asked.stdout.contains("main thread: "), "{}", asked.stdout);
+    let [other, kernel] = ["└─ rank 1; not 0", "nvjet_hsh_256x128"].map(|text| asked.stdout.find(text));
+    assert!(other.is_some() && other < kernel, "{}", asked.stdout);
+
+    // Reading ended them, and what was read stays.
+    for rank in job.ranks {
+        assert!(!rank.end().status.success());
+    }
+    let stacks = job.host.status()["stacks"]["folded"].clone();
+    assert!(stacks.as_str().is_some_and(|text| text.contains(";ncclDevKernel_AllReduce")), "{stacks}");
+    let left = fs::read_dir(job.host.place.path("")).expect("a folder");
+    let cores = left.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("gpu-core"));
+    assert_eq!(cores.count(), 0, "what was read is removed");
 }
 
 #[test]

@@ -117,6 +117,9 @@ pub struct RunArgs {
     /// Leave `KINETO_USE_DAEMON` and `KINETO_CONFIG` as they are: then `xpu-top kineto` cannot start a profiler
     #[arg(long)]
     pub no_kineto: bool,
+    /// Prepare core dumps of GPUs, so that `xpu-top stacks --gpus` can name the kernels of a job that hangs
+    #[arg(long)]
+    pub gpu_core: bool,
     /// Command line to run once per hang or failed rank, through `sh -c` on one host, for a minute at most; the status or the exit
     /// report is on its standard input as JSON [default: `XPU_TOP_ON_HANG`]
     #[arg(long, value_name = "CMD")]
@@ -288,6 +291,12 @@ pub struct StacksArgs {
     /// Also native frames; each thread is stopped for a moment
     #[arg(long)]
     pub native: bool,
+    /// Also the kernels on the GPUs, of a job that hangs and was started with `xpu-top run --gpu-core`. Ends the ranks that it reads
+    #[arg(long, conflicts_with = "replay")]
+    pub gpus: bool,
+    /// Do not ask before --gpus ends the ranks
+    #[arg(long, requires = "gpus")]
+    pub yes: bool,
     #[command(flatten)]
     pub form: StacksForm,
     /// Read a recording, at its end or at --at
@@ -296,9 +305,9 @@ pub struct StacksArgs {
     /// `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
     pub at: Option<String>,
-    /// How long to wait for all ranks to answer
-    #[arg(long, value_name = "SECONDS", default_value_t = 15)]
-    pub wait: u32,
+    /// How long to wait for all ranks to answer [default: 15; with --gpus 70]
+    #[arg(long, value_name = "SECONDS")]
+    pub wait: Option<u32>,
 }
 
 #[derive(Debug, Args)]

@@ -55,6 +55,7 @@ pub enum Order {
     WatchAll(bool),
     Switch { job: JobName, on: bool },
     Stacks { job: JobName, ranks: Vec<Rank>, kept: bool, natively: bool },
+    GpuStacks { job: JobName, ranks: Vec<Rank> },
     Records { job: JobName, ranks: Vec<Rank> },
     Capture { job: JobName, ranks: Vec<Rank>, asked: (CaptureOrder, Option<CaptureWindow>) },
     EndCapture { job: JobName, number: u64 },
@@ -84,6 +85,11 @@ impl Live {
     /// `natively`: with native frames, for which each thread is held for a moment.
     pub fn stacks(&self, job: JobName, ranks: Vec<Rank>, natively: bool) {
         let _ = self.orders.send(Order::Stacks { job, ranks, kept: false, natively });
+    }
+
+    /// As [`Self::stacks`] with native frames, of a job that hangs, and what runs on its GPUs: **that ends it**.
+    pub fn gpu_stacks(&self, job: JobName, ranks: Vec<Rank>) {
+        let _ = self.orders.send(Order::GpuStacks { job, ranks });
     }
 
     /// Asks every host that has said that the job lives there to have these ranks record some steps, or a time.
@@ -261,6 +267,9 @@ impl Follower {
                             ranks: ranks.clone(),
                             most: u32::try_from(most).unwrap_or(u32::MAX),
                         });
+                    }
+                    Order::GpuStacks { job, ranks } => {
+                        self.ask(&job, true, || Request::GpuStacks { job: job.clone(), ranks: ranks.clone() })
                     }
                     Order::Stacks { job, ranks, kept, natively } => self.ask(&job, !kept, || {
                         Request::Stacks { job: job.clone(), ranks: ranks.clone(), kept, natively }

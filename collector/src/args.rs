@@ -93,6 +93,9 @@ pub(crate) struct Args {
     /// With native frames: each thread is stopped for a moment
     #[arg(long, hide = true)]
     pub(crate) native: bool,
+    /// With what runs on its GPUs, by a core dump that ends it
+    #[arg(long, hide = true)]
+    pub(crate) gpus: bool,
 }
 
 /// Pages and control over HTTP, at the first port.

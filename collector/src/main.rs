@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     prepare_memory();
     let args = Args::parse();
     if let Some(pid) = args.read_stacks {
-        let read = read_stacks(Pid(pid), args.native, &mut std::io::stdout());
+        let read = read_stacks(Pid(pid), args.native, args.gpus, &mut std::io::stdout());
         return read.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     if args.read_crash {

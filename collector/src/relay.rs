@@ -256,6 +256,7 @@ fn job_of(request: &Request) -> Option<&JobName> {
         Request::Snapshot | Request::History { .. } => None,
         Request::Enable { job, .. }
         | Request::Stacks { job, .. }
+        | Request::GpuStacks { job, .. }
         | Request::Records { job, .. }
         | Request::Capture { job, .. }
         | Request::CaptureTime { job, .. }

@@ -9,7 +9,9 @@ use std::{
 use xpu_model::expected;
 use xpu_wire::{
     VERSION, codec,
-    frame::{Body, CaptureWindow, Command, Event, Frame, HostSnapshot, KinetoWish, Request, topic},
+    frame::{
+        Body, CaptureWindow, Command, Event, Frame, HostSnapshot, KinetoWish, RankStacks, Request, topic,
+    },
     id::{JobName, Rank},
     unit::Moment,
 };
@@ -32,7 +34,7 @@ use crate::{
     memory::Memory,
     roster::{Effect, Identity, Roster},
     runs::Runs,
-    stacks::{Answer, Stacks},
+    stacks::{Answer, Stacks, Target},
     subscription::Subscriptions,
 };
 
@@ -317,19 +319,33 @@ impl Collector {
                 None
             }
             Request::Stacks { job, ranks, kept, natively } => {
-                let Some((known, targets)) = self.roster.stacks(&job, &ranks, kept, natively, now) else {
-                    return Some(self.nobody(&job));
-                };
-                for stacks in known {
-                    let bytes = self.encode(CONTROL, Body::Stacks(stacks), now);
-                    self.counting.sent(&viewer.answer(&self.sockets.front.control, &bytes));
-                }
-                for target in targets {
-                    self.stacks.want(target, Some(viewer));
-                }
-                None
+                let found = self.roster.stacks(&job, &ranks, kept, natively, now);
+                self.take_stacks(&job, found, viewer, now)
+            }
+            Request::GpuStacks { job, ranks } => {
+                let found = self.roster.gpu_stacks(&job, &ranks, now);
+                self.take_stacks(&job, found, viewer, now)
             }
         }
+    }
+
+    /// Sends the known stacks, and reads the others.
+    fn take_stacks(
+        &mut self,
+        job: &JobName,
+        found: Option<(Vec<RankStacks>, Vec<Target>)>,
+        viewer: &Address,
+        now: Moment,
+    ) -> Option<Body> {
+        let Some((known, targets)) = found else { return Some(self.nobody(job)) };
+        for stacks in known {
+            let bytes = self.encode(CONTROL, Body::Stacks(stacks), now);
+            self.counting.sent(&viewer.answer(&self.sockets.front.control, &bytes));
+        }
+        for target in targets {
+            self.stacks.want(target, Some(viewer));
+        }
+        None
     }
 
     /// Commands ranks to record.

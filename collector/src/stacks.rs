@@ -1,6 +1,7 @@
 //! Stacks, on demand and when a job hangs. A short-lived process of this program reads each rank, never the
 //! serving thread: a reader that hangs is killed at its deadline, and the kernel releases whatever it held.
 
+mod gpu;
 mod kernel;
 mod native;
 mod python;
@@ -34,6 +35,9 @@ const AT_ONCE: usize = 8;
 /// Time limit for one rank.
 const LIMIT: Duration = Duration::from_secs(5);
 
+/// The same with its GPUs: the driver writes up to some hundred MB.
+const GPU_LIMIT: Duration = Duration::from_secs(60);
+
 /// Viewers that wait for the same rank.
 const VIEWERS: usize = 64;
 
@@ -47,6 +51,8 @@ pub(crate) struct Target {
     pub reach: Reach,
     /// Whether its threads may be stopped for their native frames.
     pub natively: bool,
+    /// Whether what runs on its GPUs is read, which ends it.
+    pub gpus: bool,
     /// Threads in a call that can block, by the ledger page at that moment.
     pub inside: Vec<Inside>,
     pub looked: Moment,
@@ -79,7 +85,11 @@ impl Wanted {
 
     /// Whether a reading for this includes everything the other needs.
     fn will_do(&self, target: &Target) -> bool {
-        self.is_of(target) && (self.target.natively || !target.natively)
+        self.is_of(target) && (self.target.natively || !target.natively) && (self.target.gpus || !target.gpus)
+    }
+
+    fn limit(&self) -> Duration {
+        if self.target.gpus { GPU_LIMIT } else { LIMIT }
     }
 
     fn join(&mut self, viewer: Option<&Address>) {
@@ -131,7 +141,7 @@ impl Stacks {
         let mut reading = self.readers.iter_mut().map(|reader| &mut reader.wanted);
         if let Some(wanted) = self.waiting.iter_mut().find(|wanted| wanted.is_of(&target)) {
             wanted.join(viewer);
-            if target.natively {
+            if target.gpus || (target.natively && !wanted.target.gpus) {
                 wanted.target = target;
             }
         } else if let Some(wanted) = reading.find(|wanted| wanted.will_do(&target)) {
@@ -176,7 +186,7 @@ impl Stacks {
                     "its process {pid} belongs to another user, or has made itself unreadable \
                      (PR_SET_DUMPABLE): start a collector as its user"
                 ))),
-                Reach::Here => match Reader::start(&self.program, wanted, now + LIMIT) {
+                Reach::Here => match Reader::start(&self.program, wanted, now) {
                     Ok(reader) => self.readers.push(reader),
                     Err(failed) => answers.push(*failed),
                 },
@@ -199,6 +209,7 @@ mod tests {
             pid,
             reach: Reach::Here,
             natively,
+            gpus: false,
             inside: Vec::new(),
             looked: Moment(0),
             ended: None,

@@ -326,6 +326,7 @@ impl Worker {
                 None => Reach::Elsewhere,
             },
             natively,
+            gpus: false,
             inside: reading.map(|page| inside(page.threads, now)).unwrap_or_default(),
             looked: now,
             ended: self.exit.as_ref().map(|exit| exit.sentence()),

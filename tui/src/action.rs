@@ -100,6 +100,8 @@ pub enum Action {
     NextThread,
     /// Have the stacks read again.
     AskStacks,
+    /// Read the kernels on the GPUs of a job that hangs, at the second time: that ends its ranks.
+    AskGpus,
     /// Show or fold native frames below those of Python.
     TurnNatives,
     /// The next quantities on the heatmaps, or those before.
@@ -196,4 +198,6 @@ pub enum Reading {
     Natively,
     /// Now, while the ranks run on.
     Running,
+    /// Now, with native frames and the kernels on the GPUs, which ends the ranks.
+    Gpus,
 }

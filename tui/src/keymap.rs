@@ -301,6 +301,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(Stacks, &[code(KeyCode::Left)], Action::Fold(Folding::Close), "close it", None),
     bind(Stacks, &[code(KeyCode::Tab)], Action::NextThread, "next thread", Some("threads")),
     bind(Stacks, &[char('r')], Action::AskStacks, "read all stacks again", Some("read again")),
+    bind(Stacks, &[char('U')], Action::AskGpus, "twice: name the kernels on the GPUs; ends the ranks", None),
     bind(
         Stacks,
         &[char('N')],

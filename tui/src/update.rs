@@ -109,6 +109,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Fold(_) | Action::NextOutlier | Action::NextThread => in_stacks(app, &action),
         Action::TurnNatives => app.stacks.turn_natives(),
         Action::AskStacks => return watch::ask(app),
+        Action::AskGpus => return watch::ask_gpus(app),
         Action::NoStacks(why) => app.stacks.refuse(why),
         Action::NextMetric => app.maps = app.maps.next(&app.job_view.told()),
         Action::FoldRanks => fold(app),

@@ -235,6 +235,7 @@ fn ask_stacks(app: &mut App, live: Option<&Live>, job: JobName, ranks: Vec<Rank>
             live.records(job.clone(), ranks.clone());
             live.kept_stacks(job, ranks);
         }
+        Some(live) if reading == Reading::Gpus => live.gpu_stacks(job, ranks),
         Some(live) => live.stacks(job, ranks, reading == Reading::Natively),
         None => {
             let why = "the past has no processes to read".to_owned();

@@ -3,6 +3,7 @@
 //! Nothing here may keep training from starting: whatever is missing costs a line on stderr and the watching.
 
 mod collector;
+mod gpu_core;
 mod inherited;
 mod kineto;
 mod name;
@@ -170,6 +171,12 @@ fn prepare(
     command.env(variable::SOCKET, socket);
     if !args.no_kineto {
         command.envs(kineto::variables(runtime));
+    }
+    if args.gpu_core {
+        match gpu_core::variables(runtime) {
+            Ok(variables) => drop(command.envs(variables)),
+            Err(why) => warn(&format!("{why}: xpu-top stacks --gpus will not work")),
+        }
     }
     if let Some(line) = &args.on_hang {
         command.env(variable::ON_HANG, line);

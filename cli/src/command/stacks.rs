@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::{self, Write as _},
+    io::{self, IsTerminal as _, Write as _},
     path::Path,
     process::ExitCode,
     time::Duration,
@@ -37,6 +37,10 @@ use crate::args::StacksArgs;
 /// Between two requests while a rank has not answered: the first may have been lost. Longer than reading a rank may take.
 const ASK_AGAIN: Duration = Duration::from_secs(6);
 
+/// How long all ranks may take to answer, and with their GPUs, in seconds.
+const WAIT: u32 = 15;
+const WAIT_FOR_GPUS: u32 = 70;
+
 pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
     new_file::check([&args.form.svg, &args.form.folded].into_iter().flatten())?;
     if let Some(path) = &args.replay {
@@ -60,8 +64,12 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
         Some(filter) => meant(filter, (&following, Moment::now()), &job, |_| true)?,
         None => args.rank.iter().copied().map(Rank).collect(),
     };
-    let mut gathered = Gathered::new(job, ranks, args.native);
-    runtime.block_on(gathered.gather(&mut following, &mut arrivals, &live, args.wait));
+    let mut gathered = Gathered::new(job, ranks, Depth::of(args));
+    let wait = args.wait.unwrap_or(if args.gpus { WAIT_FOR_GPUS } else { WAIT });
+    if args.gpus && !args.yes && !is_agreed(gathered.missing(&following).len())? {
+        return Ok(ExitCode::from(Code::Usage as u8));
+    }
+    runtime.block_on(gathered.gather(&mut following, &mut arrivals, &live, wait));
     tell_unreachable(&following, ": its ranks are not shown");
     told(&gathered.document(&following), args)
 }
@@ -77,7 +85,7 @@ fn recorded(path: &Path, args: &StacksArgs) -> anyhow::Result<ExitCode> {
         Some(filter) => meant(filter, (&following, at), job.name(), |_| true)?,
         None => args.rank.iter().copied().map(Rank).collect(),
     };
-    let mut gathered = Gathered::new(job.name().clone(), ranks, args.native);
+    let mut gathered = Gathered::new(job.name().clone(), ranks, Depth::of(args));
     for stacks in job.stacks() {
         if !gathered.wants(stacks.rank) {
             continue;
@@ -106,18 +114,51 @@ fn told(document: &Document, args: &StacksArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What is read of each rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Depth {
+    Python,
+    Native,
+    /// And native frames.
+    Gpus,
+}
+
+impl Depth {
+    fn of(args: &StacksArgs) -> Self {
+        match (args.gpus, args.native) {
+            (true, _) => Self::Gpus,
+            (false, true) => Self::Native,
+            (false, false) => Self::Python,
+        }
+    }
+}
+
+/// Asks whether ranks may be ended; without a terminal they may not.
+fn is_agreed(ranks: usize) -> anyhow::Result<bool> {
+    anyhow::ensure!(
+        io::stdin().is_terminal() && io::stderr().is_terminal(),
+        "--gpus ends the ranks that it reads; confirm with --yes"
+    );
+    eprint!(
+        "xpu-top: reading the GPUs of {ranks} ranks ends them: CUDA's driver stops what runs there. Go on? [y/N] "
+    );
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
 /// What has come in of the ranks that were asked for.
 struct Gathered {
     job: JobName,
-    natively: bool,
+    depth: Depth,
     /// Those that were named; none: all.
     named: Vec<Rank>,
     came: BTreeMap<Rank, (HostName, RankStacks)>,
 }
 
 impl Gathered {
-    fn new(job: JobName, named: Vec<Rank>, natively: bool) -> Self {
-        Self { job, named, natively, came: BTreeMap::new() }
+    fn new(job: JobName, named: Vec<Rank>, depth: Depth) -> Self {
+        Self { job, named, depth, came: BTreeMap::new() }
     }
 
     fn wants(&self, rank: Rank) -> bool {
@@ -159,7 +200,10 @@ impl Gathered {
             if missing.is_empty() {
                 return;
             }
-            live.stacks(self.job.clone(), missing, self.natively);
+            match self.depth {
+                Depth::Gpus => live.gpu_stacks(self.job.clone(), missing),
+                depth => live.stacks(self.job.clone(), missing, depth == Depth::Native),
+            }
             let pause = deadline.min(Instant::now() + ASK_AGAIN);
             while !self.missing(following).is_empty() {
                 match timeout_at(pause, arrivals.recv()).await {

@@ -63,6 +63,34 @@ impl Roster {
         Some((known, targets))
     }
 
+    /// The ranks whose GPUs may be read, of all or of the named ones, and why the others may not. `None` if
+    /// there are none.
+    pub(crate) fn gpu_stacks(
+        &self,
+        job: &JobName,
+        ranks: &[Rank],
+        now: Moment,
+    ) -> Option<(Vec<RankStacks>, Vec<Target>)> {
+        let named = |worker: &&Worker| ranks.is_empty() || ranks.contains(&worker.info.rank);
+        let is_there = |worker: &&Worker| worker.life() != Life::Ended;
+        self.of_job(job).find(is_there)?;
+        let (mut refused, mut targets) = (Vec::new(), Vec::new());
+        for worker in self.of_job(job).filter(named).filter(is_there) {
+            let motion = worker.motion();
+            if now.since(motion.moved) >= finding::patience(motion.begun, motion.pace) {
+                targets.push(Target { gpus: true, ..worker.target(true, now) });
+            } else {
+                let info = &worker.info;
+                let why = "it advances: reading its GPUs would end it, and is for jobs that hang".to_owned();
+                refused.push(RankStacks {
+                    read_at: now,
+                    ..RankStacks::unread(job.clone(), info.rank, info.pid, why)
+                });
+            }
+        }
+        Some((refused, targets))
+    }
+
     pub(super) fn of_job(&self, job: &JobName) -> impl Iterator<Item = &Worker> {
         self.places.iter().filter(move |(place, _)| place.job == *job).map(|(_, worker)| worker)
     }

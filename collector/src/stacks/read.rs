@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Write},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use xpu_wire::{
@@ -14,7 +14,7 @@ use xpu_wire::{
 };
 
 use super::{
-    LIMIT, kernel,
+    GPU_LIMIT, LIMIT, gpu, kernel,
     native::{self, Native, NativeThread},
     python::{self, PythonThread},
 };
@@ -23,9 +23,10 @@ use super::{
 const MEMORY: libc::rlim_t = 1 << 30;
 
 /// Writes two frames to `to`: the kernel's data, at once, and the same with Python's frames, and with
-/// `natively` native ones, if they can be read.
-pub fn read(pid: Pid, natively: bool, to: &mut impl Write) -> io::Result<()> {
-    end_with_the_collector();
+/// `natively` native ones, if they can be read. With `gpus` a third one: with what ran on its GPUs, which
+/// reading it ends.
+pub fn read(pid: Pid, natively: bool, gpus: bool, to: &mut impl Write) -> io::Result<()> {
+    end_with_the_collector(if gpus { GPU_LIMIT } else { LIMIT });
     let begun = Instant::now();
     let (numbers, all) = kernel::threads(pid);
     let tasks: Vec<_> = numbers.iter().filter_map(|&number| kernel::thread(pid, number)).collect();
@@ -64,6 +65,16 @@ pub fn read(pid: Pid, natively: bool, to: &mut impl Write) -> io::Result<()> {
     stacks.threads = joined(with_native(python, &native), tasks);
     with_native_alone(&mut stacks.threads, native);
     stacks.took = begun.elapsed().into();
+    if gpus {
+        // What was read is not lost if this takes too long.
+        say(stacks.clone(), to)?;
+        match gpu::threads(pid) {
+            Ok(kernels) => stacks.threads.splice(0..0, kernels).for_each(drop),
+            Err(why) => stacks.why.insert(0, why),
+        }
+        stacks.why.truncate(RankStacks::WHY);
+        stacks.took = begun.elapsed().into();
+    }
     say(stacks, to)
 }
 
@@ -135,12 +146,13 @@ fn say(stacks: RankStacks, to: &mut impl Write) -> io::Result<()> {
 }
 
 /// Ends this reader with its collector, and bounds its run time.
-pub(crate) fn end_with_the_collector() {
+pub(crate) fn end_with_the_collector(limit: Duration) {
+    let seconds = limit.as_secs() as libc::c_uint * 2;
     let limit = libc::rlimit { rlim_cur: MEMORY, rlim_max: MEMORY };
     // SAFETY: these change only this process; the pointer is to a live rlimit.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        libc::alarm(LIMIT.as_secs() as libc::c_uint * 2);
+        libc::alarm(seconds);
         libc::setrlimit(libc::RLIMIT_DATA, &raw const limit);
     }
 }

@@ -16,7 +16,7 @@ use xpu_wire::{
     frame::{Body, RankStacks},
 };
 
-use super::{Answer, LIMIT, Wanted};
+use super::{Answer, Wanted};
 
 /// Bytes taken from one pipe before the others have their turn.
 const TURN: usize = 1 << 20;
@@ -35,7 +35,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn start(program: &Path, wanted: Wanted, deadline: Instant) -> Result<Self, Box<Answer>> {
+    pub(super) fn start(program: &Path, wanted: Wanted, now: Instant) -> Result<Self, Box<Answer>> {
+        let deadline = now + wanted.limit();
         match spawn(program, &wanted) {
             Ok((child, pipe)) => Ok(Self { wanted, deadline, child, pipe, bytes: Vec::new(), late: false }),
             Err(error) => {
@@ -72,9 +73,10 @@ impl Reader {
         let answer = match last_frame(&self.bytes) {
             Some(mut stacks) => {
                 if self.late {
-                    let why =
-                        format!("no Python frames: reading them took longer than {} s", LIMIT.as_secs());
-                    stacks.why.insert(0, why);
+                    let what =
+                        if self.wanted.target.gpus { "nothing of its GPUs" } else { "no Python frames" };
+                    let limit = self.wanted.limit().as_secs();
+                    stacks.why.insert(0, format!("{what}: reading took longer than {limit} s"));
                     stacks.why.truncate(RankStacks::WHY);
                 }
                 let target = &self.wanted.target;
@@ -86,7 +88,8 @@ impl Reader {
                 self.wanted.answer(stacks)
             }
             None if self.late => {
-                self.wanted.unread(format!("reading the request took longer than {} s", LIMIT.as_secs()))
+                let limit = self.wanted.limit().as_secs();
+                self.wanted.unread(format!("reading the request took longer than {limit} s"))
             }
             None => self.wanted.unread("the process that read it ended without an answer".to_owned()),
         };
@@ -104,6 +107,7 @@ fn spawn(program: &Path, wanted: &Wanted) -> io::Result<(Child, PipeReader)> {
         .arg0("xpu-collector")
         .args(["--read-stacks", &wanted.target.pid.to_string()])
         .args(wanted.target.natively.then_some("--native"))
+        .args(wanted.target.gpus.then_some("--gpus"))
         .env_remove("LD_PRELOAD")
         .stdin(Stdio::null())
         .stdout(end)

@@ -133,6 +133,7 @@ fn frames() -> Vec<Frame> {
             kept: true,
             natively: false,
         })),
+        frame(Body::Request(Request::GpuStacks { job: "j".into(), ranks: vec![Rank(1)] })),
         frame(Body::Command(Command::Capture(ORDER))),
         frame(Body::Request(Request::Capture { job: "j".into(), ranks: vec![Rank(3)], order: ORDER })),
         frame(Body::Request(Request::Kineto {

@@ -202,6 +202,9 @@ pub enum Request {
     Records { job: JobName, ranks: Vec<Rank>, most: u32 },
     /// As `Capture`, for a time instead of steps.
     CaptureTime { job: JobName, ranks: Vec<Rank>, order: CaptureOrder, window: CaptureWindow },
+    /// As `Stacks` with native frames, and with the kernels on the GPUs of these ranks ([`ThreadStack::is_gpu`]).
+    /// Reading them ends what runs there and mostly the rank, so a rank that still advances is refused.
+    GpuStacks { job: JobName, ranks: Vec<Rank> },
 }
 
 /// Something that happened once.

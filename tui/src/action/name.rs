@@ -36,6 +36,7 @@ impl Action {
             Self::NextOutlier => "next-odd",
             Self::NextThread => "next-thread",
             Self::AskStacks => "read-stacks",
+            Self::AskGpus => "read-gpus",
             Self::TurnNatives => "native",
             Self::SaveFlame => "save-flame",
             Self::Report => "report",

@@ -16,6 +16,9 @@ use crate::action::{Folding, Motion};
 /// Collectors answer within a few seconds; after this, ranks without an answer count as silent.
 const PATIENCE: Duration = Duration::from_secs(15);
 
+/// The second request for the GPUs confirms the first within this time.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(10);
+
 /// Lines a page key moves by.
 const PAGE: usize = 10;
 
@@ -31,6 +34,8 @@ pub struct Stacks {
     /// When the last came, by this machine's clock.
     newest: Option<Moment>,
     asked: Option<Moment>,
+    /// When the GPUs were asked for, without confirmation yet.
+    gpus_asked: Option<Moment>,
     refused: Option<String>,
     /// Branches the user turned from how they are at first.
     turned: BTreeSet<u64>,
@@ -149,6 +154,16 @@ impl Stacks {
 
     fn lay_out(&mut self) {
         self.rows = rows::of(self.shown(), &self.turned, self.natives);
+    }
+
+    /// Whether this request for the GPUs follows another within some seconds.
+    pub(crate) fn confirms_gpus(&mut self, now: Moment) -> bool {
+        let before = self.gpus_asked.replace(now);
+        let confirms = before.is_some_and(|before| now.since(before) <= CONFIRMED_WITHIN);
+        if confirms {
+            self.gpus_asked = None;
+        }
+        confirms
     }
 
     pub(crate) fn turn_natives(&mut self) {

@@ -41,6 +41,7 @@ fn is_meant(action: &Action) -> bool {
         | Action::NextOutlier
         | Action::NextThread
         | Action::AskStacks
+        | Action::AskGpus
         | Action::TurnNatives
         | Action::NextMetric
         | Action::PreviousMetric
@@ -120,6 +121,7 @@ fn meant() -> Vec<Action> {
         Action::NextOutlier,
         Action::NextThread,
         Action::AskStacks,
+        Action::AskGpus,
         Action::TurnNatives,
         Action::NextMetric,
         Action::PreviousMetric,

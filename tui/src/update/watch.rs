@@ -2,7 +2,7 @@
 
 use crate::{
     action::{Effect, Reading},
-    app::{App, Overlay, Page, Watched},
+    app::{App, Note, Overlay, Page, Watched},
 };
 
 pub(super) fn look(app: &mut App) -> Option<Effect> {
@@ -45,4 +45,22 @@ pub(super) fn ask(app: &mut App) -> Option<Effect> {
     app.stacks.ask(app.now);
     let reading = if stands { Reading::Natively } else { Reading::Running };
     Some(Effect::AskStacks { job, ranks: Vec::new(), reading })
+}
+
+/// The kernels on the GPUs, of a job that hangs, at the second request: reading them ends the ranks.
+pub(super) fn ask_gpus(app: &mut App) -> Option<Effect> {
+    let job = app.job()?.name().clone();
+    if app.job_view.standstill().is_none() {
+        app.note = Some(Note::Failed("the job does not hang: reading its GPUs would end it".to_owned()));
+        return None;
+    }
+    if !app.stacks.confirms_gpus(app.now) {
+        let what =
+            "U again ends all ranks to name the kernels on their GPUs (job started with run --gpu-core)";
+        app.note = Some(Note::Failed(what.to_owned()));
+        return None;
+    }
+    app.note = None;
+    app.stacks.ask(app.now);
+    Some(Effect::AskStacks { job, ranks: Vec::new(), reading: Reading::Gpus })
 }

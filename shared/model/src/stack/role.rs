@@ -12,6 +12,7 @@ pub const MAIN_THREAD: &str = "main thread";
 pub(super) enum Order {
     /// A problem of a whole process.
     Process,
+    Gpu,
     Main,
     Python,
     Native,
@@ -19,7 +20,9 @@ pub(super) enum Order {
 
 pub(super) fn of(thread: &ThreadStack) -> (Order, Word) {
     let role = |name: String| Word::bare(Class::Role, name);
-    if thread.main {
+    if thread.is_gpu() {
+        (Order::Gpu, role(ThreadStack::GPU.to_owned()))
+    } else if thread.main {
         (Order::Main, role(MAIN_THREAD.to_owned()))
     } else if !thread.frames.iter().any(StackFrame::is_python) {
         (Order::Native, role(format!("thread {} (no Python)", without_numbers(&thread.name))))

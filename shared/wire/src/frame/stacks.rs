@@ -81,7 +81,7 @@ pub enum Reading {
     Kernel,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadStack {
     /// Kernel thread id; `None` if it is unknown (Python before 3.11 does not provide it).
     pub thread: Option<u32>,
@@ -98,6 +98,15 @@ pub struct ThreadStack {
     pub frames: Vec<StackFrame>,
     /// Number of outer frames left out.
     pub more_frames: u32,
+}
+
+impl ThreadStack {
+    /// The name begins with this, for the kernels on a GPU in place of a thread: they are its frames.
+    pub const GPU: &str = "GPU";
+
+    pub fn is_gpu(&self) -> bool {
+        self.thread.is_none() && self.name.strip_prefix(Self::GPU).is_some_and(|rest| rest.starts_with(' '))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -4,6 +4,7 @@ use std::ffi::c_int;
 
 use simgpu_engine::process;
 
+use crate::core_dump;
 use crate::error::Error;
 use crate::gpu::Gpu;
 
@@ -20,7 +21,12 @@ pub(crate) fn call(body: impl FnOnce(&'static Gpu) -> Result<(), Error>) -> c_in
 /// The same for the few calls that only ask.
 pub(crate) fn call_without_context(body: impl FnOnce(&'static Gpu) -> Result<(), Error>) -> c_int {
     let outcome = process::keeping_errno(|| {
-        if process::is_usable() { body(Gpu::get()) } else { Err(Error::INITIALIZATION) }
+        if process::is_usable() {
+            core_dump::prepare();
+            body(Gpu::get())
+        } else {
+            Err(Error::INITIALIZATION)
+        }
     });
     let error = outcome.err().unwrap_or(Error::NONE);
     if error != Error::NONE {

@@ -10,6 +10,7 @@
 
 mod call;
 mod capture;
+mod core_dump;
 mod device;
 mod driver;
 mod error;

@@ -19,6 +19,7 @@ pub mod handles;
 pub mod machine;
 pub mod op;
 pub mod process;
+pub mod resident;
 pub mod settings;
 pub mod stream;
 pub mod trace;

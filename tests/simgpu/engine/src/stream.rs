@@ -14,7 +14,7 @@ use crate::event::{Event, Last, Mark};
 use crate::gauge;
 use crate::op::{Node, Op};
 use crate::trace::{self, Task, Traced};
-use crate::{lock, worker};
+use crate::{lock, resident, worker};
 
 /// Unfinished ops a stream holds; the next launch waits for one to end, as on the real thing.
 const DEPTH: usize = 1024;
@@ -54,6 +54,7 @@ struct State {
 struct Queued {
     submitted: Moment,
     op: Op,
+    task: Option<Task>,
     traced: Option<Traced>,
 }
 
@@ -165,7 +166,7 @@ impl Stream {
             }
         };
         if state.settled() && op.is_ready() {
-            let end = self.run(op, now.max(state.tail), traced);
+            let end = self.run(op, now.max(state.tail), task, traced);
             state.ended(end);
             return Ok(());
         }
@@ -174,7 +175,7 @@ impl Stream {
             worker::spawn("simgpu-stream", move || stream.work())?;
             state.worker = Worker::Idle;
         }
-        state.queue.push_back(Queued { submitted: now, op, traced });
+        state.queue.push_back(Queued { submitted: now, op, task, traced });
         if state.worker == Worker::Idle {
             self.changed.notify_all();
         }
@@ -182,7 +183,8 @@ impl Stream {
     }
 
     /// Runs an op, where outsiders see that the device is busy.
-    fn run(&self, op: Op, start: Moment, traced: Option<Traced>) -> Moment {
+    fn run(&self, op: Op, start: Moment, task: Option<Task>, traced: Option<Traced>) -> Moment {
+        let resident = task.and_then(|task| resident::begin(self.device, task, start));
         let page = gauge::mine(self.device).filter(|_| op.is_work());
         let end = match page {
             Some(page) => page.while_waiting(|| op.run(start)),
@@ -190,6 +192,9 @@ impl Stream {
         };
         if let Some(page) = page {
             page.ran(start, end);
+        }
+        if let Some(resident) = resident {
+            resident.ends(end);
         }
         if let Some(traced) = traced {
             traced.ran((self.id, self.device), start, end);
@@ -200,7 +205,7 @@ impl Stream {
     fn work(&self) {
         let mut state = lock(&self.state);
         loop {
-            let Some(Queued { submitted, op, traced }) = state.queue.pop_front() else {
+            let Some(Queued { submitted, op, task, traced }) = state.queue.pop_front() else {
                 if state.closed {
                     return;
                 }
@@ -211,7 +216,7 @@ impl Stream {
             state.worker = Worker::Busy;
             let start = submitted.max(state.tail);
             drop(state);
-            let end = self.run(op, start, traced);
+            let end = self.run(op, start, task, traced);
             state = lock(&self.state);
             state.ended(end);
             if state.queue.len() + 1 >= DEPTH {

@@ -206,3 +206,14 @@ fn who_does_not_answer_is_waited_for_and_then_said_to_be_silent() {
     refused.refuse("a recording".to_owned());
     assert_eq!(refused.state(at(1)), StackState::Refused("a recording".to_owned()));
 }
+
+#[test]
+fn only_a_second_request_for_the_gpus_soon_after_the_first_confirms_it() {
+    let mut stacks = Stacks::default();
+    let at = |seconds: u64| Moment(seconds * 1_000_000_000);
+    assert!(!stacks.confirms_gpus(at(100)));
+    assert!(stacks.confirms_gpus(at(105)));
+    assert!(!stacks.confirms_gpus(at(106)), "each reading is confirmed by itself");
+    assert!(!stacks.confirms_gpus(at(117)), "too late");
+    assert!(stacks.confirms_gpus(at(126)));
+}

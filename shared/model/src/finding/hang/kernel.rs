@@ -72,7 +72,7 @@ fn partial(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
         stands_s: still.stands_for.as_secs_f64(),
     });
     let advice = if stuck.iter().all(|place| device::is_without_xid(place.view)) {
-        "look at what these GPUs run before the collective (xpu-top stacks): a kernel that does not end; the driver reported no Xid error"
+        "look at what these GPUs run before the collective (xpu-top stacks; with --gpus the kernel, if started with run --gpu-core): a kernel that does not end; the driver reported no Xid error"
     } else {
         "look for Xid errors in dmesg on that host, and what its GPU runs before the collective (xpu-top stacks)"
     };
@@ -126,9 +126,9 @@ fn in_kernel(still: &Still<'_>) -> Option<Finding> {
         alike: 0,
     });
     let advice = if unfinished.iter().all(|place| device::is_without_xid(place.view)) {
-        "look at NVLink and network counters of these ranks; the driver reported no Xid error on their GPUs"
+        "name the kernels with xpu-top stacks --gpus (if started with run --gpu-core), and look at NVLink and network counters of these ranks; the driver reported no Xid error on their GPUs"
     } else {
-        "look for Xid errors in dmesg, and at NVLink and network counters of these ranks"
+        "look for Xid errors in dmesg, and at NVLink and network counters of these ranks; xpu-top stacks --gpus names the kernels (if started with run --gpu-core)"
     };
     let whole = unfinished.len() == still.places.len();
     let confidence = if whole { Confidence::Likely } else { Confidence::Guess };

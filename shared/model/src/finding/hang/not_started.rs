@@ -41,7 +41,7 @@ pub(super) fn ranks(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     let is_named = |place: &&Place<'_>| ranks.contains(&place.rank);
     let collective = still.collective(*number, still.places.iter());
     let advice = if still.places.iter().filter(is_named).all(|place| device::is_without_xid(place.view)) {
-        "look at what these ranks launched before it (xpu-top collectives, xpu-top stacks): a kernel that does not end, or a wait for an event that nothing records; the driver reported no Xid error"
+        "look at what these ranks launched before it (xpu-top collectives, xpu-top stacks; with --gpus the kernel, if started with run --gpu-core): a kernel that does not end, or a wait for an event that nothing records; the driver reported no Xid error"
     } else {
         "look for Xid errors in dmesg on that host, and at what these ranks launched before it (xpu-top stacks)"
     };

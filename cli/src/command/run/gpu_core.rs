@@ -1,0 +1,65 @@
+//! What CUDA's driver has to find in its environment to write a core dump of the GPUs on request.
+//!
+//! It makes a pipe for each process at its first CUDA call, and writes the file when somebody writes to the pipe. Until
+//! then nothing changes: launches cost the same.
+
+use std::{ffi::OsString, fs};
+
+use xpu_wire::{endpoint::RuntimeDir, id::Pid, process};
+
+const ENABLE: &str = "CUDA_ENABLE_USER_TRIGGERED_COREDUMP";
+
+/// The contents of memories, which are large and may be secret, stay out; modules stay in, for the names of kernels.
+const WITHOUT: &str = "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,\
+    skip_constbank_memory,skip_abort";
+
+const PIPE: &str = "gpu-pipe.";
+const FILE: &str = "gpu-core.";
+
+/// What is to be set for the program; an error if something else uses core dumps of GPUs already.
+pub(super) fn variables(runtime: &RuntimeDir) -> Result<[(&'static str, OsString); 4], String> {
+    if std::env::var_os(ENABLE).is_some() {
+        return Err(format!("{ENABLE} is set already"));
+    }
+    let folder = runtime.path().join("gpu");
+    let made = fs::create_dir_all(&folder);
+    made.map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+    remove_old(&folder);
+    Ok([
+        (ENABLE, "1".into()),
+        ("CUDA_COREDUMP_PIPE", folder.join(format!("{PIPE}%p")).into()),
+        ("CUDA_COREDUMP_FILE", folder.join(format!("{FILE}%p")).into()),
+        ("CUDA_COREDUMP_GENERATION_FLAGS", WITHOUT.into()),
+    ])
+}
+
+/// The pipes and files of processes that have ended.
+fn remove_old(folder: &std::path::Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let number = [PIPE, FILE].iter().find_map(|begin| name.strip_prefix(begin)?.parse().ok());
+        if number.is_some_and(|number| process::state(Pid(number)).is_none()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_processes_that_ended_left_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [gone, own] = [u32::MAX - 1, std::process::id()];
+        let names =
+            [format!("{PIPE}{gone}"), format!("{FILE}{gone}"), format!("{PIPE}{own}"), "notes".to_owned()];
+        for name in &names {
+            fs::write(folder.path().join(name), "").expect("written");
+        }
+        remove_old(folder.path());
+        let stays = names.map(|name| folder.path().join(name).exists());
+        assert_eq!(stays, [false, false, true, true]);
+    }
+}

@@ -1,0 +1,128 @@
+//! What runs on the GPUs of a rank: CUDA's driver writes a core dump of them when a pipe is written to
+//! (`CUDA_ENABLE_USER_TRIGGERED_COREDUMP`). **That ends what runs there**, and mostly the rank.
+
+mod core;
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+use memmap2::Mmap;
+use xpu_wire::{
+    frame::{StackFrame, ThreadStack},
+    id::Pid,
+};
+
+use super::read::brief;
+
+/// The file has 20 to 200 MB, mostly the code of loaded modules.
+const PATIENCE: Duration = Duration::from_secs(50);
+
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Kernels of a rank that are told: those with an exception, then those with most blocks.
+const KERNELS: usize = 16;
+
+/// The kernels on the GPUs of a rank, as a thread for each; or why they are not known.
+pub(super) fn threads(pid: Pid) -> Result<Vec<ThreadStack>, String> {
+    let prepared = Prepared::of(pid)?;
+    prepared.trigger()?;
+    let until = Instant::now() + PATIENCE;
+    let mut last = core::CoreError::NoDevices.to_string();
+    while Instant::now() < until {
+        thread::sleep(LOOK);
+        let Some(file) = prepared.written() else { continue };
+        // SAFETY: the driver has written all of it, and nobody else knows the file.
+        let read = unsafe { Mmap::map(&file) }.map_err(|error| error.to_string());
+        match read.and_then(|bytes| core::kernels(&bytes).map_err(|error| error.to_string())) {
+            Ok(kernels) => {
+                let _ = fs::remove_file(&prepared.file);
+                return Ok(told(&kernels));
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(format!(
+        "its GPUs' core dump {} was not complete after {} s: {last}",
+        prepared.file.display(),
+        PATIENCE.as_secs()
+    ))
+}
+
+/// A process whose driver waits for the request.
+struct Prepared {
+    pipe: PathBuf,
+    file: PathBuf,
+}
+
+impl Prepared {
+    fn of(pid: Pid) -> Result<Self, String> {
+        let environment = fs::read(format!("/proc/{pid}/environ"))
+            .map_err(|error| format!("cannot read its environment: {error}"))?;
+        let value = |name: &str| {
+            environment
+                .split(|&byte| byte == 0)
+                .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+        };
+        let is_prepared = value("CUDA_ENABLE_USER_TRIGGERED_COREDUMP").is_some_and(|value| value == b"1");
+        match (value("CUDA_COREDUMP_PIPE"), value("CUDA_COREDUMP_FILE")) {
+            (Some(pipe), Some(file)) if is_prepared => {
+                Ok(Self { pipe: expanded(pipe, pid), file: expanded(file, pid) })
+            }
+            _ => Err("what runs on its GPUs cannot be read: start the job with `xpu-top run --gpu-core`"
+                .to_owned()),
+        }
+    }
+
+    /// Writes to the pipe.
+    fn trigger(&self) -> Result<(), String> {
+        let refused = |error: io::Error| {
+            format!("cannot ask for its GPUs' core dump by {}: {error}", self.pipe.display())
+        };
+        let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+        let mut pipe =
+            OpenOptions::new().write(true).custom_flags(flags).open(&self.pipe).map_err(refused)?;
+        if !pipe.metadata().map_err(refused)?.file_type().is_fifo() {
+            return Err(format!("{} is no pipe: its driver did not make it", self.pipe.display()));
+        }
+        pipe.write_all(b"1\n").map_err(refused)
+    }
+
+    /// The file, once its headers, which the driver writes last, are whole.
+    fn written(&self) -> Option<File> {
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&self.file).ok()?;
+        let meta = file.metadata().ok()?;
+        // SAFETY: getuid has no precondition.
+        let is_ours = meta.is_file() && (meta.uid() == unsafe { libc::getuid() } || meta.uid() == 0);
+        (is_ours && meta.len() > 0).then_some(file)
+    }
+}
+
+/// `%p` is the process, `%h` the host, as the driver expands them.
+fn expanded(pattern: &[u8], pid: Pid) -> PathBuf {
+    let pattern = String::from_utf8_lossy(pattern).replace("%p", &pid.to_string());
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    PathBuf::from(pattern.replace("%h", host.trim()))
+}
+
+/// A thread for each kernel, with the kernel as its frame.
+fn told(kernels: &[core::Kernel]) -> Vec<ThreadStack> {
+    let thread = |device: u32, function: String, file: String| ThreadStack {
+        name: format!("{} {device}", ThreadStack::GPU),
+        frames: vec![StackFrame { function, file, line: 0 }],
+        ..ThreadStack::default()
+    };
+    if kernels.is_empty() {
+        return vec![thread(0, "no kernel".to_owned(), String::new())];
+    }
+    let told = kernels.iter().take(KERNELS);
+    told.map(|kernel| thread(kernel.device, brief(&kernel.called()), kernel.sized())).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! What runs on the GPUs of a process, by a core dump that CUDA's driver wrote.
+//!
+//! The file is an ELF file. Its tables are sections of types above `SHT_LOUSER`, with rows of `sh_entsize`
+//! bytes, to which newer drivers append fields. `sh_link` names a table's parent section, and `sh_info` the
+//! row of it that the table belongs to. Layouts: `cudacoredump.h` of the CUDA toolkit.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use object::{
+    LittleEndian, Object as _, ObjectSymbol as _, SymbolKind,
+    elf::{FileHeader64, SectionHeader64},
+    read::elf::{FileHeader as _, SectionHeader as _},
+};
+
+/// `SHT_LOUSER` + n.
+const RELOCATED_ELF_IMAGE: u32 = 0x8000_0007;
+const DEVICES: u32 = 0x8000_0009;
+const SMS: u32 = 0x8000_000b;
+const GRIDS: u32 = 0x8000_000c;
+const BLOCKS: u32 = 0x8000_000d;
+const WARPS: u32 = 0x8000_000e;
+const LANES: u32 = 0x8000_000f;
+
+/// More rows of a table are not read: a GPU has no more blocks at a time.
+const MOST: usize = 1 << 16;
+
+/// A kernel that was on a GPU.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Kernel {
+    pub device: u32,
+    /// Demangled; `None` if no loaded module has it.
+    pub name: Option<String>,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    /// Blocks that were on multiprocessors, and the number of these.
+    pub blocks: usize,
+    pub sms: usize,
+    /// What stopped it, and in which block.
+    pub exception: Option<(String, [u32; 3])>,
+}
+
+impl Kernel {
+    pub(super) fn called(&self) -> String {
+        let name = self.name.as_deref().unwrap_or("a kernel of no loaded module");
+        match &self.exception {
+            Some((what, [x, y, z])) => format!("{name}: {what} in block {x},{y},{z}"),
+            None => name.to_owned(),
+        }
+    }
+
+    pub(super) fn sized(&self) -> String {
+        let of = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
+        format!("grid {}, block {}", of(self.grid), of(self.block))
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CoreError {
+    #[error("it is no core dump of a GPU: {0}")]
+    Elf(#[from] object::read::Error),
+    #[error("it is no core dump of a GPU: it has no table of devices")]
+    NoDevices,
+}
+
+type Header = FileHeader64<LittleEndian>;
+type Section = SectionHeader64<LittleEndian>;
+
+/// One table, or several of one type.
+struct Core<'data> {
+    bytes: &'data [u8],
+    sections: &'data [Section],
+}
+
+/// A row, and its place: section and number.
+struct Row<'data> {
+    bytes: &'data [u8],
+    place: (usize, usize),
+    /// The row that it belongs to.
+    parent: (usize, usize),
+}
+
+impl Row<'_> {
+    /// 0 where the row ends before.
+    fn u32(&self, at: usize) -> u32 {
+        self.bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes)
+    }
+
+    fn u64(&self, at: usize) -> u64 {
+        self.bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
+    }
+
+    fn triple(&self, at: usize) -> [u32; 3] {
+        [self.u32(at), self.u32(at + 4), self.u32(at + 8)]
+    }
+}
+
+impl<'data> Core<'data> {
+    fn read(bytes: &'data [u8]) -> Result<Self, CoreError> {
+        let header = Header::parse(bytes)?;
+        let sections = header.section_headers(LittleEndian, bytes)?;
+        Ok(Self { bytes, sections })
+    }
+
+    fn of(&self, kind: u32) -> impl Iterator<Item = (usize, &'data Section)> {
+        let is_of = move |section: &Section| section.sh_type.get(LittleEndian).0 == kind;
+        self.sections.iter().enumerate().filter(move |(_, section)| is_of(section))
+    }
+
+    fn content(&self, section: &Section) -> &'data [u8] {
+        section.data(LittleEndian, self.bytes).unwrap_or_default()
+    }
+
+    fn rows(&self, kind: u32) -> impl Iterator<Item = Row<'data>> {
+        self.of(kind).flat_map(|(index, section)| {
+            let size = section.sh_entsize.get(LittleEndian).max(8) as usize;
+            let parent =
+                (section.sh_link.get(LittleEndian) as usize, section.sh_info.get(LittleEndian) as usize);
+            let rows = self.content(section).chunks_exact(size).enumerate();
+            rows.take(MOST).map(move |(number, bytes)| Row { bytes, place: (index, number), parent })
+        })
+    }
+}
+
+/// The kernels that were on GPUs, those with an exception first.
+pub(super) fn kernels(bytes: &[u8]) -> Result<Vec<Kernel>, CoreError> {
+    let core = Core::read(bytes)?;
+    let devices: BTreeMap<_, _> = core.rows(DEVICES).map(|row| (row.place, row.u32(24))).collect();
+    if devices.is_empty() {
+        return Err(CoreError::NoDevices);
+    }
+    let device_of_sm: BTreeMap<_, _> =
+        core.rows(SMS).filter_map(|row| Some((row.place, *devices.get(&row.parent)?))).collect();
+    // By device and grid: where its blocks are.
+    let mut on: BTreeMap<(u32, u64), (usize, BTreeSet<(usize, usize)>)> = BTreeMap::new();
+    let mut blocks = BTreeMap::new();
+    for row in core.rows(BLOCKS) {
+        let Some(&device) = device_of_sm.get(&row.parent) else { continue };
+        let (count, sms) = on.entry((device, row.u64(0))).or_default();
+        *count += 1;
+        sms.insert(row.parent);
+        blocks.insert(row.place, (device, row.u64(0), row.triple(8)));
+    }
+    let mut exceptions = BTreeMap::new();
+    let warps: BTreeMap<_, _> = core.rows(WARPS).map(|row| (row.place, row.parent)).collect();
+    for row in core.rows(LANES) {
+        let code = row.u32(32);
+        let block = warps.get(&row.parent).and_then(|block| blocks.get(block));
+        if let Some(&(device, grid, index)) = block.filter(|_| code != 0) {
+            exceptions.entry((device, grid)).or_insert((exception(code), index));
+        }
+    }
+    let modules: Vec<_> = core.of(RELOCATED_ELF_IMAGE).map(|(_, section)| core.content(section)).collect();
+    let functions = functions(&modules);
+    let mut kernels: Vec<_> = core
+        .rows(GRIDS)
+        .filter_map(|row| {
+            let device = *devices.get(&row.parent)?;
+            let grid = (device, row.u64(0));
+            let (blocks, sms) = on.get(&grid)?;
+            Some(Kernel {
+                device,
+                name: [row.u64(24), row.u64(16)]
+                    .iter()
+                    .find_map(|entry| functions.get(entry).map(|name| demangled(name))),
+                grid: row.triple(72),
+                block: row.triple(84),
+                blocks: *blocks,
+                sms: sms.len(),
+                exception: exceptions.get(&grid).cloned(),
+            })
+        })
+        .collect();
+    kernels
+        .sort_by_key(|kernel| (kernel.device, kernel.exception.is_none(), std::cmp::Reverse(kernel.blocks)));
+    Ok(kernels)
+}
+
+/// Names of functions by their addresses, in all modules.
+fn functions<'data>(modules: &[&'data [u8]]) -> BTreeMap<u64, &'data str> {
+    let mut functions = BTreeMap::new();
+    for module in modules.iter().filter_map(|module| object::File::parse(*module).ok()) {
+        let symbols = module.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text);
+        functions.extend(symbols.filter_map(|symbol| Some((symbol.address(), symbol.name().ok()?))));
+    }
+    functions
+}
+
+fn demangled(name: &str) -> String {
+    let symbol = cpp_demangle::Symbol::new(name).ok();
+    symbol.and_then(|symbol| symbol.demangle().ok()).unwrap_or_else(|| name.to_owned())
+}
+
+/// `CUDBGException_t` of `cudadebugger.h`.
+fn exception(code: u32) -> String {
+    let name = match code {
+        1 | 10 | 14 => "illegal address",
+        2 | 3 | 9 => "stack overflow",
+        4 => "illegal instruction",
+        5 => "address out of range",
+        6 | 11 => "misaligned address",
+        7 => "invalid address space",
+        8 => "invalid program counter",
+        12 => "assertion failed",
+        13 => "failed system call",
+        15 | 16 => "invalid atomic operation",
+        17 => "address outside of the cluster",
+        18 => "block of the cluster is gone",
+        19 => "stack overwritten",
+        _ => return format!("exception {code}"),
+    };
+    name.to_owned()
+}

@@ -1,0 +1,45 @@
+use std::io::Read as _;
+
+use flate2::read::GzDecoder;
+
+use super::*;
+
+/// Of an H100 (driver 580.159.04, CUDA 13.0), where a kernel of 3 blocks of 64 threads wrote to address 16.
+const ILLEGAL_ADDRESS: &[u8] = include_bytes!("address.core.gz");
+
+fn unpacked(bytes: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    GzDecoder::new(bytes).read_to_end(&mut whole).unwrap();
+    whole
+}
+
+#[test]
+fn a_core_dump_names_the_kernel_its_size_and_what_stopped_it() {
+    let kernels = core::kernels(&unpacked(ILLEGAL_ADDRESS)).unwrap();
+    assert_eq!(kernels.len(), 1, "{kernels:?}");
+    let kernel = &kernels[0];
+    assert_eq!((kernel.device, kernel.name.as_deref()), (0, Some("writes_to_nowhere")));
+    assert_eq!((kernel.grid, kernel.block, kernel.blocks, kernel.sms), ([3, 1, 1], [64, 1, 1], 3, 3));
+    assert_eq!(kernel.exception, Some(("illegal address".to_owned(), [1, 0, 0])));
+    let told = told(&kernels);
+    assert_eq!((told.len(), told[0].name.as_str()), (1, "GPU 0"));
+    assert_eq!(told[0].frames[0].function, "writes_to_nowhere: illegal address in block 1,0,0");
+    assert_eq!(told[0].frames[0].file, "grid 3x1x1, block 64x1x1");
+    assert!(told[0].is_gpu() && super::told(&[])[0].is_gpu());
+}
+
+#[test]
+fn a_part_of_a_core_dump_and_other_files_are_refused() {
+    let whole = unpacked(ILLEGAL_ADDRESS);
+    // The section headers are at the end.
+    for length in [0, 10, 64, 1000, whole.len() / 2, whole.len() - 1] {
+        assert!(core::kernels(&whole[..length]).is_err(), "{length} bytes");
+    }
+    assert!(core::kernels(&fs::read("/proc/self/exe").unwrap()).is_err());
+    // No number in it is trusted.
+    for place in (0..whole.len()).step_by(997) {
+        let mut broken = whole.clone();
+        broken[place] ^= 0xff;
+        let _ = core::kernels(&broken);
+    }
+}
