@@ -50,8 +50,12 @@ struct Job {
 
 impl Job {
     fn of(world: usize, script: &str) -> Self {
+        Self::with(world, &[], script)
+    }
+
+    fn with(world: usize, set: &[(&str, &str)], script: &str) -> Self {
         let host = Host::new();
-        let ranks = (0..world).map(|rank| host.rank_of(rank, world, script)).collect();
+        let ranks = (0..world).map(|rank| host.rank_of_where((rank, world), set, script)).collect();
         Self { host, ranks }
     }
 
@@ -191,8 +195,9 @@ fn one_call_too_many_of_eight_ranks() {
 #[test]
 fn a_kernel_without_end_before_a_collective() {
     let script = script("", &format!("    if differs: ok(gemm_ex(2000000, 2000000, 2000000))\n{SAME}"));
-    for world in [2, 8] {
-        let job = Job::of(world, &script);
+    // By an event before it, and by the pair of events of one that is timed.
+    for (world, sample) in [(2, "collective=1024"), (8, "collective=1024"), (2, "collective=1")] {
+        let job = Job::with(world, &[("XPU_TOP_SAMPLE", sample)], &script);
         let (hang, _) = job.hang();
         let evidence = hang["evidence"].as_str().unwrap_or_default();
         let named = (&hang["class"], &hang["ranks"]);
@@ -221,7 +226,7 @@ fn the_kernels_on_the_gpus_of_a_job_that_hangs_are_named() {
         ("CUDA_COREDUMP_PIPE", pipe.to_str().expect("a name")),
         ("CUDA_COREDUMP_FILE", file.to_str().expect("a name")),
     ];
-    let ranks = (0..2).map(|rank| host.rank_where(rank, &set, &script)).collect();
+    let ranks = (0..2).map(|rank| host.rank_of_where((rank, 2), &set, &script)).collect();
     let job = Job { host, ranks };
     // Before the kernel without end it is refused.
     let early = until("both ranks to be read", || {

@@ -3,6 +3,7 @@
 
 mod gpu;
 mod kernel;
+mod launchers;
 mod native;
 mod python;
 mod read;
@@ -22,6 +23,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
+use launchers::Launchers;
 pub(crate) use native::crashed;
 pub(crate) use read::end_with_the_collector;
 pub use read::read;
@@ -128,11 +130,19 @@ pub(crate) struct Stacks {
     readers: Vec<Reader>,
     /// Killed, and not yet reaped.
     ending: Vec<Child>,
+    /// Stopped while GPUs are read.
+    launchers: Launchers,
 }
 
 impl Stacks {
     pub(crate) fn new(program: PathBuf) -> Self {
-        Self { program, waiting: VecDeque::new(), readers: Vec::new(), ending: Vec::new() }
+        Self {
+            program,
+            waiting: VecDeque::new(),
+            readers: Vec::new(),
+            ending: Vec::new(),
+            launchers: Launchers::default(),
+        }
     }
 
     /// Takes a request of a viewer or of this collector. A waiting rank is read once for all requests,
@@ -186,13 +196,27 @@ impl Stacks {
                     "its process {pid} belongs to another user, or has made itself unreadable \
                      (PR_SET_DUMPABLE): start a collector as its user"
                 ))),
-                Reach::Here => match Reader::start(&self.program, wanted, now) {
-                    Ok(reader) => self.readers.push(reader),
-                    Err(failed) => answers.push(*failed),
-                },
+                Reach::Here => {
+                    if wanted.target.gpus {
+                        let ranks: Vec<_> = self.wanted().chain([&wanted]).map(|one| one.target.pid).collect();
+                        self.launchers.stop(pid, &ranks);
+                    }
+                    match Reader::start(&self.program, wanted, now) {
+                        Ok(reader) => self.readers.push(reader),
+                        Err(failed) => answers.push(*failed),
+                    }
+                }
             }
         }
+        if !self.wanted().any(|wanted| wanted.target.gpus) {
+            self.launchers.go_on();
+        }
         answers
+    }
+
+    /// What is wanted and not yet answered.
+    fn wanted(&self) -> impl Iterator<Item = &Wanted> {
+        self.waiting.iter().chain(self.readers.iter().map(|reader| &reader.wanted))
     }
 }
 

@@ -99,6 +99,18 @@ struct Waiting {
 }
 
 impl Waiting {
+    /// In the ledger's record of NCCL calls: whether the GPU has reached a collective.
+    fn note_progress(&self, observer: &Observer, result: Elapsed) {
+        let Record::Collective { ticket, .. } = self.record else { return };
+        let record = &observer.ledger().record;
+        match result {
+            Elapsed::NotYet if self.lane.timers.has_started(self.timer) => record.begun(ticket),
+            Elapsed::NotYet => {}
+            Elapsed::Took(_) => record.begun(ticket),
+            Elapsed::Failed => record.not_queued(ticket),
+        }
+    }
+
     /// Operations of one thread on one stream finish in the order they were launched in.
     fn queue(&self) -> (*const Lane, usize) {
         (self.lane, self.lane.timers.stream(self.timer))
@@ -144,7 +156,9 @@ impl Fold {
         let mut waiting = std::mem::take(&mut self.waiting);
         visit(&mut waiting, Waiting::queue, |waiting| {
             self.make_current(waiting.lane.timers.device(waiting.timer));
-            match waiting.lane.timers.read(waiting.timer) {
+            let result = waiting.lane.timers.read(waiting.timer);
+            waiting.note_progress(observer, result);
+            match result {
                 Elapsed::NotYet => return false,
                 Elapsed::Failed => {
                     self.failed += 1;

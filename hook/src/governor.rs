@@ -54,7 +54,7 @@ pub(crate) struct Governor {
     bill: Bill,
     /// When the next completion events are due.
     marks_due: u64,
-    /// Collectives launched by then.
+    /// Collectives by then that may have an event in front.
     launched: (u64, u64),
 }
 
@@ -121,12 +121,12 @@ impl Governor {
         }
     }
 
-    /// Once a second passes on the number of collectives launched in one.
+    /// Once a second passes on the number of collectives that may have an event in front.
     fn count_launches(&mut self, observer: &Observer, now: u64, to: impl FnOnce(f64)) {
         let (since, before) = self.launched;
         let passed = now.saturating_sub(since) as f64 * 1e-9;
         if passed >= 1.0 {
-            let all = observer.lanes().map(|lane| lane.counters.collectives.get()).sum();
+            let all = observer.lanes().map(|lane| lane.counters.fronts.get()).sum();
             self.launched = (now, all);
             to(all.saturating_sub(before) as f64 / passed);
         }

@@ -95,6 +95,8 @@ pub(crate) struct Counters {
     pub(crate) gaps: Count,
     /// Single events that show the GPU's progress.
     pub(crate) marks: Count,
+    /// Collectives that may have one in front.
+    pub(crate) fronts: Count,
     /// Launched inside graphs: in addition to those above.
     pub(crate) replayed: Replayed,
     /// By direction: see [`crate::activity::DIRECTIONS`].
@@ -377,6 +379,9 @@ impl Lane {
             Pushed::Dropped => {
                 if let Some(id) = record.timer() {
                     self.timers.give_back(id);
+                }
+                if let Record::Collective { ticket, .. } = record {
+                    self.observer.ledger().record.not_queued(ticket);
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! The launched collectives that the GPU has reached: an event without timing before a launch.
+//! The launched collectives that the GPU has reached: an event without timing before a launch. One that is
+//! timed has its pair's first event.
 //!
 //! The oldest that their streams have not reached keep their events, however many are launched after them. So
 //! if a job hangs it is known which GPUs have reached the collective, and which run something else.
@@ -85,6 +86,7 @@ impl Queue {
     /// Before collective `number` is launched on `stream`.
     #[inline]
     pub(crate) fn join(&self, lane: &Lane, ticket: u64, number: u64, stream: cudaStream_t) {
+        lane.counters.fronts.add(1);
         if Rate(self.rate.load(Relaxed)).times(number) {
             self.record(lane, ticket, stream);
         }

@@ -34,6 +34,8 @@ pub(crate) enum Record {
         timer: Option<TimerId>,
         /// Its sampling rate, if GEMMs wait for it on its own stream.
         exposed: Option<Rate>,
+        /// In the ledger's record.
+        ticket: u64,
     },
     /// The timed launch of one communicator's part of a group; its operations are counted one by one.
     Interval {

@@ -132,6 +132,14 @@ impl Timers {
         }
     }
 
+    /// Whether the stream has reached the operation. Called as `read`.
+    pub(crate) fn has_started(&self, id: TimerId) -> bool {
+        // SAFETY: as in `read`.
+        let pair = unsafe { &*self.pair(id).get() };
+        // SAFETY: a live event.
+        unsafe { runtime::cudaEventQuery(pair.start) == Some(SUCCESS) }
+    }
+
     /// How long after `event` the operation began, in nanoseconds; below zero if it was before. Called as
     /// `read`, after it returned a time; `event` is done and of the pair's device.
     pub(crate) fn start_after(&self, id: TimerId, event: cudaEvent_t) -> Option<i64> {

@@ -123,7 +123,17 @@ impl Host {
 
     /// One of two ranks, with these in its environment.
     pub fn rank_where(&self, rank: usize, set: &[(&str, &str)], script: &str) -> Program {
-        Program::start(self.command_of(rank, 2, script).envs(set.iter().copied()))
+        self.rank_of_where((rank, 2), set, script)
+    }
+
+    /// A rank of so many, with these in its environment.
+    pub fn rank_of_where(
+        &self,
+        (rank, world): (usize, usize),
+        set: &[(&str, &str)],
+        script: &str,
+    ) -> Program {
+        Program::start(self.command_of(rank, world, script).envs(set.iter().copied()))
     }
 
     /// A job of one rank, under this Python.

@@ -33,7 +33,7 @@ pub(super) fn threads(pid: Pid) -> Result<Vec<ThreadStack>, String> {
     let prepared = Prepared::of(pid)?;
     prepared.trigger()?;
     let until = Instant::now() + PATIENCE;
-    let mut last = core::CoreError::NoDevices.to_string();
+    let mut last = "it did not appear".to_owned();
     while Instant::now() < until {
         thread::sleep(LOOK);
         let Some(file) = prepared.written() else { continue };
@@ -48,7 +48,7 @@ pub(super) fn threads(pid: Pid) -> Result<Vec<ThreadStack>, String> {
         }
     }
     Err(format!(
-        "its GPUs' core dump {} was not complete after {} s: {last}",
+        "the driver did not write its GPUs' core dump {} within {} s: {last}",
         prepared.file.display(),
         PATIENCE.as_secs()
     ))

@@ -66,6 +66,7 @@ impl Message {
             at,
             timer: timed.map(|(timer, _)| timer),
             exposed: timed.map(|(_, rate)| rate).filter(|_| holds_up),
+            ticket: self.ticket,
         });
         if collective {
             lane.counters.collectives.add(1)

@@ -105,14 +105,19 @@ fn begin(
     lane.entered(Call::Collective, now);
     let mut timing = Timing::Not;
     let timeable = slot.size() > 1 && message.observed && message.captured.is_none();
-    if timeable && operation.is_collective() {
-        observer.queue.join(lane, message.ticket, slot.next(true), stream);
-    }
     let chosen = if timeable { slot.choose(operation.is_collective()) } else { None };
     if chosen.is_some() {
         timing = lane.start_timing(stream);
         if matches!(timing, Timing::Not) {
             lane.counters.untimed.add(1);
+        }
+    }
+    if timeable && operation.is_collective() {
+        if matches!(timing, Timing::Not) {
+            observer.queue.join(lane, message.ticket, slot.next(true), stream);
+        } else {
+            // The pair's first event shows the same.
+            ledger.record.queued(message.ticket);
         }
     }
     Some(Ticket { message, timing, at, chosen, queued: false })
@@ -139,12 +144,16 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
         message.refused(lane);
         return;
     }
+    let was_timed = !matches!(timing, Timing::Not);
     let timer = if result == 0 {
         lane.stop_timing(timing, message.stream)
     } else {
         lane.drop_timing(timing);
         None
     };
+    if was_timed && timer.is_none() {
+        ledger.record.not_queued(message.ticket);
+    }
     let evident = timer.is_none() && result == 0 && message.observed && message.captured.is_none();
     message.launched(lane, timer.zip(chosen), result, at);
     if evident && line.is_some() {
