@@ -269,7 +269,10 @@ impl Follower {
                         });
                     }
                     Order::GpuStacks { job, ranks } => {
-                        self.ask(&job, true, || Request::GpuStacks { job: job.clone(), ranks: ranks.clone() })
+                        self.ask(&job, true, || Request::GpuStacks {
+                            job: job.clone(),
+                            ranks: ranks.clone(),
+                        });
                     }
                     Order::Stacks { job, ranks, kept, natively } => self.ask(&job, !kept, || {
                         Request::Stacks { job: job.clone(), ranks: ranks.clone(), kept, natively }

@@ -38,7 +38,7 @@ const AT_ONCE: usize = 8;
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The same with its GPUs: the driver writes up to some hundred MB.
-const GPU_LIMIT: Duration = Duration::from_secs(60);
+const GPU_LIMIT: Duration = Duration::from_mins(1);
 
 /// Viewers that wait for the same rank.
 const VIEWERS: usize = 64;

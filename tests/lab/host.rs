@@ -126,7 +126,7 @@ impl Host {
         self.rank_of_where((rank, 2), set, script)
     }
 
-    /// A rank of so many, with these in its environment.
+    /// One of `world` ranks, with these in its environment.
     pub fn rank_of_where(
         &self,
         (rank, world): (usize, usize),

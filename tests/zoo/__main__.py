@@ -86,8 +86,8 @@ ZOO = {
 # Started as they are: they start their own ranks, or use all GPUs.
 ALONE = {"JAX, one process, all GPUs", "DataParallel", "DDP by mp.spawn"}
 NEEDS_GPU = {
-    "CuPy", "JAX", "CUDA graph of a step", "JAX, flax", "NCCL by ctypes", "JAX, two processes", "JAX, one process, all GPUs",
-    "DDP by hand in a CUDA graph",
+    "CuPy", "JAX", "CUDA graph of a step", "JAX, flax", "NCCL by ctypes", "JAX, two processes",
+    "JAX, one process, all GPUs", "DDP by hand in a CUDA graph",
 }  # fmt: skip
 # What these count are no steps: to show none is right.
 NO_STEPS = {"inference server"}

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(50);
 
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Kernels of a rank that are told: those with an exception, then those with most blocks.
+/// Kernels of a rank that are reported: those with an exception, then those with most blocks.
 const KERNELS: usize = 16;
 
 /// The kernels on the GPUs of a rank, as a thread for each; or why they are not known.

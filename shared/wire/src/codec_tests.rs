@@ -118,6 +118,7 @@ fn frames() -> Vec<Frame> {
     let mut all = simulation.snapshots(4);
     all.extend(simulation.digests(5));
     all.extend(of_a_time());
+    all.push(frame(Body::Request(Request::GpuStacks { job: "j".into(), ranks: vec![Rank(1)] })));
     all.extend([
         frame(Body::Summary(Summary { steps: Some(steps), spans: vec![data], ..Summary::default() })),
         frame(Body::Goodbye),
@@ -133,7 +134,6 @@ fn frames() -> Vec<Frame> {
             kept: true,
             natively: false,
         })),
-        frame(Body::Request(Request::GpuStacks { job: "j".into(), ranks: vec![Rank(1)] })),
         frame(Body::Command(Command::Capture(ORDER))),
         frame(Body::Request(Request::Capture { job: "j".into(), ranks: vec![Rank(3)], order: ORDER })),
         frame(Body::Request(Request::Kineto {

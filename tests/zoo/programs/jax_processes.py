@@ -6,16 +6,16 @@ import time
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 # One port beside torchrun's own store, which has the other.
 jax.distributed.initialize(
     f"localhost:{int(os.environ['MASTER_PORT']) - 1}", world, rank, local_device_ids=[int(os.environ["LOCAL_RANK"])]
 )
-import jax.numpy as jnp
-import numpy as np
-import optax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 WIDTH, ROWS = 2048, 4096
 log = open(f"{os.environ.get('ZOO_LOG', '/dev/null')}.{rank}", "w", buffering=1)

@@ -1,4 +1,4 @@
-"""An optimizer of one's own (Muon's orthogonalised momentum) for matrices, AdamW for the rest, stepped one after the other."""
+"""Muon, an optimizer of one's own, for matrices, and AdamW for the rest, stepped one after the other."""
 
 import own
 import torch

@@ -1,7 +1,7 @@
 //! Effects of time: a hung job is shown by itself, with its stacks.
 
 use crate::{
-    action::{Effect, Reading},
+    action::{Action, Effect, Reading},
     app::{App, Note, Overlay, Page, Watched},
 };
 
@@ -47,8 +47,13 @@ pub(super) fn ask(app: &mut App) -> Option<Effect> {
     Some(Effect::AskStacks { job, ranks: Vec::new(), reading })
 }
 
+/// What a key of the stacks page asks for.
+pub(super) fn read(app: &mut App, action: &Action) -> Option<Effect> {
+    if matches!(action, Action::AskGpus) { ask_gpus(app) } else { ask(app) }
+}
+
 /// The kernels on the GPUs, of a job that hangs, at the second request: reading them ends the ranks.
-pub(super) fn ask_gpus(app: &mut App) -> Option<Effect> {
+fn ask_gpus(app: &mut App) -> Option<Effect> {
     let job = app.job()?.name().clone();
     if app.job_view.standstill().is_none() {
         app.note = Some(Note::Failed("the job does not hang: reading its GPUs would end it".to_owned()));

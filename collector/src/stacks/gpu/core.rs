@@ -121,6 +121,13 @@ impl<'data> Core<'data> {
     }
 }
 
+/// The blocks of a grid that were on multiprocessors, and the rows of these.
+#[derive(Default)]
+struct Extent {
+    blocks: usize,
+    sms: BTreeSet<(usize, usize)>,
+}
+
 /// The kernels that were on GPUs, those with an exception first.
 pub(super) fn kernels(bytes: &[u8]) -> Result<Vec<Kernel>, CoreError> {
     let core = Core::read(bytes)?;
@@ -131,13 +138,13 @@ pub(super) fn kernels(bytes: &[u8]) -> Result<Vec<Kernel>, CoreError> {
     let device_of_sm: BTreeMap<_, _> =
         core.rows(SMS).filter_map(|row| Some((row.place, *devices.get(&row.parent)?))).collect();
     // By device and grid: where its blocks are.
-    let mut on: BTreeMap<(u32, u64), (usize, BTreeSet<(usize, usize)>)> = BTreeMap::new();
+    let mut on: BTreeMap<(u32, u64), Extent> = BTreeMap::new();
     let mut blocks = BTreeMap::new();
     for row in core.rows(BLOCKS) {
         let Some(&device) = device_of_sm.get(&row.parent) else { continue };
-        let (count, sms) = on.entry((device, row.u64(0))).or_default();
-        *count += 1;
-        sms.insert(row.parent);
+        let extent = on.entry((device, row.u64(0))).or_default();
+        extent.blocks += 1;
+        extent.sms.insert(row.parent);
         blocks.insert(row.place, (device, row.u64(0), row.triple(8)));
     }
     let mut exceptions = BTreeMap::new();
@@ -146,7 +153,7 @@ pub(super) fn kernels(bytes: &[u8]) -> Result<Vec<Kernel>, CoreError> {
         let code = row.u32(32);
         let block = warps.get(&row.parent).and_then(|block| blocks.get(block));
         if let Some(&(device, grid, index)) = block.filter(|_| code != 0) {
-            exceptions.entry((device, grid)).or_insert((exception(code), index));
+            exceptions.entry((device, grid)).or_insert_with(|| (exception(code), index));
         }
     }
     let modules: Vec<_> = core.of(RELOCATED_ELF_IMAGE).map(|(_, section)| core.content(section)).collect();
@@ -156,7 +163,7 @@ pub(super) fn kernels(bytes: &[u8]) -> Result<Vec<Kernel>, CoreError> {
         .filter_map(|row| {
             let device = *devices.get(&row.parent)?;
             let grid = (device, row.u64(0));
-            let (blocks, sms) = on.get(&grid)?;
+            let extent = on.get(&grid)?;
             Some(Kernel {
                 device,
                 name: [row.u64(24), row.u64(16)]
@@ -164,8 +171,8 @@ pub(super) fn kernels(bytes: &[u8]) -> Result<Vec<Kernel>, CoreError> {
                     .find_map(|entry| functions.get(entry).map(|name| demangled(name))),
                 grid: row.triple(72),
                 block: row.triple(84),
-                blocks: *blocks,
-                sms: sms.len(),
+                blocks: extent.blocks,
+                sms: extent.sms.len(),
                 exception: exceptions.get(&grid).cloned(),
             })
         })

@@ -408,19 +408,19 @@ mod tests {
 
     /// Steps of 20 ms on each of two threads, whose launches mix as they come.
     fn two_threads(detector: &mut Detector, launches: impl Fn(usize, u64) -> Vec<Launch>) {
-        let (mut chance, mut launched) = (1_u64, [0; 2]);
+        let (mut chance, mut launched) = (1_u64, [0_u64; 2]);
         for step in 0..2_000 {
             let from = step * 20_000_000;
-            for thread in 0..2 {
+            for (thread, launched) in launched.iter_mut().enumerate() {
                 // The second is behind, more or less.
-                let mut at = launched[thread]
+                let mut at = (*launched)
                     .max(from + thread as u64 * (xpu_wire::sampling::priority(step / 3) % 40_000_000));
                 for launch in launches(thread, step) {
                     chance = xpu_wire::sampling::priority(chance);
                     at += 1 + chance % 200_000;
                     detector.launched(thread, Launch { at, ..launch });
                 }
-                launched[thread] = at;
+                *launched = at;
             }
             detector.settle(from + 20_000_000);
         }

@@ -39,7 +39,7 @@ pub(crate) fn prepare() {
             return;
         }
         resident::note_from_now_on();
-        // Without the thread nobody reads the pipe, and whoever writes to it is told so.
+        // Without the thread nobody reads the pipe, and writing to it fails.
         let _ = worker::spawn("simgpu-core", move || {
             // Blocks until somebody has written and closed it.
             if fs::read(&pipe).is_ok() && fs::write(&file, of(&resident::now())).is_ok() {
