@@ -48,7 +48,7 @@ use xpu_tui::{
 };
 use xpu_wire::{
     endpoint::BasePort,
-    frame::{Body, Frame},
+    frame::{Body, Frame, StackFrame, ThreadStack},
     id::Rank,
     simulation::Simulation,
     unit::Moment,
@@ -174,10 +174,25 @@ impl Lab {
     /// # Panics
     /// If the job does not hang.
     pub fn read_stacks(&mut self, ranks: impl IntoIterator<Item = u32>) -> &mut Self {
+        self.read_stacks_with(ranks, |_| Vec::new())
+    }
+
+    /// The same with the kernel on the GPU of each rank.
+    pub fn read_stacks_with(
+        &mut self,
+        ranks: impl IntoIterator<Item = u32>,
+        kernel: impl Fn(u32) -> Vec<StackFrame>,
+    ) -> &mut Self {
         let standstill = self.standstill.expect("the job hangs");
         let job = self.simulation.job.clone();
         let frame = self.simulation.digests(self.second).remove(0);
-        let stacks = ranks.into_iter().map(|rank| standstill.stacks(&job, Rank(rank), frame.now));
+        let stacks = ranks.into_iter().map(|rank| {
+            let mut stacks = standstill.stacks(&job, Rank(rank), frame.now);
+            let name = format!("{} 0", ThreadStack::GPU);
+            let gpu = ThreadStack { name, frames: kernel(rank), ..ThreadStack::default() };
+            stacks.threads.extend(Some(gpu).filter(|gpu| !gpu.frames.is_empty()));
+            stacks
+        });
         self.arrive(stacks.map(|stacks| Frame { body: Body::Stacks(stacks), ..frame.clone() }).collect());
         self
     }

@@ -7,7 +7,7 @@ use xpu_tui::{
     replay::{Of, Playback},
 };
 use xpu_wire::{
-    frame::{Body, Frame},
+    frame::{Body, Frame, StackFrame},
     id::Rank,
     simulation::Simulation,
     unit::Moment,
@@ -45,6 +45,37 @@ fn a_hang_appears_by_itself_and_stays_until_it_was_seen() {
     // What was found is no longer so.
     lab.screen(132, 40).shows("until then: rank 6").shows("rank 6 was in __getitem__").hides("next: ");
     lab.keys("<Esc>").screen(80, 24).hides("RESUMED").shows("Ranks");
+}
+
+/// `U` asks for confirmation, because reading the GPUs ends the ranks.
+#[test]
+fn the_kernels_on_the_gpus_are_read_at_the_second_request() {
+    let mut lab = hung();
+    lab.read_stacks(0..8);
+    lab.keys("U").screen(132, 40).shows("U again ends all ranks");
+    let asked = |lab: &Lab| {
+        lab.effects().iter().any(|effect| {
+            matches!(effect, Effect::AskStacks { ranks, reading: Reading::Gpus, .. } if ranks.is_empty())
+        })
+    };
+    assert!(!asked(&lab));
+    lab.keys("U");
+    assert!(asked(&lab));
+    let frame = |line: &str| StackFrame { function: line.to_owned(), file: String::new(), line: 0 };
+    lab.read_stacks_with(0..8, |rank| {
+        let [kernel, size] = if rank == 6 {
+            ["at::cuda::spin_kernel", "grid 1x1x1, block 1x1x1"]
+        } else {
+            ["ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "grid 24x1x1, block 544x1x1"]
+        };
+        vec![frame(kernel), frame(size)]
+    });
+    lab.screen(132, 40).shows("GPU").shows("spin_kernel").shows("ncclDevKernel_AllReduce_Sum_bf16");
+    golden_at_both("hang-gpus", &mut lab);
+    // A job that runs is not ended.
+    let mut lab = Lab::new(Simulation::new(7, 2, 4)).run(14);
+    lab.keys("sUU").screen(132, 40).shows("the job does not hang");
+    assert!(!asked(&lab));
 }
 
 /// The same moment has the same word whether it is now or past.

@@ -110,18 +110,21 @@ fn expanded(pattern: &[u8], pid: Pid) -> PathBuf {
     PathBuf::from(pattern.replace("%h", host.trim()))
 }
 
-/// A thread for each kernel, with the kernel as its frame.
+/// A thread for each kernel, with the kernel and its size as its frames.
 fn told(kernels: &[core::Kernel]) -> Vec<ThreadStack> {
-    let thread = |device: u32, function: String, file: String| ThreadStack {
+    let thread = |device: u32, lines: Vec<String>| ThreadStack {
         name: format!("{} {device}", ThreadStack::GPU),
-        frames: vec![StackFrame { function, file, line: 0 }],
+        frames: lines
+            .into_iter()
+            .map(|function| StackFrame { function, file: String::new(), line: 0 })
+            .collect(),
         ..ThreadStack::default()
     };
     if kernels.is_empty() {
-        return vec![thread(0, "no kernel".to_owned(), String::new())];
+        return vec![thread(0, vec!["no kernel".to_owned()])];
     }
     let told = kernels.iter().take(KERNELS);
-    told.map(|kernel| thread(kernel.device, brief(&kernel.called()), kernel.sized())).collect()
+    told.map(|kernel| thread(kernel.device, vec![brief(&kernel.called()), kernel.sized()])).collect()
 }
 
 #[cfg(test)]

@@ -193,8 +193,11 @@ fn functions<'data>(modules: &[&'data [u8]]) -> BTreeMap<u64, &'data str> {
 }
 
 fn demangled(name: &str) -> String {
+    // Parameters of templates are long enough.
+    let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
     let symbol = cpp_demangle::Symbol::new(name).ok();
-    symbol.and_then(|symbol| symbol.demangle().ok()).unwrap_or_else(|| name.to_owned())
+    let demangled = symbol.and_then(|symbol| symbol.demangle_with_options(&options).ok());
+    demangled.map_or_else(|| name.to_owned(), |name| name.replace("(anonymous namespace)::", ""))
 }
 
 /// `CUDBGException_t` of `cudadebugger.h`.

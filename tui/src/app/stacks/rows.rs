@@ -7,6 +7,7 @@ use std::{
 };
 
 use xpu_model::stack::{Class, MAIN_THREAD, Node, Ranks, Tree, Word};
+use xpu_wire::frame::ThreadStack;
 
 /// Frames of a run before its middle is left out where all ranks share it.
 const SHARED: usize = 6;
@@ -145,7 +146,7 @@ fn is_native(word: &Word) -> bool {
 }
 
 fn is_main(root: &Node) -> bool {
-    root.word.name == MAIN_THREAD || root.word.name == "process"
+    [MAIN_THREAD, ThreadStack::GPU, "process"].contains(&&*root.word.name)
 }
 
 /// The node and those below it, as long as all its threads go the same way.
