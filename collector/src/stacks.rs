@@ -23,6 +23,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
+pub(crate) use launchers::Launcher;
 use launchers::Launchers;
 pub(crate) use native::crashed;
 pub(crate) use read::end_with_the_collector;
@@ -53,8 +54,8 @@ pub(crate) struct Target {
     pub reach: Reach,
     /// Whether its threads may be stopped for their native frames.
     pub natively: bool,
-    /// Whether what runs on its GPUs is read, which ends it.
-    pub gpus: bool,
+    /// Whether what runs on its GPUs is read, which ends it; and what would end the others then.
+    pub gpus: Option<Launcher>,
     /// Threads in a call that can block, by the ledger page at that moment.
     pub inside: Vec<Inside>,
     pub looked: Moment,
@@ -87,11 +88,13 @@ impl Wanted {
 
     /// Whether a reading for this includes everything the other needs.
     fn will_do(&self, target: &Target) -> bool {
-        self.is_of(target) && (self.target.natively || !target.natively) && (self.target.gpus || !target.gpus)
+        self.is_of(target)
+            && (self.target.natively || !target.natively)
+            && (self.target.gpus.is_some() || target.gpus.is_none())
     }
 
     fn limit(&self) -> Duration {
-        if self.target.gpus { GPU_LIMIT } else { LIMIT }
+        if self.target.gpus.is_some() { GPU_LIMIT } else { LIMIT }
     }
 
     fn join(&mut self, viewer: Option<&Address>) {
@@ -151,7 +154,7 @@ impl Stacks {
         let mut reading = self.readers.iter_mut().map(|reader| &mut reader.wanted);
         if let Some(wanted) = self.waiting.iter_mut().find(|wanted| wanted.is_of(&target)) {
             wanted.join(viewer);
-            if target.gpus || (target.natively && !wanted.target.gpus) {
+            if target.gpus.is_some() || (target.natively && wanted.target.gpus.is_none()) {
                 wanted.target = target;
             }
         } else if let Some(wanted) = reading.find(|wanted| wanted.will_do(&target)) {
@@ -197,9 +200,8 @@ impl Stacks {
                      (PR_SET_DUMPABLE): start a collector as its user"
                 ))),
                 Reach::Here => {
-                    if wanted.target.gpus {
-                        let ranks: Vec<_> = self.wanted().chain([&wanted]).map(|one| one.target.pid).collect();
-                        self.launchers.stop(pid, &ranks);
+                    if let Some(launcher) = wanted.target.gpus {
+                        self.launchers.stop(launcher);
                     }
                     match Reader::start(&self.program, wanted, now) {
                         Ok(reader) => self.readers.push(reader),
@@ -208,7 +210,7 @@ impl Stacks {
                 }
             }
         }
-        if !self.wanted().any(|wanted| wanted.target.gpus) {
+        if !self.wanted().any(|wanted| wanted.target.gpus.is_some()) {
             self.launchers.go_on();
         }
         answers
@@ -233,7 +235,7 @@ mod tests {
             pid,
             reach: Reach::Here,
             natively,
-            gpus: false,
+            gpus: None,
             inside: Vec::new(),
             looked: Moment(0),
             ended: None,

@@ -326,7 +326,7 @@ impl Worker {
                 None => Reach::Elsewhere,
             },
             natively,
-            gpus: false,
+            gpus: None,
             inside: reading.map(|page| inside(page.threads, now)).unwrap_or_default(),
             looked: now,
             ended: self.exit.as_ref().map(|exit| exit.sentence()),

@@ -112,8 +112,10 @@ impl Waiting {
     }
 
     /// Operations of one thread on one stream finish in the order they were launched in.
-    fn queue(&self) -> (*const Lane, usize) {
-        (self.lane, self.lane.timers.stream(self.timer))
+    fn queue(&self) -> (*const Lane, Option<c_int>, usize) {
+        let timers = &self.lane.timers;
+        // The legacy stream has one handle on all devices.
+        (self.lane, timers.device(self.timer), timers.stream(self.timer))
     }
 }
 

@@ -40,13 +40,9 @@ use crate::{
     timer::{TimerId, Timers},
 };
 
-/// After one in this many, an empty pair of events measures the GPU's cost of events. No multiple of the
-/// above: not those whose cost is measured.
+/// After one in this many, an empty pair of events measures the GPU's cost of events. Not those
+/// whose cost is measured ([`Costs::measures`]).
 const GAP_ONE_IN: u64 = 31;
-
-/// Two events that take longer, in nanoseconds, wait for space in the GPU's queue, as the launch after them
-/// would have: that is not the hook's time.
-const NO_WAIT: u64 = 10_000;
 
 pub(crate) struct Lane {
     tenant: Tenant,
@@ -62,7 +58,7 @@ pub(crate) struct Lane {
     step_clock: StepClock,
     launch_clock: LaunchClock,
     ledger_line: AtomicU32,
-    /// Cost of timing one operation, in nanoseconds, the latest [`COSTS`] measurements; 0 for not yet.
+    /// Of timing one operation.
     costs: Costs,
     observer: &'static Observer,
 }
@@ -339,10 +335,7 @@ impl Lane {
         let stopped = self.timers.stop(timer, stream);
         let number = self.counters.timed.add(1);
         if let (Some(start), Some(from)) = (cost, from) {
-            let whole = start + monotonic() - from;
-            if whole <= NO_WAIT {
-                self.costs.took(number, whole);
-            }
+            self.costs.took(number, start + monotonic() - from);
         }
         if stopped && number % GAP_ONE_IN == 3 {
             self.measure_gap(stream);
@@ -380,7 +373,7 @@ impl Lane {
                 if let Some(id) = record.timer() {
                     self.timers.give_back(id);
                 }
-                if let Record::Collective { ticket, .. } = record {
+                if let Record::Collective { ticket, timer: Some(_), .. } = record {
                     self.observer.ledger().record.not_queued(ticket);
                 }
             }

@@ -34,7 +34,8 @@ use super::{
 };
 use crate::args::StacksArgs;
 
-/// Between two requests while a rank has not answered: the first may have been lost. Longer than reading a rank may take.
+/// Between two requests while a rank has not answered: the first may have been lost. Longer than reading a rank may take, without
+/// its GPUs.
 const ASK_AGAIN: Duration = Duration::from_secs(6);
 
 /// How long all ranks may take to answer, and with their GPUs, in seconds.
@@ -181,6 +182,7 @@ impl Gathered {
             && let Body::Stacks(stacks) = &frame.body
             && stacks.job == self.job
             && self.wants(stacks.rank)
+            && !self.came.get(&stacks.rank).is_some_and(|(_, before)| stacks.lacks_gpus_of(before))
         {
             self.came.insert(stacks.rank, (frame.host.clone(), stacks.clone()));
         }

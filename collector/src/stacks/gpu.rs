@@ -28,16 +28,24 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Kernels of a rank that are reported: those with an exception, then those with most blocks.
 const KERNELS: usize = 16;
 
+/// The names that `xpu-top run --gpu-core` gives the pipe and the file, before the process's number.
+const PIPE: &str = "gpu-pipe.";
+const FILE: &str = "gpu-core.";
+
 /// The kernels on the GPUs of a rank, as a thread for each; or why they are not known.
 pub(super) fn threads(pid: Pid) -> Result<Vec<ThreadStack>, String> {
     let prepared = Prepared::of(pid)?;
     prepared.trigger()?;
     let until = Instant::now() + PATIENCE;
     let mut last = "it did not appear".to_owned();
+    let mut before = 0;
     while Instant::now() < until {
         thread::sleep(LOOK);
-        let Some(file) = prepared.written() else { continue };
-        // SAFETY: the driver has written all of it, and nobody else knows the file.
+        let Some((file, length)) = prepared.written() else { continue };
+        if std::mem::replace(&mut before, length) != length {
+            continue;
+        }
+        // SAFETY: whoever cuts the file meanwhile ends this process, which is there for this one rank.
         let read = unsafe { Mmap::map(&file) }.map_err(|error| error.to_string());
         match read.and_then(|bytes| core::kernels(&bytes).map_err(|error| error.to_string())) {
             Ok(kernels) => {
@@ -47,6 +55,7 @@ pub(super) fn threads(pid: Pid) -> Result<Vec<ThreadStack>, String> {
             Err(error) => last = error,
         }
     }
+    let _ = fs::remove_file(&prepared.file);
     Err(format!(
         "the driver did not write its GPUs' core dump {} within {} s: {last}",
         prepared.file.display(),
@@ -70,10 +79,14 @@ impl Prepared {
                 .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
         };
         let is_prepared = value("CUDA_ENABLE_USER_TRIGGERED_COREDUMP").is_some_and(|value| value == b"1");
-        match (value("CUDA_COREDUMP_PIPE"), value("CUDA_COREDUMP_FILE")) {
-            (Some(pipe), Some(file)) if is_prepared => {
-                Ok(Self { pipe: expanded(pipe, pid), file: expanded(file, pid) })
-            }
+        let path = |name, begin: &str| {
+            let path = PathBuf::from(String::from_utf8_lossy(value(name)?).replace("%p", &pid.to_string()));
+            let is_ours = path.file_name()?.to_str()?.starts_with(begin);
+            is_ours.then_some(path)
+        };
+        match (path("CUDA_COREDUMP_PIPE", PIPE), path("CUDA_COREDUMP_FILE", FILE)) {
+            (Some(pipe), Some(file)) if is_prepared => Ok(Self { pipe, file }),
+            // Somebody else's core dumps are theirs.
             _ => Err("what runs on its GPUs cannot be read: start the job with `xpu-top run --gpu-core`"
                 .to_owned()),
         }
@@ -90,24 +103,19 @@ impl Prepared {
         if !pipe.metadata().map_err(refused)?.file_type().is_fifo() {
             return Err(format!("{} is no pipe: its driver did not make it", self.pipe.display()));
         }
+        // Of an earlier process of this number.
+        let _ = fs::remove_file(&self.file);
         pipe.write_all(b"1\n").map_err(refused)
     }
 
-    /// The file, once its headers, which the driver writes last, are whole.
-    fn written(&self) -> Option<File> {
+    /// The file as far as it is written, and its length.
+    fn written(&self) -> Option<(File, u64)> {
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&self.file).ok()?;
         let meta = file.metadata().ok()?;
         // SAFETY: getuid has no precondition.
         let is_ours = meta.is_file() && (meta.uid() == unsafe { libc::getuid() } || meta.uid() == 0);
-        (is_ours && meta.len() > 0).then_some(file)
+        (is_ours && meta.len() > 0).then(|| (file, meta.len()))
     }
-}
-
-/// `%p` is the process, `%h` the host, as the driver expands them.
-fn expanded(pattern: &[u8], pid: Pid) -> PathBuf {
-    let pattern = String::from_utf8_lossy(pattern).replace("%p", &pid.to_string());
-    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    PathBuf::from(pattern.replace("%h", host.trim()))
 }
 
 /// A thread for each kernel, with the kernel and its size as its frames.
@@ -124,7 +132,11 @@ fn told(kernels: &[core::Kernel]) -> Vec<ThreadStack> {
         return vec![thread(0, vec!["no kernel".to_owned()])];
     }
     let told = kernels.iter().take(KERNELS);
-    told.map(|kernel| thread(kernel.device, vec![brief(&kernel.called()), kernel.sized()])).collect()
+    let lines = |kernel: &core::Kernel| {
+        let name = brief(kernel.name.as_deref().unwrap_or("a kernel of no loaded module"));
+        [Some(name), kernel.stopped_by(), Some(kernel.sized())].into_iter().flatten().collect()
+    };
+    told.map(|kernel| thread(kernel.device, lines(kernel))).collect()
 }
 
 #[cfg(test)]

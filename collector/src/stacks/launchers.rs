@@ -1,37 +1,59 @@
-//! Launchers of ranks whose GPUs are read. A rank fails when its own are read, and then its launcher (torchrun)
-//! ends the others, whose reading is not done: so it is stopped meanwhile.
-
-use std::{collections::BTreeSet, fs};
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::process::CommandExt as _,
+    process::{Child, Command, Stdio},
+};
 
 use xpu_wire::{endpoint::variable, id::Pid};
 
+/// The launcher of a rank, if it may be stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Launcher(Option<u32>);
+
+impl Launcher {
+    /// The parent, if it belongs to a job: never a user's shell, nor another rank.
+    pub(crate) fn of(rank: Pid, ranks: &[Pid]) -> Self {
+        Self(parent(rank).filter(|&parent| !ranks.contains(&Pid(parent)) && belongs_to_a_job(parent)))
+    }
+}
+
+/// Stops its parameter until its standard input ends: also if the collector is killed.
+const STOPS: &str = "kill -STOP $0; read -r _; kill -CONT $0";
+
 #[derive(Debug, Default)]
 pub(super) struct Launchers {
-    stopped: BTreeSet<u32>,
+    /// By the launcher, the process that keeps it stopped.
+    stopped: BTreeMap<u32, Child>,
+    /// Told to let it go on, and not yet reaped.
+    ending: Vec<Child>,
 }
 
 impl Launchers {
-    /// Stops the parent of a rank if it belongs to a job: never a user's shell, nor another rank.
-    pub(super) fn stop(&mut self, rank: Pid, ranks: &[Pid]) {
-        if let Some(parent) = parent(rank)
-            && !ranks.contains(&Pid(parent))
-            && belongs_to_a_job(parent)
-            && self.stopped.insert(parent)
-        {
-            signal(parent, libc::SIGSTOP);
+    pub(super) fn stop(&mut self, launcher: Launcher) {
+        self.ending.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        let Launcher(Some(launcher)) = launcher else { return };
+        if self.stopped.contains_key(&launcher) {
+            return;
+        }
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", STOPS, &launcher.to_string()]).env_remove("LD_PRELOAD");
+        // In a group of its own: Ctrl-C of the collector must not end it first.
+        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        match command.spawn() {
+            Ok(child) => drop(self.stopped.insert(launcher, child)),
+            Err(error) => {
+                tracing::warn!("the launcher {launcher} may end ranks whose GPUs are read: {error}")
+            }
         }
     }
 
     pub(super) fn go_on(&mut self) {
-        for launcher in std::mem::take(&mut self.stopped) {
-            signal(launcher, libc::SIGCONT);
+        for mut child in std::mem::take(&mut self.stopped).into_values() {
+            drop(child.stdin.take());
+            self.ending.push(child);
         }
-    }
-}
-
-impl Drop for Launchers {
-    fn drop(&mut self) {
-        self.go_on();
+        self.ending.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
 }
 
@@ -47,16 +69,10 @@ fn belongs_to_a_job(process: u32) -> bool {
     environment.split(|&byte| byte == 0).any(|entry| entry.starts_with(job.as_bytes()))
 }
 
-fn signal(process: u32, number: i32) {
-    // SAFETY: no memory is involved.
-    unsafe { libc::kill(process as libc::pid_t, number) };
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
         io::{BufRead as _, BufReader},
-        process::{Child, Command, Stdio},
         time::{Duration, Instant},
     };
 
@@ -83,7 +99,8 @@ mod tests {
     }
 
     fn end(child: &mut Child, rank: Pid) {
-        signal(rank.0, libc::SIGKILL);
+        // SAFETY: no memory is involved.
+        unsafe { libc::kill(rank.0 as libc::pid_t, libc::SIGKILL) };
         child.wait().unwrap();
     }
 
@@ -92,16 +109,20 @@ mod tests {
         let (mut torchrun, rank) = launcher(Some("train"));
         let (mut shell, alone) = launcher(None);
         let mut launchers = Launchers::default();
-        launchers.stop(rank, &[rank]);
-        launchers.stop(alone, &[alone]);
-        assert_eq!(launchers.stopped, BTreeSet::from([torchrun.id()]));
+        assert_eq!(Launcher::of(alone, &[alone]), Launcher(None));
+        let of_the_job = Launcher::of(rank, &[rank]);
+        assert_eq!(of_the_job, Launcher(Some(torchrun.id())));
+        assert_eq!(Launcher::of(rank, &[rank, Pid(torchrun.id())]), Launcher(None), "it is a rank itself");
+
+        launchers.stop(of_the_job);
+        launchers.stop(of_the_job);
         becomes(torchrun.id(), 'T');
         launchers.go_on();
         becomes(torchrun.id(), 'S');
 
-        launchers.stop(rank, &[rank, Pid(torchrun.id())]);
-        assert!(launchers.stopped.is_empty(), "it is a rank itself");
-        launchers.stop(rank, &[rank]);
+        // As if the collector were killed: its end of the pipe is closed.
+        launchers.stop(of_the_job);
+        becomes(torchrun.id(), 'T');
         drop(launchers);
         becomes(torchrun.id(), 'S');
         end(&mut torchrun, rank);

@@ -21,8 +21,8 @@ use super::{Answer, Wanted};
 /// Bytes taken from one pipe before the others have their turn.
 const TURN: usize = 1 << 20;
 
-/// The kernel's data and the full frame.
-const MOST: usize = 2 * codec::LARGEST_FRAME;
+/// All that it writes: three frames.
+const MOST: usize = 3 * codec::LARGEST_FRAME;
 
 #[derive(Debug)]
 pub(super) struct Reader {
@@ -72,11 +72,11 @@ impl Reader {
         let _ = self.child.kill();
         let answer = match last_frame(&self.bytes) {
             Some(mut stacks) => {
-                if self.late {
-                    let what =
-                        if self.wanted.target.gpus { "nothing of its GPUs" } else { "no Python frames" };
+                if self.late && self.wanted.target.gpus.is_none() {
                     let limit = self.wanted.limit().as_secs();
-                    stacks.why.insert(0, format!("{what}: reading took longer than {limit} s"));
+                    stacks
+                        .why
+                        .insert(0, format!("no Python frames: reading them took longer than {limit} s"));
                     stacks.why.truncate(RankStacks::WHY);
                 }
                 let target = &self.wanted.target;
@@ -107,7 +107,7 @@ fn spawn(program: &Path, wanted: &Wanted) -> io::Result<(Child, PipeReader)> {
         .arg0("xpu-collector")
         .args(["--read-stacks", &wanted.target.pid.to_string()])
         .args(wanted.target.natively.then_some("--native"))
-        .args(wanted.target.gpus.then_some("--gpus"))
+        .args(wanted.target.gpus.map(|_| "--gpus"))
         .env_remove("LD_PRELOAD")
         .stdin(Stdio::null())
         .stdout(end)
@@ -116,7 +116,8 @@ fn spawn(program: &Path, wanted: &Wanted) -> io::Result<(Child, PipeReader)> {
     Ok((child, pipe))
 }
 
-/// The kernel's data comes first, then, if all goes well, the full frame: the last complete one counts.
+/// The kernel's data comes first, then, if all goes well, Python's frames, then what ran on the GPUs: the last
+/// complete one counts.
 fn last_frame(mut bytes: &[u8]) -> Option<RankStacks> {
     let mut last = None;
     while let Some(header) = bytes.first_chunk::<{ codec::HEADER }>() {

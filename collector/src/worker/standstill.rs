@@ -49,6 +49,11 @@ impl Worker {
         }
     }
 
+    /// Whether it would be seen to advance.
+    pub(crate) fn tells_of_progress(&self) -> bool {
+        self.step.is_some() || !self.communicators.is_empty()
+    }
+
     /// Its last event that is no progress: it fell silent, died, came back.
     pub(crate) fn changed(&self) -> Moment {
         self.changed
@@ -71,7 +76,10 @@ impl Worker {
     pub(crate) fn keep(&mut self, stacks: &RankStacks) {
         let moved = self.motion().moved;
         let has_more = self.kept().is_some_and(|kept| kept.is_thorough() && kept.read_at >= moved);
-        if stacks.pid == self.info.pid && (stacks.is_thorough() || !has_more) {
+        if stacks.pid == self.info.pid
+            && (stacks.is_thorough() || !has_more)
+            && !self.kept().is_some_and(|kept| stacks.lacks_gpus_of(kept))
+        {
             self.stacks = Some(Box::new(stacks.clone()));
         }
     }

@@ -16,7 +16,11 @@ use crate::action::{Folding, Motion};
 /// Collectors answer within a few seconds; after this, ranks without an answer count as silent.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The second request for the GPUs confirms the first within this time.
+/// With the kernels on the GPUs.
+const PATIENCE_WITH_GPUS: Duration = Duration::from_secs(70);
+
+/// The second request for the GPUs confirms the first after this time and within that: a key that is held repeats.
+const CONFIRMED_AFTER: Duration = Duration::from_secs(1);
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Lines a page key moves by.
@@ -34,6 +38,7 @@ pub struct Stacks {
     /// When the last came, by this machine's clock.
     newest: Option<Moment>,
     asked: Option<Moment>,
+    with_gpus: bool,
     /// When the GPUs were asked for, without confirmation yet.
     gpus_asked: Option<Moment>,
     refused: Option<String>,
@@ -73,7 +78,14 @@ impl Stacks {
     /// They are asked for now. What is known stays until it is replaced.
     pub(crate) fn ask(&mut self, now: Moment) {
         self.asked = Some(now);
+        self.with_gpus = false;
         self.refused = None;
+    }
+
+    /// With the kernels on the GPUs, which takes longer.
+    pub(crate) fn ask_with_gpus(&mut self, now: Moment) {
+        self.ask(now);
+        self.with_gpus = true;
     }
 
     pub(crate) fn was_asked(&self) -> bool {
@@ -85,7 +97,8 @@ impl Stacks {
     }
 
     pub fn state(&self, now: Moment) -> StackState {
-        let waits = self.asked.is_some_and(|asked| now.since(asked) < PATIENCE);
+        let patience = if self.with_gpus { PATIENCE_WITH_GPUS } else { PATIENCE };
+        let waits = self.asked.is_some_and(|asked| now.since(asked) < patience);
         match (&self.refused, self.came) {
             (Some(why), 0) => StackState::Refused(why.clone()),
             (_, came) if came < self.expected && waits => StackState::Coming(came),
@@ -159,7 +172,8 @@ impl Stacks {
     /// Whether this request for the GPUs follows another within some seconds.
     pub(crate) fn confirms_gpus(&mut self, now: Moment) -> bool {
         let before = self.gpus_asked.replace(now);
-        let confirms = before.is_some_and(|before| now.since(before) <= CONFIRMED_WITHIN);
+        let confirms =
+            before.is_some_and(|before| (CONFIRMED_AFTER..=CONFIRMED_WITHIN).contains(&now.since(before)));
         if confirms {
             self.gpus_asked = None;
         }

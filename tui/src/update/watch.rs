@@ -55,17 +55,20 @@ pub(super) fn read(app: &mut App, action: &Action) -> Option<Effect> {
 /// The kernels on the GPUs, of a job that hangs, at the second request: reading them ends the ranks.
 fn ask_gpus(app: &mut App) -> Option<Effect> {
     let job = app.job()?.name().clone();
+    if app.is_past() || app.is_replay() {
+        app.note = Some(Note::Failed("the past has no GPUs to read".to_owned()));
+        return None;
+    }
     if app.job_view.standstill().is_none() {
         app.note = Some(Note::Failed("the job does not hang: reading its GPUs would end it".to_owned()));
         return None;
     }
     if !app.stacks.confirms_gpus(app.now) {
-        let what =
-            "U again ends all ranks to name the kernels on their GPUs (job started with run --gpu-core)";
+        let what = "U again, after a second, ends all ranks to name the kernels on their GPUs (job started with run --gpu-core)";
         app.note = Some(Note::Failed(what.to_owned()));
         return None;
     }
     app.note = None;
-    app.stacks.ask(app.now);
+    app.stacks.ask_with_gpus(app.now);
     Some(Effect::AskStacks { job, ranks: Vec::new(), reading: Reading::Gpus })
 }

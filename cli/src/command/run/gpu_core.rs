@@ -16,18 +16,32 @@ const WITHOUT: &str = "skip_nonrelocated_elf_images,skip_global_memory,skip_shar
 const PIPE: &str = "gpu-pipe.";
 const FILE: &str = "gpu-core.";
 
-/// What is to be set for the program; an error if something else uses core dumps of GPUs already.
-pub(super) fn variables(runtime: &RuntimeDir) -> Result<[(&'static str, OsString); 4], String> {
-    if std::env::var_os(ENABLE).is_some() {
-        return Err(format!("{ENABLE} is set already"));
-    }
+/// Whoever sets one of these has their own core dumps, which must stay as they are.
+const OTHERS: [&str; 5] = [
+    ENABLE,
+    "CUDA_ENABLE_COREDUMP_ON_EXCEPTION",
+    "CUDA_COREDUMP_PIPE",
+    "CUDA_COREDUMP_FILE",
+    "CUDA_COREDUMP_GENERATION_FLAGS",
+];
+
+/// What is to be set for the program; an error if somebody uses core dumps of GPUs already.
+pub(super) fn variables(runtime: &RuntimeDir) -> Result<Vec<(&'static str, OsString)>, String> {
     let folder = runtime.path().join("gpu");
+    let pipe = folder.join(format!("{PIPE}%p"));
+    // Under another `xpu-top run --gpu-core`.
+    if std::env::var_os("CUDA_COREDUMP_PIPE").is_some_and(|set| set == pipe) {
+        return Ok(Vec::new());
+    }
+    if let Some(set) = OTHERS.into_iter().find(|name| std::env::var_os(name).is_some()) {
+        return Err(format!("{set} is set already"));
+    }
     let made = fs::create_dir_all(&folder);
     made.map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
     remove_old(&folder);
-    Ok([
+    Ok(vec![
         (ENABLE, "1".into()),
-        ("CUDA_COREDUMP_PIPE", folder.join(format!("{PIPE}%p")).into()),
+        ("CUDA_COREDUMP_PIPE", pipe.into()),
         ("CUDA_COREDUMP_FILE", folder.join(format!("{FILE}%p")).into()),
         ("CUDA_COREDUMP_GENERATION_FLAGS", WITHOUT.into()),
     ])

@@ -21,8 +21,8 @@ const BLOCKS: u32 = 0x8000_000d;
 const WARPS: u32 = 0x8000_000e;
 const LANES: u32 = 0x8000_000f;
 
-/// More rows of a table are not read: a GPU has no more blocks at a time.
-const MOST: usize = 1 << 16;
+/// More rows of one type are not read: a GPU has no more lanes.
+const MOST: usize = 1 << 20;
 
 /// A kernel that was on a GPU.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,12 +40,10 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    pub(super) fn called(&self) -> String {
-        let name = self.name.as_deref().unwrap_or("a kernel of no loaded module");
-        match &self.exception {
-            Some((what, [x, y, z])) => format!("{name}: {what} in block {x},{y},{z}"),
-            None => name.to_owned(),
-        }
+    /// `illegal address in block 1,0,0`
+    pub(super) fn stopped_by(&self) -> Option<String> {
+        let (what, [x, y, z]) = self.exception.as_ref()?;
+        Some(format!("{what} in block {x},{y},{z}"))
     }
 
     pub(super) fn sized(&self) -> String {
@@ -111,13 +109,14 @@ impl<'data> Core<'data> {
     }
 
     fn rows(&self, kind: u32) -> impl Iterator<Item = Row<'data>> {
-        self.of(kind).flat_map(|(index, section)| {
+        let rows = self.of(kind).flat_map(|(index, section)| {
             let size = section.sh_entsize.get(LittleEndian).max(8) as usize;
             let parent =
                 (section.sh_link.get(LittleEndian) as usize, section.sh_info.get(LittleEndian) as usize);
             let rows = self.content(section).chunks_exact(size).enumerate();
-            rows.take(MOST).map(move |(number, bytes)| Row { bytes, place: (index, number), parent })
-        })
+            rows.map(move |(number, bytes)| Row { bytes, place: (index, number), parent })
+        });
+        rows.take(MOST)
     }
 }
 

@@ -19,7 +19,8 @@ pub(super) struct Stacks {
 
 impl Job {
     pub(super) fn keep_stacks(&mut self, stacks: &RankStacks) {
-        if self.rank(stacks.rank).is_some() {
+        let before = self.stacks.of.get(&stacks.rank);
+        if self.rank(stacks.rank).is_some() && !before.is_some_and(|before| stacks.lacks_gpus_of(before)) {
             self.stacks.of.insert(stacks.rank, stacks.clone());
             self.stacks.revision += 1;
         }

@@ -41,6 +41,13 @@ impl RankStacks {
         self.held_for_native.is_some() || !self.why.is_empty()
     }
 
+    /// Whether the other has what ran on the GPUs of the same process, and this has not: reading that ended the
+    /// process, so there is nothing newer.
+    pub fn lacks_gpus_of(&self, other: &Self) -> bool {
+        let has_gpus = |stacks: &Self| stacks.threads.iter().any(ThreadStack::is_gpu);
+        self.pid == other.pid && has_gpus(other) && !has_gpus(self)
+    }
+
     pub const THREADS: usize = 256;
     /// Frames of one thread: the innermost are kept.
     pub const FRAMES: usize = 128;

@@ -212,6 +212,7 @@ fn only_a_second_request_for_the_gpus_soon_after_the_first_confirms_it() {
     let mut stacks = Stacks::default();
     let at = |seconds: u64| Moment(seconds * 1_000_000_000);
     assert!(!stacks.confirms_gpus(at(100)));
+    assert!(!stacks.confirms_gpus(at(100)), "a key that is held");
     assert!(stacks.confirms_gpus(at(105)));
     assert!(!stacks.confirms_gpus(at(106)), "each reading is confirmed by itself");
     assert!(!stacks.confirms_gpus(at(117)), "too late");

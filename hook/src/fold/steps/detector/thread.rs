@@ -7,8 +7,11 @@ use crate::launches::Kind;
 /// Threads are alike if their numbers of launches of each kind differ by no more than this part.
 const DIFFERENT: f64 = 0.05;
 
-/// Fewer launches of a kind may differ.
-const FEW: u64 = 100;
+/// So few launches of a kind may differ, as a part of all of a thread.
+const FEW: f64 = 0.005;
+
+/// Fewer launches of a thread tell nothing.
+const ENOUGH: u64 = 500;
 
 /// Threads that are alike must have this part of all launches: what others launch may end the steps.
 const MOST: f64 = 0.9;
@@ -31,8 +34,12 @@ impl Threads {
     pub(super) fn one_of_several_alike(&self) -> Option<usize> {
         let launches = |kinds: &[u64; 5]| kinds.iter().sum::<u64>();
         let (_, busiest) = self.0.iter().max_by_key(|(_, kinds)| launches(kinds))?;
-        let alike =
-            || self.0.iter().filter(|(_, kinds)| kinds.iter().zip(busiest).all(|(a, b)| is_near(*a, *b)));
+        let most = launches(busiest);
+        if most < ENOUGH {
+            return None;
+        }
+        let is_like = |kinds: &[u64; 5]| kinds.iter().zip(busiest).all(|(a, b)| is_near(*a, *b, most));
+        let alike = || self.0.iter().filter(|(_, kinds)| is_like(kinds));
         let theirs = alike().map(|(_, kinds)| launches(kinds)).sum::<u64>();
         let all = self.0.values().map(launches).sum::<u64>();
         let are_several = alike().count() > 1 && theirs as f64 >= MOST * all as f64;
@@ -40,7 +47,34 @@ impl Threads {
     }
 }
 
-fn is_near(a: u64, b: u64) -> bool {
-    let most = a.max(b);
-    most < FEW || a.abs_diff(b) as f64 <= DIFFERENT * most as f64
+fn is_near(a: u64, b: u64, all: u64) -> bool {
+    let differ = a.abs_diff(b) as f64;
+    differ <= FEW * all as f64 || differ <= DIFFERENT * a.max(b) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn threads(of: &[[u64; 5]]) -> Threads {
+        Threads(of.iter().enumerate().map(|(thread, kinds)| (thread, *kinds)).collect())
+    }
+
+    #[test]
+    fn threads_with_the_same_launches_are_alike_and_others_are_not() {
+        let one = [400, 100, 800, 50, 50];
+        assert_eq!(threads(&[one, [395, 99, 790, 49, 50]]).one_of_several_alike(), Some(0));
+        assert_eq!(threads(&[one]).one_of_several_alike(), None);
+        let backward = [800, 100, 400, 50, 50];
+        assert_eq!(threads(&[one, backward]).one_of_several_alike(), None);
+        let without_collectives = [400, 0, 800, 50, 50];
+        assert_eq!(threads(&[one, without_collectives]).one_of_several_alike(), None);
+        let another = [0, 0, 400, 0, 0];
+        assert_eq!(
+            threads(&[one, one, another]).one_of_several_alike(),
+            None,
+            "what it launches may end a step"
+        );
+        assert_eq!(threads(&[[4, 1, 8, 0, 0]; 2]).one_of_several_alike(), None, "too early");
+    }
 }
