@@ -73,44 +73,21 @@ impl Roster {
     ) -> Option<(Vec<RankStacks>, Vec<Target>)> {
         let named = |worker: &&Worker| ranks.is_empty() || ranks.contains(&worker.info.rank);
         let living = || self.of_job(job).filter(|worker| worker.life() != Life::Ended);
-        let why = self.why_not_gpus(living, now)?;
+        living().next()?;
+        let refusal = why_not_gpus(living, now);
         let pids: Vec<_> = living().map(|worker| worker.info.pid).collect();
         let (mut refused, mut targets) = (Vec::new(), Vec::new());
         for worker in living().filter(named) {
             let info = &worker.info;
-            match why {
-                Some(why) => {
-                    let unread = RankStacks::unread(job.clone(), info.rank, info.pid, why.to_owned());
-                    refused.push(RankStacks { read_at: now, ..unread });
-                }
-                None => {
-                    let gpus = Some(Launcher::of(info.pid, &pids));
-                    targets.push(Target { gpus, ..worker.target(true, now) });
-                }
+            if let Some(why) = refusal {
+                let unread = RankStacks::unread(job.clone(), info.rank, info.pid, why.to_owned());
+                refused.push(RankStacks { read_at: now, ..unread });
+            } else {
+                let gpus = Some(Launcher::of(info.pid, &pids));
+                targets.push(Target { gpus, ..worker.target(true, now) });
             }
         }
         Some((refused, targets))
-    }
-
-    /// Why these ranks of a job must not be ended: one of them may advance. `None` if there are none.
-    fn why_not_gpus<'a, Workers: Iterator<Item = &'a Worker>>(
-        &self,
-        living: impl Fn() -> Workers,
-        now: Moment,
-    ) -> Option<Option<&'static str>> {
-        let motion = living().map(Worker::motion).reduce(|mut all, one| {
-            all.join(one);
-            all
-        })?;
-        Some(if !motion.enabled {
-            Some("whether it advances is not known: its hook is off (xpu-top ctl on)")
-        } else if !living().any(Worker::tells_of_progress) {
-            Some("whether it advances is not known: it has no steps and no NCCL communicators")
-        } else if now.since(motion.moved) < finding::patience(motion.begun, motion.pace) {
-            Some("it advances: reading its GPUs would end it, and is for jobs that hang")
-        } else {
-            None
-        })
     }
 
     pub(super) fn of_job(&self, job: &JobName) -> impl Iterator<Item = &Worker> {
@@ -154,6 +131,26 @@ impl Roster {
             .filter(|worker| jobs.contains_key(&worker.info.job))
             .map(|worker| worker.target(true, now))
             .collect()
+    }
+}
+
+/// Why these ranks of a job must not be ended: one of them may advance.
+fn why_not_gpus<'a, Workers: Iterator<Item = &'a Worker>>(
+    living: impl Fn() -> Workers,
+    now: Moment,
+) -> Option<&'static str> {
+    let motion = living().map(Worker::motion).reduce(|mut all, one| {
+        all.join(one);
+        all
+    })?;
+    if !motion.enabled {
+        Some("whether it advances is not known: its hook is off (xpu-top ctl --hook on)")
+    } else if !living().any(Worker::tells_of_progress) {
+        Some("whether it advances is not known: it has no steps and no NCCL communicators")
+    } else if now.since(motion.moved) < finding::patience(motion.begun, motion.pace) {
+        Some("it advances: reading its GPUs would end it, and is for jobs that hang")
+    } else {
+        None
     }
 }
 

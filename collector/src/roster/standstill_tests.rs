@@ -18,22 +18,25 @@ fn who(rank: u32) -> Identity {
     Identity(vec![rank as u8])
 }
 
+fn info(rank: u32, ranks: u32) -> RankInfo {
+    RankInfo {
+        job: "a".into(),
+        rank: Rank(rank),
+        world_size: ranks,
+        local_rank: None,
+        pid: Pid(id()),
+        started: at(0.0),
+        program: String::new(),
+        version: String::new(),
+        ledger: None,
+    }
+}
+
 /// Ranks of a job that completed their first step at 0 s.
 fn trained(ranks: u32, milliseconds: u64) -> Roster {
     let mut roster = Roster::default();
     for rank in 0..ranks {
-        let info = RankInfo {
-            job: "a".into(),
-            rank: Rank(rank),
-            world_size: ranks,
-            local_rank: None,
-            pid: Pid(id()),
-            started: at(0.0),
-            program: String::new(),
-            version: String::new(),
-            ledger: None,
-        };
-        roster.hello(&who(rank), 0, info, at(0.0));
+        roster.hello(&who(rank), 0, info(rank, ranks), at(0.0));
         step(&mut roster, rank, 1, milliseconds, at(0.0));
     }
     roster.digests(at(0.5));
@@ -175,4 +178,41 @@ fn what_was_read_before_a_rank_was_gone_is_read_again_of_those_that_are_there() 
     assert_eq!(asked(&roster, 41.0), (vec![1], vec![0]), "of who is gone there is nothing newer");
     read(&mut roster, 0, at(42.0));
     assert_eq!(asked(&roster, 43.0), (vec![0, 1], vec![]));
+}
+
+/// Reading the GPUs of a rank ends it, and with it the job.
+#[test]
+fn gpus_are_read_only_of_a_job_none_of_whose_ranks_advances() {
+    let mut roster = trained(2, 100);
+    let asked = |roster: &Roster, ranks: &[Rank], seconds| {
+        let (refused, targets) = roster.gpu_stacks(&"a".into(), ranks, at(seconds)).unwrap();
+        let why = refused.first().map(|stacks| stacks.why[0].clone()).unwrap_or_default();
+        (why, targets.iter().map(|target| (target.rank.0, target.gpus.is_some())).collect::<Vec<_>>())
+    };
+    let (why, targets) = asked(&roster, &[], 5.0);
+    assert!(why.starts_with("it advances") && targets.is_empty(), "{why} {targets:?}");
+    assert_eq!(asked(&roster, &[], 20.0), (String::new(), vec![(0, true), (1, true)]));
+    // The other one goes on.
+    step(&mut roster, 1, 2, 100, at(20.0));
+    let (why, targets) = asked(&roster, &[Rank(0)], 21.0);
+    assert!(why.starts_with("it advances") && targets.is_empty(), "{why} {targets:?}");
+    assert_eq!(asked(&roster, &[Rank(0)], 40.0), (String::new(), vec![(0, true)]));
+    // Its hook is off: steps are not seen.
+    let mut summary = Summary::default();
+    summary.hook.enabled = false;
+    roster.summary(&who(1), 3, summary, at(40.0));
+    let (why, targets) = asked(&roster, &[], 60.0);
+    assert!(why.contains("its hook is off") && targets.is_empty(), "{why} {targets:?}");
+    assert!(roster.gpu_stacks(&"b".into(), &[], at(60.0)).is_none());
+}
+
+#[test]
+fn gpus_of_a_program_without_steps_and_communicators_are_not_read() {
+    let mut roster = Roster::default();
+    roster.hello(&who(0), 0, info(0, 1), at(0.0));
+    let mut summary = Summary::default();
+    summary.hook.enabled = true;
+    roster.summary(&who(0), 1, summary, at(1.0));
+    let (refused, targets) = roster.gpu_stacks(&"a".into(), &[], at(600.0)).unwrap();
+    assert!(targets.is_empty() && refused[0].why[0].contains("no steps"), "{refused:?}");
 }

@@ -114,7 +114,7 @@ impl Prepared {
         let meta = file.metadata().ok()?;
         // SAFETY: getuid has no precondition.
         let is_ours = meta.is_file() && (meta.uid() == unsafe { libc::getuid() } || meta.uid() == 0);
-        (is_ours && meta.len() > 0).then(|| (file, meta.len()))
+        (is_ours && meta.len() > 0).then_some((file, meta.len()))
     }
 }
 

@@ -25,7 +25,7 @@ const STOPS: &str = "kill -STOP $0; read -r _; kill -CONT $0";
 pub(super) struct Launchers {
     /// By the launcher, the process that keeps it stopped.
     stopped: BTreeMap<u32, Child>,
-    /// Told to let it go on, and not yet reaped.
+    /// Letting it go on, and not yet reaped.
     ending: Vec<Child>,
 }
 
@@ -43,7 +43,7 @@ impl Launchers {
         match command.spawn() {
             Ok(child) => drop(self.stopped.insert(launcher, child)),
             Err(error) => {
-                tracing::warn!("the launcher {launcher} may end ranks whose GPUs are read: {error}")
+                tracing::warn!("the launcher {launcher} may end ranks whose GPUs are read: {error}");
             }
         }
     }
