@@ -195,9 +195,17 @@ fn one_call_too_many_of_eight_ranks() {
 #[test]
 fn a_kernel_without_end_before_a_collective() {
     let script = script("", &format!("    if differs: ok(gemm_ex(2000000, 2000000, 2000000))\n{SAME}"));
-    // By an event before it, and by the pair of events of one that is timed.
-    for (world, sample) in [(2, "collective=1024"), (8, "collective=1024"), (2, "collective=1")] {
-        let job = Job::with(world, &[("XPU_TOP_SAMPLE", sample)], &script);
+    // By an event before it, and by the pair of events of one that is timed; the 35th timed one is followed by an
+    // empty pair, which is reported before it.
+    let after_34 = script.replace("(1, 12)", "(1, 17)");
+    let cases = [
+        (2, "collective=1024", &script),
+        (8, "collective=1024", &script),
+        (2, "collective=1", &script),
+        (2, "collective=1", &after_34),
+    ];
+    for (world, sample, script) in cases {
+        let job = Job::with(world, &[("XPU_TOP_SAMPLE", sample)], script);
         let (hang, _) = job.hang();
         let evidence = hang["evidence"].as_str().unwrap_or_default();
         let named = (&hang["class"], &hang["ranks"]);

@@ -112,10 +112,12 @@ impl Waiting {
     }
 
     /// Operations of one thread on one stream finish in the order they were launched in.
-    fn queue(&self) -> (*const Lane, Option<c_int>, usize) {
+    fn queue(&self) -> (*const Lane, Option<c_int>, usize, bool) {
         let timers = &self.lane.timers;
+        // An empty pair is reported before the operation that it follows, which must not wait for it.
+        let is_gap = matches!(self.record, Record::Gap { .. });
         // The legacy stream has one handle on all devices.
-        (self.lane, timers.device(self.timer), timers.stream(self.timer))
+        (self.lane, timers.device(self.timer), timers.stream(self.timer), is_gap)
     }
 }
 
