@@ -14,6 +14,7 @@ use std::{
 
 use memmap2::Mmap;
 use xpu_wire::{
+    endpoint::{GPU_CORE as FILE, GPU_PIPE as PIPE},
     frame::{StackFrame, ThreadStack},
     id::Pid,
 };
@@ -27,10 +28,6 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Kernels of a rank that are reported: those with an exception, then those with most blocks.
 const KERNELS: usize = 16;
-
-/// The names that `xpu-top run --gpu-core` gives the pipe and the file, before the process's number.
-const PIPE: &str = "gpu-pipe.";
-const FILE: &str = "gpu-core.";
 
 /// The kernels on the GPUs of a rank, as a thread for each; or why they are not known.
 pub(super) fn threads(pid: Pid) -> Result<Vec<ThreadStack>, String> {

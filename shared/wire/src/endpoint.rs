@@ -134,6 +134,10 @@ pub fn host_name() -> crate::id::HostName {
     crate::id::HostName(if short.is_empty() { "localhost".to_owned() } else { short.to_owned() })
 }
 
+/// How `xpu-top run --gpu-core` names the pipe and the file of a process's GPU core dump, before its number.
+pub const GPU_PIPE: &str = "gpu-pipe.";
+pub const GPU_CORE: &str = "gpu-core.";
+
 #[cfg(test)]
 mod tests {
     use super::*;

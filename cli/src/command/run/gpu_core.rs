@@ -5,16 +5,17 @@
 
 use std::{ffi::OsString, fs};
 
-use xpu_wire::{endpoint::RuntimeDir, id::Pid, process};
+use xpu_wire::{
+    endpoint::{GPU_CORE as FILE, GPU_PIPE as PIPE, RuntimeDir},
+    id::Pid,
+    process,
+};
 
 const ENABLE: &str = "CUDA_ENABLE_USER_TRIGGERED_COREDUMP";
 
 /// The contents of memories, which are large and may be secret, stay out; modules stay in, for the names of kernels.
 const WITHOUT: &str = "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,\
     skip_constbank_memory,skip_abort";
-
-const PIPE: &str = "gpu-pipe.";
-const FILE: &str = "gpu-core.";
 
 /// Whoever sets one of these has their own core dumps, which must stay as they are.
 const OTHERS: [&str; 5] = [
