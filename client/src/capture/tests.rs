@@ -69,7 +69,9 @@ fn take(outcome: impl Fn(usize) -> CaptureOutcome + Send) -> (Outcome, Vec<Captu
     let job = following.jobs().iter().next().expect("a job").name().clone();
     let (live, ordered) = Live::deaf();
     let (sender, mut arrivals) = tokio::sync::mpsc::channel(64);
-    let path = std::env::temp_dir().join(format!("xpu-top-taking-{:?}", std::thread::current().id()));
+    // Under nextest two processes may have a thread of the same number, under cargo two threads are in one process.
+    let (process, thread) = (std::process::id(), std::thread::current().id());
+    let path = std::env::temp_dir().join(format!("xpu-top-taking-{process}-{thread:?}"));
     let _ = std::fs::remove_file(&path);
     let header = crate::recording_writer::header(Some(&job), &[]);
     let mut news = Vec::new();
