@@ -178,7 +178,15 @@ fn a_segfault_is_told_with_native_frames() {
     assert!(ended.functions().contains(&"string_at"), "{:?}", ended.functions());
     assert!(ended.functions().len() > 5, "{:?}", ended.functions());
     ended.plugin_was_told(&["exit", "cpp"]);
-    assert_eq!(ended.told[1]["infos"]["signal"], 11);
+    let infos = &ended.told[1]["infos"];
+    assert_eq!(infos["signal"], 11);
+    let frames = infos["frame_infos"].as_array().unwrap();
+    assert_eq!(frames.len(), ended.functions().len());
+    for frame in frames {
+        let [address, offset] = ["address", "offset"].map(|key| frame[key].as_u64().unwrap());
+        // A file is mapped at a multiple of the page.
+        assert!(offset > 0 && address > offset && (address - offset) % 4096 == 0, "{frame}");
+    }
 }
 
 #[test]

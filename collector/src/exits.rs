@@ -31,6 +31,8 @@ pub(crate) use plugin::report;
 pub(crate) use status::{ExitStatus, ExitWatch};
 pub(crate) use surroundings::Surroundings;
 
+use crate::stacks::CrashFrame;
+
 /// Time limit for locating a signal: the symbols of large libraries are searched.
 const CRASH_LIMIT: Duration = Duration::from_secs(10);
 
@@ -46,6 +48,8 @@ pub(crate) struct Departure {
     pub report: RankExit,
     /// The data that locates it.
     pub fault: Option<FaultReading>,
+    /// Where a signal struck, outermost first; known once that data was read.
+    pub frames: Vec<CrashFrame>,
     pub surroundings: Surroundings,
 }
 
@@ -95,7 +99,8 @@ impl Exits {
                 continue;
             };
             if let Ending::Signal(signal) = &mut departure.report.ending {
-                signal.frames = crash::frames(&outcome.said);
+                departure.frames = crash::frames(&outcome.said);
+                signal.frames = departure.frames.iter().map(|at| at.frame.clone()).collect();
             }
             whole.push(departure);
             self.dying.extend((!task.is_gone()).then_some(task));

@@ -25,7 +25,7 @@ use xpu_wire::{
 
 pub(crate) use launchers::Launcher;
 use launchers::Launchers;
-pub(crate) use native::crashed;
+pub(crate) use native::{CrashFrame, crashed};
 pub(crate) use read::end_with_the_collector;
 pub use read::read;
 use reader::Reader;

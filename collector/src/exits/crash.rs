@@ -9,14 +9,13 @@ use std::{
 };
 
 use xpu_wire::{
-    codec,
-    frame::{Body, Frame, RankExit, StackFrame},
+    frame::RankExit,
     ledger::{FaultReading, REGISTERS},
     unit::Moment,
 };
 
 use super::child_task::ChildTask;
-use crate::stacks::{crashed, end_with_the_collector};
+use crate::stacks::{CrashFrame, crashed, end_with_the_collector};
 
 /// Largest input: the ledger page has less.
 const MOST: u64 = 1 << 20;
@@ -31,29 +30,20 @@ pub(super) fn task(program: &Path, fault: &FaultReading, deadline: Instant) -> O
         .ok()
 }
 
-/// Implements `--read-crash`: frames, outermost first, for the note on standard input.
+/// Implements `--read-crash`: frames as JSON, outermost first, for the note on standard input.
 pub fn read(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     end_with_the_collector(super::CRASH_LIMIT);
     let mut bytes = Vec::new();
     from.take(MOST).read_to_end(&mut bytes)?;
     let fault = unpacked(&bytes).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
-    let mut stacks = crashed(&fault);
-    for thread in &mut stacks.threads {
-        let over = thread.frames.len().saturating_sub(RankExit::FRAMES);
-        thread.frames.drain(..over);
-    }
-    let frame = Frame { host: "".into(), number: 0, now: Moment::now(), lost: 0, body: Body::Stacks(stacks) };
-    to.write_all(&codec::encode(&frame))
+    let frames = crashed(&fault);
+    let innermost = &frames[frames.len().saturating_sub(RankExit::FRAMES)..];
+    Ok(serde_json::to_writer(to, innermost)?)
 }
 
 /// The frames in its output, if there are any.
-pub(super) fn frames(said: &[u8]) -> Vec<StackFrame> {
-    match codec::decode(said).map(|frame| frame.body) {
-        Ok(Body::Stacks(stacks)) => {
-            stacks.threads.into_iter().next().map(|thread| thread.frames).unwrap_or_default()
-        }
-        _ => Vec::new(),
-    }
+pub(super) fn frames(said: &[u8]) -> Vec<CrashFrame> {
+    serde_json::from_slice(said).unwrap_or_default()
 }
 
 /// Numbers of eight bytes: registers, the stack's address and length; then stack and modules.

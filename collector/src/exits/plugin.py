@@ -19,7 +19,7 @@ def main():
     if given["exception"]:
         call(plugin, "xpu_timer_parse_python_exception", lambda: (*raised(given["exception"]), infos))
     if given["signal"]:
-        call(plugin, "xpu_timer_parse_cpp_exception", lambda: (signalled(given["signal"], infos),))
+        call(plugin, "xpu_timer_parse_cpp_exception", lambda: (signalled(given, infos),))
 
 
 def call(plugin, name, arguments):
@@ -57,12 +57,17 @@ def traced(frame, inner):
     return types.TracebackType(inner, own.tb_frame, own.tb_lasti, own.tb_lineno)
 
 
-def signalled(signal, infos):
+def signalled(given, infos):
     frames = [
-        {"address": 0, "offset": 0, "function_name": frame["function"], "file": frame["file"]}
-        for frame in reversed(signal["frames"])
+        {
+            "address": frame["address"],
+            "offset": frame["offset"],
+            "function_name": frame["function"],
+            "file": frame["file"],
+        }
+        for frame in reversed(given["frames"])
     ]
-    return {"signal": signal["number"], "frame_infos": frames, **infos}
+    return {"signal": given["signal"], "frame_infos": frames, **infos}
 
 
 main()

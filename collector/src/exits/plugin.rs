@@ -51,7 +51,7 @@ pub(super) fn of(departure: &Departure) -> Vec<Plugin> {
     surroundings.plugins.iter().map(one).collect()
 }
 
-fn document(Departure { report, surroundings, .. }: &Departure) -> Value {
+fn document(Departure { report, frames, surroundings, .. }: &Departure) -> Value {
     let or_unknown = |text: &str| if text.is_empty() { UNKNOWN.to_owned() } else { text.to_owned() };
     let RankExit { job, rank, at, exception, ending, .. } = report;
     json!({
@@ -61,7 +61,8 @@ fn document(Departure { report, surroundings, .. }: &Departure) -> Value {
             "pod_name": or_unknown(&surroundings.pod_name), "job_name": job,
         },
         "exception": exception,
-        "signal": match ending { Ending::Signal(signal) => Some(signal), _ => None },
+        "signal": match ending { Ending::Signal(signal) => Some(signal.number), _ => None },
+        "frames": frames,
     })
 }
 

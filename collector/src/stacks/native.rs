@@ -11,14 +11,26 @@ use framehop::{FrameAddress, Unwinder as _, x86_64};
 use hold::Copied;
 pub(super) use join::join;
 use modules::Modules;
+use serde::{Deserialize, Serialize};
 use xpu_wire::{
-    frame::{RankStacks, StackFrame, ThreadStack},
-    id::{JobName, Pid, Rank},
+    frame::{RankStacks, StackFrame},
+    id::Pid,
     ledger::FaultReading,
 };
 
 /// Signal handlers that are unwound through to what they interrupted.
 const HANDLERS: usize = 4;
+
+/// A frame of a process that is gone, and where it was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CrashFrame {
+    #[serde(flatten)]
+    pub frame: StackFrame,
+    /// In the process.
+    pub address: u64,
+    /// In the file of `frame`, as `addr2line` takes it.
+    pub offset: u64,
+}
 
 /// A thread's native frames, the innermost first.
 pub(super) struct NativeThread {
@@ -71,7 +83,7 @@ pub(super) fn threads(pid: Pid, numbers: &[u32]) -> Result<Native, String> {
 }
 
 /// The frames of a thread from its signal handler's note, outermost first; the process is gone.
-pub(crate) fn crashed(fault: &FaultReading) -> RankStacks {
+pub(crate) fn crashed(fault: &FaultReading) -> Vec<CrashFrame> {
     let copied = Copied::of_fault(fault);
     let modules = Modules::of_lines(&String::from_utf8_lossy(&fault.modules));
     let unwinder = modules.unwinder();
@@ -86,20 +98,13 @@ pub(crate) fn crashed(fault: &FaultReading) -> RankStacks {
     }
     addresses.reverse();
     let names = modules.names(addresses.iter().copied());
-    let mut frames: Vec<_> = addresses.iter().filter_map(|address| names.get(address).cloned()).collect();
-    frames.dedup_by(|one, other| one == other && one.function == modules::UNNAMED);
-    let thread = ThreadStack {
-        thread: Some(fault.thread),
-        name: String::new(),
-        main: false,
-        owns_gil: false,
-        inside: None,
-        task: None,
-        frames,
-        more_frames: 0,
+    let frame = |&address: &u64| {
+        let (frame, offset) = (names.get(&address)?.clone(), modules.offset(address)?);
+        Some(CrashFrame { frame, address, offset })
     };
-    let unread = RankStacks::unread(JobName::default(), Rank(0), Pid(0), String::new());
-    RankStacks { why: Vec::new(), threads: vec![thread], ..unread }
+    let mut frames: Vec<_> = addresses.iter().filter_map(frame).collect();
+    frames.dedup_by(|one, other| one.frame == other.frame && one.frame.function == modules::UNNAMED);
+    frames
 }
 
 fn unwind(copy: &Copied, unwinder: &modules::Unwinder, cache: &mut x86_64::CacheX86_64) -> Vec<u64> {

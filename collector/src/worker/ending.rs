@@ -54,7 +54,7 @@ impl Worker {
         };
         let is_signal = matches!(&report.ending, Ending::Signal(signal) if signal.number != TERM);
         let fault = last.fault.filter(|fault| is_signal && !fault.stack.is_empty());
-        Some(Departure { report, fault, surroundings: self.surroundings.clone() })
+        Some(Departure { report, fault, frames: Vec::new(), surroundings: self.surroundings.clone() })
     }
 }
 

@@ -74,11 +74,20 @@ impl Modules {
         unwinder
     }
 
+    fn position(&self, address: u64) -> Option<usize> {
+        self.loaded.iter().position(|loaded| loaded.code.contains(&address))
+    }
+
+    /// The address in its file, as its symbols have it.
+    pub(super) fn offset(&self, address: u64) -> Option<u64> {
+        Some(address.wrapping_sub(self.loaded[self.position(address)?].bias))
+    }
+
     /// The frame of each address within a file. Symbols are searched once per file.
     pub(super) fn names(&self, addresses: impl Iterator<Item = u64>) -> HashMap<u64, StackFrame> {
         let mut by_file: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
         for address in addresses {
-            if let Some(index) = self.loaded.iter().position(|loaded| loaded.code.contains(&address)) {
+            if let Some(index) = self.position(address) {
                 by_file.entry(index).or_default().push(address);
             }
         }
