@@ -193,6 +193,10 @@ def all_gather(comm, count):
     return process.ncclAllGather(memory, memory, c_size_t(count), NCCL_FLOAT, comm, stream)
 
 
+def reduce_scatter(comm, count):
+    return process.ncclReduceScatter(memory, memory, c_size_t(count), NCCL_FLOAT, 0, comm, stream)
+
+
 def all_to_all(comm, count):
     return process.ncclAlltoAll(memory, memory, c_size_t(count), NCCL_FLOAT, comm, stream)
 

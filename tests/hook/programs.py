@@ -5,7 +5,23 @@ import sys
 import time
 from pathlib import Path
 
-from gpu import RANK, WORLD, Group, all_reduce, capture, communicator, gemm_ex, hold, kernel, ok, receive, send, sync
+from gpu import (
+    RANK,
+    WORLD,
+    Group,
+    all_gather,
+    all_reduce,
+    capture,
+    communicator,
+    gemm_ex,
+    hold,
+    kernel,
+    ok,
+    receive,
+    reduce_scatter,
+    send,
+    sync,
+)
 
 enough = Path(os.environ["RENDEZVOUS"], "enough")
 comm = communicator() if WORLD > 1 else None
@@ -155,6 +171,59 @@ def alternates(number):
         ok(gemm_ex(512, 512, 512))
         ok(all_reduce(comm, 1 << 20))
     sync()
+    time.sleep(0.01)
+
+
+def norms(number):
+    """The norm of the gradients in every step, and a loss of the same size now and then."""
+    forward(6)
+    loss()
+    backward(6, 1 << 20)
+    ok(all_reduce(comm, 1))
+    optimizer(12)
+    if number % 10 == 0:
+        ok(all_reduce(comm, 1))
+        sync()
+    time.sleep(0.01)
+
+
+def tensor_parallel(number):
+    """Evaluations reduce as steps do."""
+
+    def reduced(blocks):
+        for _ in range(6):
+            blocks(1)
+            ok(all_reduce(comm, 1 << 20))
+
+    reduced(forward)
+    loss()
+    reduced(backward)
+    optimizer(12)
+    if number % 40 == 0:
+        for _ in range(6):
+            reduced(forward)
+        sync()
+    time.sleep(0.02)
+
+
+def fully_sharded(number):
+    """Parameters are gathered twice, gradients scattered once; evaluations gather too."""
+
+    def gathered(blocks, scatters=False):
+        for _ in range(6):
+            ok(all_gather(comm, 1 << 18))
+            blocks(1)
+            if scatters:
+                ok(reduce_scatter(comm, 1 << 18))
+
+    gathered(forward)
+    loss()
+    gathered(backward, scatters=True)
+    optimizer(12)
+    if number % 20 == 0:
+        for _ in range(5):
+            gathered(forward)
+        sync()
     time.sleep(0.01)
 
 

@@ -50,16 +50,21 @@ fn mean(from: (f64, u64), to: (f64, u64)) -> f64 {
 }
 
 fn is_right(world: usize, program: &str) {
+    is_right_but(0, world, program);
+}
+
+/// The number may be more than one step off in this many summaries.
+fn is_right_but(lapses: usize, world: usize, program: &str) {
     let lasts = |steps: &[Steps]| match (steps.first(), steps.last()) {
         (Some(first), Some(last)) => last.at.since(first.at) > Duration::from_secs(8),
         _ => false,
     };
     for (rank, (said, own)) in watch(world, program, lasts).into_iter().enumerate() {
-        for steps in &said {
-            assert_eq!(steps.source, StepSource::Detected);
-            let truth = own_at(&own, steps.at);
-            assert!(steps.completed.0.abs_diff(truth) <= 1, "{program}: {} for {truth}", steps.completed.0);
-        }
+        let numbers: Vec<_> =
+            said.iter().map(|steps| (steps.completed.0, own_at(&own, steps.at), steps.source)).collect();
+        let wrong = numbers.iter().filter(|(shown, truth, _)| shown.abs_diff(*truth) > 1).count();
+        let late = numbers.iter().filter(|(.., source)| *source != StepSource::Detected).count();
+        assert!(wrong <= lapses && (late == 0 || lapses > 0), "{program}: {numbers:?}");
         let by_gpu = said.iter().any(|steps| steps.timed_by == TimedBy::Gpu && !steps.durations.is_empty());
         assert!(by_gpu, "{program}: no step was timed on the GPU");
         let at = |steps: &Steps| (steps.at.0 as f64 / 1e9, steps.completed.0);
@@ -112,6 +117,22 @@ fn lengths_that_differ_from_step_to_step() {
 }
 
 #[test]
+fn figures_that_log_entries_reduce_too() {
+    is_right(2, "norms");
+}
+
+#[test]
+fn evaluations_with_the_operations_of_tensor_parallel_steps() {
+    // Until the first evaluation is over, the number of all-reduces is taken for that of steps.
+    is_right_but(1, 2, "tensor_parallel");
+}
+
+#[test]
+fn parameters_that_evaluations_gather_too() {
+    is_right(2, "fully_sharded");
+}
+
+#[test]
 fn where_the_first_steps_were_launched_otherwise_the_number_is_a_lower_bound() {
     let lasts = |steps: &[Steps]| steps.iter().map(|steps| steps.durations.count()).sum::<u64>() > 100;
     let (said, own) = watch(1, "launches_a_graph_after_five", lasts).remove(0);
@@ -137,4 +158,25 @@ fn what_may_be_a_step_or_an_eighth_of_one_is_not_told() {
     });
     assert_eq!(last, None);
     std::fs::write(job.place.path("enough"), "").unwrap();
+}
+
+#[test]
+fn a_pytorch_without_the_hook_is_named_and_steps_are_detected() {
+    let job = Job::of(
+        1,
+        &[],
+        "
+import sys, types
+sys.modules['torch.optim.optimizer'] = types.ModuleType('torch.optim.optimizer')
+from programs import *
+train(alone)",
+    );
+    let last = until("steps to be detected", || {
+        job.listener.speaker(job.ranks[0].pid())?.summaries.pop().filter(|summary| summary.steps.is_some())
+    });
+    let lines: Vec<_> = last.hook.blind.iter().filter(|line| line.contains("PyTorch has no hook")).collect();
+    assert_eq!(lines.len(), 1, "{:?}", last.hook.blind);
+    std::fs::write(job.place.path("enough"), "").unwrap();
+    let outcomes: Vec<_> = job.ranks.into_iter().map(|rank| rank.end()).collect();
+    assert!(outcomes.iter().all(|outcome| outcome.status.success()), "{outcomes:?}");
 }

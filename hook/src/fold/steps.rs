@@ -149,7 +149,7 @@ impl Steps {
 
     /// Everything launched before `until` is known.
     pub(super) fn settle(&mut self, until: u64) {
-        if self.is_unsaid() && self.detector.settle(until) {
+        if self.is_unsaid() && self.detector.settle(until, self.pace) {
             // The numbers may jump. Until the next one is known, the step is unknown.
             self.last = None;
         }

@@ -13,7 +13,7 @@ mod thread;
 use std::collections::HashMap;
 
 use thread::Threads;
-use xpu_wire::gemm::GemmShape;
+use xpu_wire::{collective::Operation, gemm::GemmShape};
 
 use super::{
     log::Log,
@@ -52,6 +52,9 @@ const LOOKS_ONE_IN: u64 = 50;
 /// A period is dropped after this many consecutive searches that do not find it.
 const DOUBTS: u32 = 2;
 
+/// Threads are read one after another, within this time: the totals of one may be newer than those of another.
+const READ_WITHIN: u64 = SECOND / 100;
+
 #[derive(Debug)]
 pub(super) struct Detector {
     /// Launches since the last [`Self::settle`], each with its thread, and not in order.
@@ -65,6 +68,8 @@ pub(super) struct Detector {
     tracked: Option<Tracked>,
     /// Names of the period's GEMMs, and the count of each in it.
     gemms: Vec<(u32, u32)>,
+    /// The same of their forms, which stay where sizes change.
+    forms: Vec<(u32, u32)>,
     doubts: u32,
 }
 
@@ -121,6 +126,12 @@ struct Tracked {
     names: u64,
     marker: Marker,
     by: By,
+    /// The launch to count if the total turns out to count more than steps.
+    instead: Option<Marker>,
+    /// Steps by the GEMMs, and by the total, when the GEMMs last showed one more.
+    compared: Option<(u64, u64)>,
+    /// Then the total showed too many.
+    is_suspect: bool,
     /// Steps before the count.
     base: u64,
     /// There may have been more steps before.
@@ -150,6 +161,7 @@ impl Default for Detector {
             phase,
             tracked: None,
             gemms: Vec::new(),
+            forms: Vec::new(),
             doubts: 0,
         }
     }
@@ -207,8 +219,54 @@ impl Detector {
         }
     }
 
-    /// Everything launched before `until` is known. `true` if the way of counting steps changed, or stopped.
-    pub(super) fn settle(&mut self, until: u64) -> bool {
+    /// Everything launched before `until` is known; `pace` is the time of a step. `true` if the way of counting steps
+    /// changed, or stopped.
+    pub(super) fn settle(&mut self, until: u64, pace: Option<u64>) -> bool {
+        let changed = self.counts_too_much(pace) && self.count_launches();
+        self.search(until) || changed
+    }
+
+    /// Whether the operation counted also occurs outside of steps, as in evaluations of a tensor-parallel model:
+    /// its total grew by more steps than the totals of all GEMMs.
+    fn counts_too_much(&mut self, pace: Option<u64>) -> bool {
+        let Some(tracked) = self.tracked.filter(|tracked| tracked.by == By::Total) else { return false };
+        let (Some(by_gemms), Some(by_total)) = self.by_gemms_and_total(&tracked.marker) else { return false };
+        let Some(tracked) = &mut self.tracked else { return false };
+        let Some(before) = tracked.compared else {
+            tracked.compared = Some((by_gemms, by_total));
+            return false;
+        };
+        if by_gemms == before.0 {
+            // In the middle of something that is no step, perhaps.
+            return false;
+        }
+        let is_surplus = by_total - before.1 > by_gemms - before.0 + 1 + steps_in_a_read(pace);
+        if is_surplus && !tracked.is_suspect {
+            // Once more: a thread may have been read late.
+            tracked.is_suspect = true;
+            return false;
+        }
+        (tracked.compared, tracked.is_suspect) = (Some((by_gemms, by_total)), false);
+        is_surplus
+    }
+
+    /// Steps by the totals of the GEMMs, and of the operation that is counted.
+    fn by_gemms_and_total(&self, marker: &Marker) -> (Option<u64>, Option<u64>) {
+        (steps_by(&self.forms, &self.counts), steps_by(&[(marker.name, marker.count)], &self.counts))
+    }
+
+    /// Counts launches in place of the total. `true`: the number of steps changed.
+    fn count_launches(&mut self) -> bool {
+        let Some((tracked, marker)) = self.tracked.and_then(|tracked| Some((tracked, tracked.instead?)))
+        else {
+            return self.lose();
+        };
+        self.tracked = Some(Tracked { marker, by: By::Launches, base: 0, ..tracked });
+        launches::count_steps_by(Some(marker));
+        true
+    }
+
+    fn search(&mut self, until: u64) -> bool {
         self.waiting.sort_by_key(|(_, launch)| launch.at);
         let known = self.waiting.partition_point(|(_, launch)| launch.at < until);
         let launches: Vec<_> = self.waiting.drain(..known).collect();
@@ -310,37 +368,69 @@ impl Detector {
             return false;
         }
         // Totals are of all threads.
+        let gemms =
+            || period.members.iter().filter(|member| member.launch.kind == Kind::Gemm && thread.is_none());
+        self.gemms = gemms().map(|member| (member.launch.name, member.count)).collect();
+        let mut forms: HashMap<u32, u32> = HashMap::new();
+        for member in gemms() {
+            *forms.entry(member.launch.form).or_default() += member.count;
+        }
+        self.forms = forms.into_iter().collect();
         let shared = self.shared(&period.members).filter(|_| thread.is_none());
-        let Some((marker, by)) = shared.map(|marker| (marker, By::Total)).or_else(|| {
-            let marker = own(&period.members)?;
-            Some((marker, By::Launches))
-        }) else {
+        let complete = |marker| Marker { is_form, thread, ..marker };
+        let (shared, instead) = (shared.map(complete), own(&period.members).map(complete));
+        let surplus = shared.as_ref().is_some_and(|marker| {
+            let (Some(by_gemms), Some(by_total)) = self.by_gemms_and_total(marker) else { return false };
+            by_total > by_gemms + 1 + steps_in_a_read(Some(period.took))
+        });
+        let Some((marker, by)) = shared
+            .filter(|_| !surplus)
+            .map(|marker| (marker, By::Total))
+            .or_else(|| instead.map(|marker| (marker, By::Launches)))
+        else {
             return self.lose();
         };
-        let marker = Marker { is_form, thread, ..marker };
         // The total counts from the start.
         let base = if by == By::Total { 0 } else { period.seen as u64 };
-        let gemms =
-            period.members.iter().filter(|member| member.launch.kind == Kind::Gemm && thread.is_none());
-        self.gemms = gemms.map(|member| (member.launch.name, member.count)).collect();
         // Totals of operations and of GEMMs count from the start. Otherwise earlier launches may include
-        // steps: JAX's first steps launch kernels one by one, the later ones graphs.
-        let is_counted = by == By::Total || !self.gemms.is_empty();
+        // steps: JAX's first steps launch kernels one by one, the later ones graphs. Where the two differ, the GEMMs
+        // have the fewer.
+        let is_counted = by == By::Total || !(self.gemms.is_empty() || surplus);
         let hides_none = period.before.is_some_and(|before| before < launches);
         let is_late = !is_counted && !hides_none;
-        self.tracked = Some(Tracked { launches, names, marker, by, base, is_late });
+        self.tracked = Some(Tracked {
+            launches,
+            names,
+            marker,
+            by,
+            instead,
+            compared: None,
+            is_suspect: false,
+            base,
+            is_late,
+        });
         launches::count_steps_by(Some(marker));
         true
     }
 
-    /// The NCCL operation to count: of the widest communicator; of those the rarest in a step, of those the
-    /// largest. All ranks of the communicator choose the same.
+    /// The NCCL operation to count: of the widest communicator; of those a reduce-scatter, if there is one; of those
+    /// the rarest in a step, of those the largest. All ranks of the communicator choose the same.
     fn shared(&self, members: &[Member]) -> Option<Marker> {
         let size = |member: &&Member| self.counts.get(&member.launch.name).map_or(0, |counted| counted.size);
-        let collectives = members.iter().filter(|member| member.launch.kind == Kind::Collective);
+        let is_figure = |member: &&Member| member.launch.weight < period::FIGURE;
+        let has_gemms = members.iter().any(|member| member.launch.kind == Kind::Gemm);
+        let collectives = members.iter().filter(|member| {
+            // A figure of each step may be one of a log entry too.
+            member.launch.kind == Kind::Collective && !(has_gemms && is_figure(member))
+        });
         let widest = collectives.filter(|member| size(member) > 1).max_by(|a, b| {
             let weight = |member: &Member| member.launch.weight;
+            // Of gradients only; an evaluation gathers parameters too.
+            let reduces = |member: &&Member| {
+                member.launch.form == Launch::collective(Operation::ReduceScatter, 0, size(member)).form
+            };
             (size(a).cmp(&size(b)))
+                .then(reduces(a).cmp(&reduces(b)))
                 .then(b.count.cmp(&a.count))
                 .then(weight(a).total_cmp(&weight(b)))
                 .then(a.launch.name.cmp(&b.launch.name))
@@ -356,11 +446,7 @@ impl Detector {
 
     /// Steps up to now, by the GEMMs whose count is equal in every step; `None` if there are none.
     fn steps_before(&self) -> Option<u64> {
-        let steps = self
-            .gemms
-            .iter()
-            .filter_map(|&(name, count)| Some(self.counts.get(&name)?.launches / u64::from(count)));
-        steps.min()
+        steps_by(&self.gemms, &self.counts)
     }
 
     /// Bytes held, about.
@@ -370,6 +456,16 @@ impl Detector {
             + self.alone.as_ref().map_or(0, |(_, logs)| logs.memory())
             + self.counts.capacity() * size_of::<(u32, Counted)>()
     }
+}
+
+/// The least number of steps that the totals of these names allow, each with its count in a step.
+fn steps_by(names: &[(u32, u32)], counts: &HashMap<u32, Counted>) -> Option<u64> {
+    names.iter().filter_map(|&(name, count)| Some(counts.get(&name)?.launches / u64::from(count))).min()
+}
+
+/// The total of one thread may have this many more than that of another.
+fn steps_in_a_read(pace: Option<u64>) -> u64 {
+    READ_WITHIN / pace.unwrap_or(SECOND).max(1)
 }
 
 /// The launch to count if there is no NCCL operation: the rarest in a step; with it one half a step away,
@@ -385,82 +481,4 @@ fn own(members: &[Member]) -> Option<Marker> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_search_ends_also_where_no_launch_comes_twice() {
-        let mut detector = Detector::default();
-        let mut reported = 0;
-        while matches!(detector.phase, Phase::Searching { .. }) {
-            assert!(reported <= LAUNCHES, "its log was emptied again and again");
-            for _ in 0..10_000 {
-                reported += 1;
-                let launch = Launch::kernel(reported as usize, [1; 3], [1; 3]);
-                detector.launched(0, Launch { at: reported, ..launch });
-            }
-            detector.settle(reported + 1);
-        }
-        assert_eq!(reported, LAUNCHES);
-        let Phase::Resting { until, .. } = detector.phase else { panic!("{:?}", detector.phase) };
-        assert!(until >= reported * REST_FOR_EACH, "a thousandth of the time");
-    }
-
-    /// Steps of 20 ms on each of two threads, whose launches mix as they come.
-    fn two_threads(detector: &mut Detector, launches: impl Fn(usize, u64) -> Vec<Launch>) {
-        let (mut chance, mut launched) = (1_u64, [0_u64; 2]);
-        for step in 0..2_000 {
-            let from = step * 20_000_000;
-            for (thread, launched) in launched.iter_mut().enumerate() {
-                // The second is behind, more or less.
-                let mut at = (*launched)
-                    .max(from + thread as u64 * (xpu_wire::sampling::priority(step / 3) % 40_000_000));
-                for launch in launches(thread, step) {
-                    chance = xpu_wire::sampling::priority(chance);
-                    at += 1 + chance % 200_000;
-                    detector.launched(thread, Launch { at, ..launch });
-                }
-                *launched = at;
-            }
-            detector.settle(from + 20_000_000);
-        }
-    }
-
-    /// Eight layers forward and backward, and an update of each. GEMMs have the same names on all GPUs,
-    /// kernels do not.
-    fn of_one_gpu(thread: usize) -> Vec<Launch> {
-        let kernel = |which| Launch::kernel(100 * (thread + 1) + which, [1024, 1, 1], [256, 1, 1]);
-        let gemm = |which| Launch { kind: Kind::Gemm, ..Launch::kernel(which, [1; 3], [1; 3]) };
-        let forward = std::iter::repeat_n([gemm(1), kernel(1), gemm(2), kernel(2)], 8).flatten();
-        let backward = std::iter::repeat_n([gemm(3), gemm(4), kernel(3)], 8).flatten();
-        std::iter::once(Launch::copy(1 << 20)).chain(forward).chain(backward).chain([kernel(20); 8]).collect()
-    }
-
-    #[test]
-    fn threads_of_several_gpus_with_the_same_steps_count_those_of_one() {
-        let mut detector = Detector::default();
-        two_threads(&mut detector, |thread, _| of_one_gpu(thread));
-        let tracked = detector.tracked.expect("the period of one thread");
-        assert_eq!((tracked.launches, tracked.by), (64, By::Launches));
-        assert!(tracked.marker.thread.is_some() && tracked.is_late, "{tracked:?}");
-        launches::count_steps_by(None);
-    }
-
-    #[test]
-    fn threads_with_other_work_are_not_one_of_several() {
-        let mut detector = Detector::default();
-        two_threads(&mut detector, |thread, step| {
-            // The second does a fourth of a step in each of these, and an update of random size in the first.
-            let update = (thread == 0 && step % 4 == 0)
-                .then(|| Launch::kernel(900 + step as usize, [1; 3], [64, 1, 1]));
-            let times = if thread == 0 { 1 } else { 2 };
-            let work = std::iter::repeat_with(|| of_one_gpu(thread)).take(times).flatten();
-            work.chain(update).collect()
-        });
-        assert!(
-            detector.tracked.is_none(),
-            "one thread's period is a part of a step: {:?}",
-            detector.tracked
-        );
-    }
-}
+mod tests;

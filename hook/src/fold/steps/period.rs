@@ -39,7 +39,7 @@ const BATCHES: usize = 4;
 /// Relative error of a mean.
 const SAME_NUMBER: f64 = 0.005;
 /// A collective of fewer bytes carries a figure, not gradients.
-const FIGURE: f32 = 4096.0;
+pub(super) const FIGURE: f32 = 4096.0;
 
 /// Something rarer than once in this many repetitions is no part of the step: without GEMMs, and with.
 const SELDOM: f64 = 256.0;
@@ -64,6 +64,8 @@ pub(super) struct Period {
     pub(super) names: u64,
     /// Repetitions seen.
     pub(super) seen: usize,
+    /// Nanoseconds of the last one.
+    pub(super) took: u64,
     /// Launches before the first repetition; `None` if the log begins later than they do.
     pub(super) before: Option<u32>,
     /// The launches, in the order of the first of each; for a very long step the rarer ones.
@@ -415,6 +417,7 @@ fn is_believed(log: &Log, candidate: &Candidate) -> bool {
 fn period(log: &Log, candidate: &Candidate) -> Period {
     let (from, to) = candidate.segments[candidate.segments.len() - 1];
     let events = &log.events()[from..to];
+    let took = log.events()[to].launch.at.saturating_sub(events[0].launch.at);
     let (from, to) = (events[0].before, log.events()[to].before);
     let kept = || {
         events.iter().filter(|event| event.original == event.launch.name && event.launch.kind != Kind::Copy)
@@ -436,6 +439,7 @@ fn period(log: &Log, candidate: &Candidate) -> Period {
         launches: candidate.sums.count,
         names: candidate.sums.names,
         seen: candidate.segments.len(),
+        took,
         before: (!log.is_cut()).then(|| log.events()[candidate.segments[0].0].before.count),
         members,
     }
