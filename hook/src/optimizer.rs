@@ -12,7 +12,7 @@ use std::sync::{
 };
 
 use crate::clock::monotonic;
-pub(crate) use attach::{attach_if_late, forget};
+pub(crate) use attach::{attach_if_late, complaint, forget};
 
 /// Another is followed after this many steps without one of the followed optimizer, over this multiple of the
 /// latter's interval.

@@ -33,6 +33,9 @@ static DONE: AtomicBool = AtomicBool::new(false);
 /// The main thread was asked, and has not reached it yet.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
+/// This PyTorch has no hook for the steps of all optimizers.
+static IS_TOO_OLD: AtomicBool = AtomicBool::new(false);
+
 /// Number of attempts.
 static LOOKS: AtomicU32 = AtomicU32::new(0);
 /// At every turn for the first minute or so, in which programs import their modules; then at one in this
@@ -55,6 +58,13 @@ pub(crate) fn attach_if_late() {
     if python.is_supported().is_ok() && !ASKED.swap(true, AcqRel) && !python.call_soon(attach) {
         ASKED.store(false, Relaxed);
     }
+}
+
+/// Why no optimizer's steps are seen, if there is an optimizer.
+pub(crate) fn complaint() -> Option<&'static str> {
+    const TOO_OLD: &str =
+        "this PyTorch has no hook for the steps of all optimizers (2.1 has): steps are detected";
+    IS_TOO_OLD.load(Relaxed).then_some(TOO_OLD)
 }
 
 /// In a forked child: an attached hook is there too; a mere request is repeated.
@@ -104,12 +114,18 @@ unsafe fn run(python: &Python) -> bool {
             return python.had_no_room();
         }
         let mut length = 0;
-        if (python.PyUnicode_AsUTF8AndSize)(answer, &raw mut length).is_null() {
+        let text = (python.PyUnicode_AsUTF8AndSize)(answer, &raw mut length);
+        let text = if text.is_null() {
             (python.PyErr_Clear)();
-        }
-        DONE.store(length > 0, Relaxed);
+            &[][..]
+        } else {
+            std::slice::from_raw_parts(text.cast::<u8>(), length.max(0) as usize)
+        };
+        DONE.store(!text.is_empty(), Relaxed);
+        IS_TOO_OLD.store(text == b"no hook", Relaxed);
+        let is_attached = text == b"attached";
         (python.Py_DecRef)(answer);
-        if length <= 0 {
+        if !is_attached {
             (python.Py_DecRef)(names);
         }
     }

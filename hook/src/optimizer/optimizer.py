@@ -1,7 +1,8 @@
 """Notes every step of PyTorch's optimizers, through PyTorch's own hook.
 
 The hook runs this on the main thread, between two of its instructions, in a namespace of its own in which `stepped`
-notes a step. PyTorch calls the hook after a step that was made: not after one that a GradScaler skips, or that raises.
+notes a step. PyTorch calls the hook after a step that was made: not after one that raises, nor after one that a
+GradScaler skips. Fused optimizers skip such a step on the GPU: for these the hook is called.
 """
 
 # ruff: noqa: F821
@@ -12,10 +13,10 @@ import sys
 
 def attach():
     """Any text: nothing is left to do. Empty: try again."""
-    try:
-        register = vars(sys.modules["torch.optim.optimizer"])["register_optimizer_step_post_hook"]
-    except (KeyError, TypeError):
-        return ""
+    names = getattr(sys.modules.get("torch.optim.optimizer"), "__dict__", {})
+    register = names.get("register_optimizer_step_post_hook")
+    if register is None:
+        return "" if is_being_imported("torch.optim.optimizer") else "no hook"
     # Kineto registers as PyTorch is imported. Hooks run in the order of registration, and a step is noted with the
     # count that includes it.
     if os.environ.get("KINETO_USE_DAEMON") and is_being_imported("torch"):

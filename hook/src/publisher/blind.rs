@@ -3,7 +3,7 @@
 use xpu_wire::frame::Launches;
 
 use super::Publisher;
-use crate::{cublaslt, kernels, symbol};
+use crate::{cublaslt, kernels, optimizer, symbol};
 
 /// Launches after which a rank of many should have shared communicators: some steps of any model.
 const SHOULD_HAVE_MET: u64 = 2_000;
@@ -46,6 +46,7 @@ impl Publisher {
             }));
         }
         blind.extend(self.fold.capture.functions.complaint());
+        blind.extend(optimizer::complaint().map(str::to_owned));
         let is_apart = communicators.unknown() == 0 && communicators.open().next().is_none();
         let world = self.identity.info.world_size;
         if is_apart && meets_nobody(world, &self.launches()) {

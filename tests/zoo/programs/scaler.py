@@ -9,8 +9,6 @@ model = nn.Sequential(*[nn.Linear(WIDTH, WIDTH) for _ in range(6)]).to(own.DEVIC
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
 scaler = torch.amp.GradScaler(own.DEVICE.type, init_scale=1024.0)
 x = torch.randn(own.size(4096, 16), WIDTH, device=own.DEVICE)
-made = [0]
-optimizer.register_step_post_hook(lambda *_: made.__setitem__(0, made[0] + 1))
 batch = 0
 while True:
     batch += 1
@@ -22,4 +20,4 @@ while True:
     scaler.step(optimizer)
     scaler.update(1024.0)
     optimizer.zero_grad()
-    own.step(made[0])
+    own.step(batch - batch // 3)
