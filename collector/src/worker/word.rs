@@ -72,7 +72,7 @@ impl Worker {
         if first || before.heard < self.heard {
             self.advance.take((!first).then_some(&before), &self.digest);
         }
-        self.pace = self.digest.step_median.or(self.pace);
+        self.pace = self.advance.pace();
         if self.progress.back().is_none_or(|last| last.heard < self.heard) {
             self.progress.push_back(Progress::of(&self.digest));
         }

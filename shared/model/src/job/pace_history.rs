@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use xpu_wire::{
-    frame::RankDigest,
+    frame::{RankDigest, TimedBy},
     id::Step,
     unit::{Moment, Nanoseconds},
 };
@@ -20,7 +20,7 @@ const COARSE_KEPT: usize = 240;
 /// The steps of one digest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PaceSample {
-    /// Their median, in seconds.
+    /// Their median by the GPU's clock, in seconds; by the host's, whose median may be that of a burst of launches, their mean.
     pub pace: f32,
     /// Their number, and the seconds from the last one before them to the last of them.
     pub steps: f32,
@@ -52,6 +52,7 @@ pub(super) struct PaceHistory {
     samples: VecDeque<PaceSample>,
     /// Where the last sample ended.
     from: Option<Mark>,
+    timed_by: TimedBy,
 }
 
 /// Totals at a step.
@@ -79,6 +80,10 @@ impl Mark {
 impl PaceHistory {
     /// Takes a digest. Steps that were counted but not timed belong to the next sample.
     pub(super) fn take(&mut self, digest: &RankDigest) {
+        if digest.step_count > 0 && digest.steps_timed_by != self.timed_by {
+            // What a step takes by one clock is not compared with what it took by the other.
+            *self = Self { timed_by: digest.steps_timed_by, from: self.from, ..Self::default() };
+        }
         let Some(to) = Mark::of(digest) else { return };
         let Some(from) = self.from else { return self.from = Some(to) };
         let steps = to.step.0.saturating_sub(from.step.0);
@@ -89,7 +94,10 @@ impl PaceHistory {
         };
         let time = to.timed_for.0.saturating_sub(from.timed_for.0) as f64;
         let sample = PaceSample {
-            pace: median.seconds() as f32,
+            pace: match self.timed_by {
+                TimedBy::Gpu => median.seconds() as f32,
+                TimedBy::Host => (span / steps as f64) as f32,
+            },
             steps: steps as f32,
             span: span as f32,
             work: ((to.flops - from.flops) / 1e12) as f32,
@@ -137,6 +145,25 @@ mod tests {
         }
         let samples: Vec<_> = pace_history.pace_samples().map(|sample| (sample.steps, sample.span)).collect();
         assert_eq!(samples, [(4.0, 1.0), (8.0, 3.0)]);
+    }
+
+    /// Ten steps are launched at once: by the host's clock each takes a millisecond, and the tenth waits for all.
+    #[test]
+    fn a_burst_by_the_hosts_clock_is_no_short_step_and_another_clock_is_no_change() {
+        let mut digest = Simulation::new(1, 1, 1).digests(1).remove(0);
+        let Body::Digest(digest) = &mut digest.body else { unreachable!() };
+        let digest = &mut digest.ranks[0];
+        let mut pace_history = PaceHistory::default();
+        for second in 0..20 {
+            let (timed_by, median) =
+                if second < 10 { (TimedBy::Host, 1_000_000) } else { (TimedBy::Gpu, 100_000_000) };
+            (digest.step, digest.step_at) = (Some(Step(10 * second)), Moment(second * 1_000_000_000));
+            (digest.step_median, digest.step_count) = (Some(Nanoseconds(median)), 10);
+            digest.steps_timed_by = timed_by;
+            pace_history.take(digest);
+            assert!(pace_history.pace_samples().all(|sample| (sample.pace - 0.1).abs() < 1e-6), "{second}");
+        }
+        assert_eq!(pace_history.pace_samples().count(), 10);
     }
 
     /// Two hours of steps of 250 ms, and twenty minutes of 300 ms.

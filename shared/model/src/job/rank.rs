@@ -24,7 +24,7 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds, Tflops},
 };
 
-use super::{ArrivalSkew, Joins, PaceHistory, Place, Transfers, median_of};
+use super::{ArrivalSkew, Joins, PaceHistory, Place, Transfers};
 
 /// The time of [`WINDOW`] digests at the usual rate.
 const RATES: Duration = Duration::from_secs(WINDOW as u64);
@@ -136,7 +136,7 @@ impl RankView {
             let Advance { moved, worked, ref paces } = *advance;
             let paces = paces.iter().rev().take(WINDOW).rev().copied().collect();
             self.advance = Advance { moved, worked, paces };
-            self.find_pace();
+            self.pace = self.advance.pace();
         }
         is_new | self.correct(advance)
     }
@@ -226,7 +226,7 @@ impl RankView {
             let stood = self.stands_for();
             self.stalls.take(self.latest.as_ref(), digest, stood);
             self.advance.take(self.latest.as_ref(), digest);
-            self.find_pace();
+            self.pace = self.advance.pace();
         }
     }
 
@@ -234,15 +234,6 @@ impl RankView {
     fn stood_before(&self, digest: &RankDigest) -> bool {
         let Advance { moved, worked, .. } = self.advance;
         self.advance != Advance::default() && digest.heard.since(moved.max(worked)) > RATES
-    }
-
-    fn find_pace(&mut self) {
-        // For every rank once a second: without allocation.
-        let (mut paces, known) = ([0.0; WINDOW], self.advance.paces.len().min(WINDOW));
-        for (place, pace) in paces.iter_mut().zip(&self.advance.paces) {
-            *place = pace.0 as f64;
-        }
-        self.pace = median_of(&mut paces[..known]).map(|pace| Nanoseconds(pace as u64));
     }
 
     /// The expected wait in such an operation of this communicator, from earlier waits that ended.

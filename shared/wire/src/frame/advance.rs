@@ -34,6 +34,17 @@ impl Advance {
             self.paces.push(pace);
         }
     }
+
+    /// The median of the paces. Without allocation: it is asked for every rank once a second.
+    pub fn pace(&self) -> Option<Nanoseconds> {
+        let mut paces = [Nanoseconds(0); Progress::WINDOW];
+        let known = self.paces.len().min(Progress::WINDOW);
+        let paces = &mut paces[..known];
+        paces.copy_from_slice(&self.paces[..known]);
+        paces.sort_unstable();
+        let (lower, upper) = (paces.get(known.checked_sub(1)? / 2)?, paces.get(known / 2)?);
+        Some(Nanoseconds(lower.0.midpoint(upper.0)))
+    }
 }
 
 /// Elapsed time over the steps that were completed between the two.
