@@ -153,12 +153,30 @@ while True:
 
 #[test]
 fn steps_that_nobody_marks_are_the_same_whole_ones_on_both_ranks() {
+    three_steps_of_four_micro_batches("from programs import *\ntrain(accumulates)", "detected", "Detected");
+}
+
+#[test]
+fn steps_of_an_optimizer_that_accumulates_are_the_same_whole_ones_on_both_ranks() {
+    let script = "
+from programs import *
+from torch_hooks import *
+import_torch()
+wait_until_watched()
+adam = Adam([object()])
+def work(number):
+    accumulates(number)
+    adam.step()
+train(work)";
+    three_steps_of_four_micro_batches(script, "optimizer", "Optimizer");
+}
+
+fn three_steps_of_four_micro_batches(script: &str, source: &str, name: &str) {
     let host = Host::new();
-    let ranks: Vec<_> =
-        (0..2).map(|rank| host.rank(rank, "from programs import *\ntrain(accumulates)")).collect();
+    let ranks: Vec<_> = (0..2).map(|rank| host.rank(rank, script)).collect();
     until("both to have steps", || {
         let status = host.status();
-        let has_steps = |rank: &Value| rank["step_source"] == "detected";
+        let has_steps = |rank: &Value| rank["step_source"] == source;
         (status["ranks"].as_array()?.iter().filter(|rank| has_steps(rank)).count() == 2).then_some(())
     });
     let job = Job { host, ranks };
@@ -169,7 +187,7 @@ fn steps_that_nobody_marks_are_the_same_whole_ones_on_both_ranks() {
     let both = report["ranks"].as_array().expect("ranks");
     assert_eq!(both.len(), 2);
     for rank in both {
-        assert_eq!((&rank["ended"], &rank["source"]), (&json!("Done"), &json!("Detected")));
+        assert_eq!((&rank["ended"], &rank["source"]), (&json!("Done"), &json!(name)));
         for step in rank["steps"].as_array().expect("steps") {
             let count = |kind: &str| step["operations"][kind].as_u64().expect("a count");
             // Four micro-batches of 18 GEMMs and 6 buckets; or an evaluation and a log entry beside.
@@ -216,6 +234,17 @@ fn a_collector_that_goes_away_is_told_and_leaves_no_file_in_the_way() {
     assert_eq!(done.status.code(), Some(3), "{done:?}");
     assert!(done.stderr.contains("rank 0: its host sim stopped reporting"), "{done:?}");
     assert!(done.stdout.contains("no rank sent anything: "), "{done:?}");
+    assert!(!job.file().exists(), "the next try may have its name");
+}
+
+#[test]
+fn a_terminal_that_closes_ends_a_capture_and_leaves_no_file_in_the_way() {
+    let mut job = Job::new(ENDLESS);
+    let capturing = job.begin_capture("--wait 25");
+    job.host.end_collector();
+    capturing.signal("HUP");
+    let done = capturing.end();
+    assert_eq!(done.status.code(), Some(3), "{done:?}");
     assert!(!job.file().exists(), "the next try may have its name");
 }
 

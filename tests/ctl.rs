@@ -89,11 +89,16 @@ while not Path(os.environ['RENDEZVOUS'], 'enough').exists():
     let rank = host.rank(0, script);
     let known = until("tokens a second", || {
         let status = host.status();
-        (status["tokens_per_s"].as_f64()? > 0.0 && status["mfu"].as_f64()? > 0.0).then_some(status)
+        let is_timed = status["steps"]["timed_by"] == "gpu";
+        (is_timed && status["tokens_per_s"].as_f64()? > 0.0 && status["mfu"].as_f64()? > 0.0)
+            .then_some(status)
     });
     let rates = [&known["tokens_per_s"], &known["samples_per_s"]].map(|rate| rate.as_f64().expect("a rate"));
     assert!((rates[0] / rates[1] - 500.0).abs() < 1e-6, "{rates:?}");
     assert_eq!((known["loss"].as_f64(), known["steps"]["source"].as_str()), (Some(1.25), Some("marked")));
+    let [mean, p50, p99] =
+        ["mean_ms", "p50_ms", "p99_ms"].map(|key| known["steps"][key].as_f64().expect("a time"));
+    assert!(p50 <= p99 && p50 > 9.0 && mean > 9.0, "each waits for ten: {}", known["steps"]);
     // A GEMM of half a microsecond at peak, at most every ten milliseconds.
     assert!(known["mfu"].as_f64() < Some(0.54e-6 / 10e-3 * 1.5), "{}", known["mfu"]);
     let detail: Value = serde_json::from_str(&host.ask("status --json --rank 0").stdout).expect("a document");

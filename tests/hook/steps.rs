@@ -288,9 +288,11 @@ for number in range(100, 140):
     step(number)
 hold()"
     );
-    for (wanted, source, completed) in
-        [("", StepSource::Marked, 139), ("optimizer", StepSource::Optimizer, 40)]
-    {
+    for (wanted, source, completed) in [
+        ("", StepSource::Marked, 139),
+        ("marked", StepSource::Marked, 139),
+        ("optimizer", StepSource::Optimizer, 40),
+    ] {
         let set = [("XPU_TOP_STEPS", wanted)];
         let job = Job::of(1, if wanted.is_empty() { &[] } else { &set }, &script);
         let steps = steps_at(&job, completed);

@@ -57,6 +57,7 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
     };
     let source = match (status.steps.source, &status.steps.optimizer) {
         (Some(StepSign::Detected | StepSign::DetectedLate), _) => " (detected)".to_owned(),
+        (Some(StepSign::Marked), _) => " (marked)".to_owned(),
         (Some(StepSign::Optimizer), Some(name)) => format!(" (of {})", printable(name, LONGEST_OPTIMIZER)),
         _ => String::new(),
     };

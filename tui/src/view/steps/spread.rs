@@ -51,7 +51,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     }
 }
 
-/// What a step takes the ranks, each at its median.
+/// The mean time of a step of each rank: the fastest, the median, the slowest.
 fn ranks(app: &App) -> Line<'static> {
     let mut all: Vec<f64> = app
         .job_view
