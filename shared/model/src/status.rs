@@ -21,6 +21,7 @@ use xpu_wire::{
 
 use crate::{
     divergence::Divergence,
+    figure::counted,
     finding::{self, Cost, Episode, Finding, Price},
     job::{Bound, Job, Jobs, RankView, median},
 };
@@ -427,10 +428,37 @@ pub fn ranks_off(job: &Job) -> usize {
     job.ranks().map(|(_, view)| view).filter(off).count()
 }
 
-/// The blind spots of a job's hooks, each text once.
+/// The blind spots of a job's hooks, each text once; and whether its ranks number steps by different sources.
 pub fn blind(job: &Job) -> Vec<String> {
     let texts = job.ranks().filter_map(|(_, view)| view.latest()).flat_map(|digest| &digest.blind);
-    texts.collect::<BTreeSet<_>>().into_iter().take(BLIND).cloned().collect()
+    let hooks = texts.collect::<BTreeSet<_>>().into_iter().take(BLIND).cloned();
+    different_sources(job).into_iter().chain(hooks).collect()
+}
+
+/// As where only rank 0 calls `Tracer.step(n)`.
+fn different_sources(job: &Job) -> Option<String> {
+    let living = job.ranks().map(|(_, view)| view).filter(|view| view.is_alive());
+    let mut ranks = [0, 0, 0];
+    for source in living.filter_map(|view| view.latest()?.step_source) {
+        let place = match source {
+            StepSource::Marked => 0,
+            StepSource::Optimizer => 1,
+            StepSource::Detected | StepSource::DetectedLate => 2,
+        };
+        ranks[place] += 1;
+    }
+    let sources = ["marked by the program", "of an optimizer", "detected"];
+    let used: Vec<_> = ranks.into_iter().zip(sources).filter(|(ranks, _)| *ranks > 0).collect();
+    (used.len() > 1).then(|| {
+        let each: Vec<_> = used
+            .iter()
+            .map(|(ranks, source)| format!("{source} on {}", counted(*ranks, "rank", "ranks")))
+            .collect();
+        format!(
+            "steps are {}: their numbers may differ; mark them on all ranks, or set XPU_TOP_STEPS",
+            each.join(", ")
+        )
+    })
 }
 
 /// One rank's line, without figures that are not current; for an ended job they are the last ones.

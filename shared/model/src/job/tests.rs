@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use xpu_wire::{
     codec,
-    frame::{Advance, Body, Event, Frame, Life, Progress, RankDigest, example},
+    frame::{Advance, Body, Event, Frame, Life, Progress, RankDigest, StepSource, example},
     id::Step,
     simulation::Simulation,
 };
@@ -120,11 +120,16 @@ fn what_hooks_cannot_see_and_who_was_turned_away_reach_the_document() {
         let Body::Digest(digest) = &mut frame.body else { unreachable!() };
         digest.turned_away = 1 + host as u32;
         digest.ranks[0].blind = vec!["XPU_TOP_SAMPLE is wrong".to_owned()];
+        if host == 0 {
+            digest.ranks[1].step_source = Some(StepSource::Optimizer);
+        }
         jobs.fold(&frame);
     }
     jobs.fold(&Simulation { job: "eval".into(), ..Simulation::new(9, 1, 1) }.snapshots(1)[0]);
     let coverage = status(&jobs).coverage;
-    assert_eq!(coverage.blind, ["XPU_TOP_SAMPLE is wrong"]);
+    let sources = "steps are marked by the program on 3 ranks, of an optimizer on 1 rank: their numbers may differ; \
+        mark them on all ranks, or set XPU_TOP_STEPS";
+    assert_eq!(coverage.blind, [sources, "XPU_TOP_SAMPLE is wrong"]);
     assert_eq!(coverage.turned_away, 3);
     assert_eq!(status(&jobs).other_jobs, ["eval".into()]);
 }
