@@ -34,11 +34,16 @@ fn command(host: &Host, line: &str, file: &Path) -> Program {
     Program::start(command.arg(host.key()))
 }
 
-fn wait_for_both(host: &Host) {
+/// These processes: one that was just killed is `ok` until that is noticed.
+fn wait_for_both(host: &Host, ranks: &[Program]) {
     until("both ranks to train", || {
         let status = host.status();
-        let alive = status["ranks"].as_array()?.iter().filter(|rank| rank["state"] == "ok").count();
-        (alive == 2 && status["steps"]["min"].as_u64()? >= 3).then_some(())
+        let trains = |program: &&Program| {
+            let mut known = status["ranks"].as_array().into_iter().flatten();
+            known.any(|rank| rank["pid"] == program.pid() && rank["state"] == "ok")
+        };
+        let trained = ranks.iter().filter(trains).count();
+        (trained == 2 && status["steps"]["min"].as_u64()? >= 3).then_some(())
     });
 }
 
@@ -52,7 +57,7 @@ fn whoever_is_killed_the_files_open() {
     let mut host = Host::new();
     let rank = |host: &Host, rank| host.rank(rank, TRAINS);
     let mut ranks: Vec<_> = (0..2).map(|number| rank(&host, number)).collect();
-    wait_for_both(&host);
+    wait_for_both(&host, &ranks);
     let all = host.place.path("all.xpurec");
     let recorder = command(&host, "record", &all);
     let (mut whole, mut captured) = (0, 0);
@@ -95,11 +100,11 @@ fn whoever_is_killed_the_files_open() {
             Victim::Worker => {
                 let number = number as usize % 2;
                 ranks[number] = rank(&host, number);
-                wait_for_both(&host);
+                wait_for_both(&host, &ranks);
             }
             Victim::Collector => {
                 host.begin_collector();
-                wait_for_both(&host);
+                wait_for_both(&host, &ranks);
             }
         }
     }
