@@ -9,7 +9,7 @@ use xpu_wire::{
     codec,
     frame::{Body, Frame, RankStacks, ThreadStack},
     id::{JobName, Pid, Rank},
-    process,
+    process, text,
     unit::Moment,
 };
 
@@ -162,13 +162,13 @@ pub(crate) fn end_with_the_collector(limit: Duration) {
 /// A foreign process's text: cut, and fit for a terminal.
 pub(super) fn brief(text: &str) -> String {
     const MOST: usize = RankStacks::TEXT;
-    let text = match text.len() {
+    let kept = match text.len() {
         0..=MOST => text,
         // The end of a path is more specific than its beginning.
         length if text.starts_with('/') => &text[text.ceil_char_boundary(length - MOST)..],
         _ => &text[..text.floor_char_boundary(MOST)],
     };
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text::clean(kept).into_owned()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use xpu_wire::{
     frame::{ApiError, Asked, Ending, FatalSignal, Life, PythonException, RankExit, TERM},
     id::Pid,
     ledger::{FaultReading, LastReading},
+    text,
     unit::Moment,
 };
 
@@ -40,7 +41,11 @@ impl Worker {
         let gone = self.gone.unwrap_or(now);
         let killed = || self.memory.killed(self.info.pid, now);
         let (ending, at) = verdict(&last, self.status, self.life, gone, killed)?;
-        let asked = last.asked.clone().map(|(by, name, at)| Asked { by: Pid(by), name, at });
+        let asked = last.asked.clone().map(|(by, name, at)| Asked {
+            by: Pid(by),
+            name: text::clean(&name).into_owned(),
+            at,
+        });
         let report = RankExit {
             job: self.info.job.clone(),
             rank: self.info.rank,
@@ -153,7 +158,7 @@ fn signal(fault: &FaultReading) -> FatalSignal {
         address: (by_kernel && fault.number != ABORT).then_some(fault.address),
         sender: (!by_kernel && fault.number != ABORT).then_some(Pid(fault.address as u32)),
         thread: fault.thread,
-        thread_name: fit(&fault.name),
+        thread_name: text::clean(&fault.name).into_owned(),
         certain: fault.is_final,
         frames: Vec::new(),
     }
@@ -172,16 +177,11 @@ fn error(last: &LastReading, end: Moment) -> Option<ApiError> {
     let at = error.at;
     (at <= end).then(|| ApiError {
         // nvcc compiles a launch to `__cudaLaunchKernel`.
-        function: fit(error.function.trim_start_matches('_')),
+        function: text::clean(error.function.trim_start_matches('_')).into_owned(),
         code: error.code,
         lasting,
         at,
     })
-}
-
-/// Fit for a terminal.
-fn fit(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -295,5 +295,14 @@ mod tests {
         };
         let last = LastReading { lasting: of("a", 1), passing: of("b", 2), ..LastReading::default() };
         assert_eq!(error(&last, Moment(3)).map(|error| error.function), Some("a".to_owned()));
+    }
+
+    #[test]
+    fn names_from_the_page_are_fit_for_a_log_and_a_terminal() {
+        let name = "t\u{1b}[2J\n\u{2028}\u{202e}".to_owned();
+        assert_eq!(signal(&FaultReading { name: name.clone(), ..fault(true, 5) }).thread_name, "t [2J   ");
+        let passing = Some(ErrorReading { function: name, code: 700, at: Moment(1) });
+        let last = LastReading { passing, ..LastReading::default() };
+        assert_eq!(error(&last, Moment(3)).map(|error| error.function), Some("t [2J   ".to_owned()));
     }
 }

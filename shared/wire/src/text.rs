@@ -18,6 +18,15 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     without(text, is_steering)
 }
 
+/// The same with its line ends kept.
+pub fn clean_lines(text: &str) -> Cow<'_, str> {
+    without(text, steers_a_line)
+}
+
+fn steers_a_line(letter: char) -> bool {
+    letter != '\n' && is_steering(letter)
+}
+
 fn without(text: &str, refused: fn(char) -> bool) -> Cow<'_, str> {
     if text.contains(refused) {
         Cow::Owned(text.chars().map(|letter| if refused(letter) { ' ' } else { letter }).collect())
@@ -38,7 +47,7 @@ pub(crate) fn line<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Erro
 
 /// A text that may have several lines.
 pub(crate) fn lines<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    Ok(cleaned(String::deserialize(from)?, |letter| letter != '\n' && is_steering(letter)))
+    Ok(cleaned(String::deserialize(from)?, steers_a_line))
 }
 
 pub(crate) fn letter<'de, D: Deserializer<'de>>(from: D) -> Result<char, D::Error> {

@@ -11,6 +11,7 @@ use parquet::{
     file::reader::{FileReader as _, SerializedFileReader},
 };
 use xpu_analysis::what_if::{Kind, Row};
+use xpu_wire::text;
 
 use super::pages::Pages;
 
@@ -40,7 +41,7 @@ fn damaged(error: &dyn std::fmt::Display) -> String {
         return "its columns are compressed in a way that is not read: write it with Snappy compression"
             .to_owned();
     }
-    format!("the Parquet file is cut off or damaged ({error}): copy it again")
+    format!("the Parquet file is cut off or damaged ({}): copy it again", text::clean(&error))
 }
 
 /// A column of a row group, as it is needed.
@@ -64,7 +65,7 @@ fn read_rows(path: &Path) -> Result<Vec<Row>, String> {
     let place = |name: &str| {
         let found = columns.iter().position(|column| column.path().string() == name);
         found.ok_or_else(|| {
-            let there: Vec<_> = columns.iter().take(20).map(|column| column.name()).collect();
+            let there: Vec<_> = columns.iter().take(20).map(|column| text::clean(column.name())).collect();
             format!("it has no column `{name}` (it has {}): {FORM}", there.join(", "))
         })
     };

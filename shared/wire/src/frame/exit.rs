@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::StackFrame;
 use crate::{
     id::{JobName, Pid, Rank, Step},
+    text,
     unit::Moment,
 };
 
@@ -242,12 +243,11 @@ impl PythonException {
     /// As the hook writes it: kind, thread and message in three parts with NUL between them, then a line for
     /// each frame, of function, file and line with tabs between them.
     pub fn parse(text: &str, at: Moment) -> Self {
-        let clean = |text: &str| -> String {
-            text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
-        };
+        let clean = |text: &str| text::clean(text).into_owned();
         let mut parts = text.split('\0');
-        let mut part = || clean(parts.next().unwrap_or_default());
-        let (kind, thread, message, frames) = (part(), part(), part(), parts.next().unwrap_or_default());
+        let mut part = || parts.next().unwrap_or_default();
+        let (kind, thread, message, frames) = (clean(part()), clean(part()), part(), part());
+        let message = text::clean_lines(message).into_owned();
         let frame = |line: &str| {
             let mut fields = line.splitn(3, '\t');
             let (function, file) = (clean(fields.next()?), clean(fields.next()?));
@@ -338,5 +338,13 @@ mod tests {
         let raised = PythonException::parse("E\u{1b}[2J\0t\0a\u{7}\0f\tg\tnone\nh\ti\t3", Moment(1));
         assert_eq!((raised.kind.as_str(), raised.message.as_str(), raised.frames.len()), ("E [2J", "a ", 1));
         assert_eq!(PythonException::parse("", Moment(1)).frames, []);
+
+        // A class is named as its program likes: no name begins a line of a log, or turns the text after it.
+        let text = "E\nERROR all is lost\u{202e}\0t\u{2028}\0a\u{202e}\nb\0f\u{202e}\tg\u{2028}\t3";
+        let exception = PythonException::parse(text, Moment(1));
+        let parts = [&exception.kind, &exception.thread, &exception.message];
+        assert_eq!(parts, ["E ERROR all is lost ", "t ", "a \nb"]);
+        let told = RankExit { exception: Some(exception), ..exit(Ending::Code(1)) }.sentence();
+        assert_eq!(told, "raised E ERROR all is lost : a  and exited with code 1, in f  (g :3)");
     }
 }

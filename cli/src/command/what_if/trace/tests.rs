@@ -148,6 +148,18 @@ fn what_is_wrong_with_a_file_is_said_with_what_to_do() {
     let why = place.read(&file(SCHEMA, &strange, "")).expect_err("it is refused");
     assert!(why.starts_with("`separate-grads\\u{1b}[31m` in column `optype` is no operation"), "{why}");
     assert_eq!(place.read(&file(SCHEMA, &[], "")), Ok(Vec::new()));
+
+    // The names of its columns are as foreign.
+    let mut renamed = file(&SCHEMA.replace("stage", "aaaaa"), &OPERATIONS, "");
+    let names: Vec<_> = renamed.windows(5).enumerate().filter(|(_, name)| *name == b"aaaaa").collect();
+    let places: Vec<_> = names.into_iter().map(|(at, _)| at).collect();
+    for at in places {
+        renamed[at..at + 5].copy_from_slice("\u{1b}[\u{202e}".as_bytes());
+    }
+    let why = place.read(&renamed).expect_err("it is refused");
+    assert!(why.contains("it has no column `stage` (it has dp_rank,  [ , rank, step"), "{why}");
+    let damaged = damaged(&"column \u{1b}[2J\u{202e}\n");
+    assert!(damaged.contains("damaged (column  [2J  ): copy it again"), "{damaged}");
 }
 
 #[test]
