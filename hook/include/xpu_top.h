@@ -16,7 +16,7 @@ extern "C" {
 void xpu_top_step(int64_t completed);
 
 /* The same, with the tokens and samples of the step (0 if the program does not count them).
- * `loss` is the last known loss, NAN if none. */
+ * `loss` is the last known loss, NAN if none: pass a loss that is not a number as INFINITY, which is shown as not finite. */
 void xpu_top_step_with(int64_t completed, uint64_t tokens, uint64_t samples, double loss);
 
 /* A part of the program: `uint64_t begun = xpu_top_span_begin(); ...; xpu_top_span_end("data", begun);` on one thread. It is counted

@@ -35,7 +35,7 @@ pub extern "C" fn xpu_top_step(completed: i64) {
 }
 
 /// Marks the end of a step, as [`xpu_top_step`] does, with its tokens and samples. `loss` is the last known
-/// one; NaN if there is none.
+/// one; NaN if there is none, infinite also if it is not a number.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_step_with(completed: i64, tokens: u64, samples: u64, loss: f64) {
     let mark = Mark::new();

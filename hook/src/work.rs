@@ -24,7 +24,8 @@ impl Default for Working {
 }
 
 impl Working {
-    /// A NaN loss keeps the last one: a program that logs it every tenth step reports none in between.
+    /// A NaN loss is none and keeps the last one: a program that logs it every tenth step reports none in
+    /// between. One that is NaN itself comes as an infinite one.
     pub(crate) fn add(&self, tokens: u64, samples: u64, loss: f64) {
         self.tokens.fetch_add(tokens, Relaxed);
         self.samples.fetch_add(samples, Relaxed);

@@ -12,14 +12,16 @@ pub(crate) fn count(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<u6
     })
 }
 
-/// A loss: a float, or anything with `__float__`. Of none, not a number.
+/// A loss: a float, or anything with `__float__`. For the hook NaN is none: a loss that is NaN is passed as
+/// infinite, so that the last finite one does not seem to be the present one.
 pub(crate) fn loss(value: Option<&Bound<'_, PyAny>>) -> PyResult<f64> {
     let Some(value) = value else { return Ok(f64::NAN) };
-    value.extract::<f64>().map_err(|error| {
+    let loss = value.extract::<f64>().map_err(|error| {
         let kind = value.get_type().qualname().map_or_else(|_| "?".to_owned(), |name| name.to_string());
         let why = format!("step(loss=...) takes a number or anything with __float__, not {kind}");
         as_cause(value.py(), PyTypeError::new_err(why), error)
-    })
+    })?;
+    Ok(if loss.is_nan() { f64::INFINITY } else { loss })
 }
 
 fn as_cause(py: Python<'_>, error: PyErr, cause: PyErr) -> PyErr {

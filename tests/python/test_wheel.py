@@ -2,6 +2,9 @@
 
 import json
 import subprocess
+import time
+
+from conftest import free_port
 
 TEN_STEPS = "from xpu_top import Tracer; t = Tracer(); [t.step() for _ in range(10)]; print(t.source)"
 
@@ -70,6 +73,38 @@ else:
 def test_steps_carry_work_and_say_what_they_do_not_take(installed, environment):
     done = run(installed / "python", "-W", "error", "-c", WORK, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+LOSES = """
+import pathlib, sys, time
+from xpu_top import Tracer
+t = Tracer()
+t.step(loss=2.5)
+t.step(loss=float("nan"))
+while not pathlib.Path(sys.argv[1]).exists():
+    t.step(tokens=1)
+    time.sleep(0.01)
+"""
+
+
+def test_a_loss_that_is_nan_does_not_leave_the_one_before_as_the_present_one(installed, environment, tmp_path):
+    enough, port = tmp_path / "enough", str(free_port(3))
+    command = [installed / "xpu-top", "run", "--job", "loses", "--", installed / "python", "-c", LOSES, enough]
+    status = [installed / "xpu-top", "status", "--json", "--now", "--hosts", "127.0.0.1", "--base-port", port]
+    job = subprocess.Popen(command, env={**environment, "XPU_TOP_BASE_PORT": port})
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            said = run(*status, env=environment).stdout
+            ranks = json.loads(said)["ranks"] if said else []
+            if ranks and (ranks[0]["step"] or 0) > 2:
+                break
+            assert time.monotonic() < deadline, said
+            time.sleep(0.25)
+    finally:
+        enough.touch()
+        assert job.wait(60) == 0
+    assert (ranks[0]["loss"], ranks[0]["loss_not_finite"]) == (None, True), ranks
 
 
 def test_a_step_that_is_no_number_is_a_type_error(installed, environment):
