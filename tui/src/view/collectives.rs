@@ -21,15 +21,16 @@ use crate::{
     glyph,
     hits::{Hits, Target},
     palette::Role,
-    widget::{wrap::cut, wrap::flush_left},
+    widget::wrap::{cut, cut_at_word, cut_words, flush_left},
     width::Breakpoint,
 };
 
 /// Runs of ranks in the list.
 const RUNS: usize = 3;
 
-/// Columns of the longest name.
+/// Columns of the longest name, and of the ranks that are behind.
 const LONGEST: usize = 28;
+const BEHIND: usize = 14;
 
 /// Lines of the list before the detail gets the space.
 const LISTED: usize = 10;
@@ -121,6 +122,28 @@ fn told(one: &Communicator, names: usize, width: usize) -> String {
 
 fn line(names: usize, cells: [&str; 6], width: usize) -> String {
     let [name, ranks, entered, done, behind, last] = cells;
-    let (name, behind) = (flush_left(name, names), flush_left(behind, 14));
-    cut(&format!(" {name} {ranks:>9} {entered:>9} {done:>9}  {behind} {last}"), width)
+    let name = flush_left(&cut_at_word(name, names), names);
+    let figures = format!(" {name} {ranks:>9} {entered:>9} {done:>9}  ");
+    let space = width.saturating_sub(figures.width());
+    let behind = cut_at_word(behind, space.min(BEHIND));
+    let last = cut_words(last, space.saturating_sub(BEHIND + 1));
+    cut(format!("{figures}{} {last}", flush_left(&behind, BEHIND)).trim_end(), width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_do_not_fit_are_left_out_whole() {
+        let cells = ["9ca792c9", "64 of 64", "71,760", "71,760", "none", "AllReduce 64.0 MiB"];
+        let shown = " 9ca792c9      64 of 64    71,760    71,760  none";
+        let air = " ".repeat(BEHIND - "none".len() + 1);
+        assert_eq!(line(12, cells, 78), format!("{shown}{air}AllReduce 64.0 MiB"));
+        assert_eq!(line(12, cells, 77), format!("{shown}{air}AllReduce …"));
+        assert_eq!((line(12, cells, 65), line(12, cells, 49)), (shown.to_owned(), shown.to_owned()));
+        let named = ["9ca792c9 pipeline", "", "", "", "▲ 3,17,31 by 1,204", ""];
+        let cut = line(12, named, 80);
+        assert!(cut.starts_with(" 9ca792c9 …  ") && cut.ends_with("▲ 3,17,31 by …"), "{cut}");
+    }
 }

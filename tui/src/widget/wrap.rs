@@ -57,14 +57,16 @@ pub fn cut_words(text: &str, width: usize) -> String {
         return text.to_owned();
     }
     // A number is not parted from its unit.
-    let whole = text.match_indices(' ').map(|(end, _)| &text[..end]).filter(|kept| !ends_in_digit(kept));
+    let whole = text.match_indices(' ').map(|(end, _)| &text[..end]).filter(|kept| !ends_in_number(kept));
     let ends = whole.map(|kept| kept.trim_end_matches([' ', ',', ';', ':', '·']));
     let kept = ends.take_while(|kept| kept.width() + 2 <= width).last().unwrap_or_default();
     if kept.is_empty() { String::new() } else { format!("{kept} {ELLIPSIS}") }
 }
 
-fn ends_in_digit(text: &str) -> bool {
-    text.ends_with(|end: char| end.is_ascii_digit())
+/// Names such as `bf16` and `gpu-017` are none.
+fn ends_in_number(text: &str) -> bool {
+    let word = text.rsplit(' ').next().unwrap_or_default();
+    word.ends_with(|end: char| end.is_ascii_digit()) && !word.contains(char::is_alphabetic)
 }
 
 /// The text in `width` columns, cut between words where a word has room, and within the first otherwise.
@@ -131,6 +133,7 @@ mod tests {
         assert_eq!(cut_words("on all the 5,120 timed", 21), "on all the …");
         assert_eq!(cut_words("rank 3, gpu-1, 23 % slow", 17), "rank 3, gpu-1 …");
         assert_eq!(cut_words("rank 3, gpu-1, 23 % slow", 19), "rank 3, gpu-1 …");
+        assert_eq!(cut_words("AllReduce bf16 9ca792c9", 20), "AllReduce bf16 …");
         assert_eq!(cut_words("two, one", 6), "two …");
         assert_eq!(cut_words("two, one", 4), "");
         assert_eq!(cut_words("gpu-000001", 6), "");

@@ -11,7 +11,7 @@ use crate::{
     hits::{Hits, Target},
     palette::Role,
     view::panel::Title,
-    widget::wrap::{cut, cut_at_word},
+    widget::wrap::{cut, cut_at_word, cut_words},
 };
 
 /// Columns of a communicator's name, of its ranks, of its place in it, and of counts.
@@ -65,16 +65,33 @@ fn line([name, ranks, place, entered, behind, last]: &[String; 6], width: usize)
         right(place, WIDTHS[2]),
         right(entered, WIDTHS[3]),
         right(behind, WIDTHS[4]),
-        if more > 0 { format!(" {last}") } else { String::new() },
     ];
-    cut(cells.join(" ").trim_end(), width)
+    let line = cells.join(" ");
+    let space = if more > 0 { width.saturating_sub(line.width() + 2) } else { 0 };
+    cut(format!("{line}  {}", cut_words(last, space)).trim_end(), width)
 }
 
 fn pad(text: &str, width: usize) -> String {
-    let text = cut(text, width);
+    let text = cut_at_word(text, width);
     format!("{text}{}", " ".repeat(width.saturating_sub(text.width())))
 }
 
 fn right(text: &str, width: usize) -> String {
     format!("{}{text}", " ".repeat(width.saturating_sub(text.width())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_activity_is_cut_between_words_and_a_size_keeps_its_unit() {
+        let cells = ["9ca792c9", "0-63", "37 of 64", "71,760", "0", "AllReduce 64.0 MiB"].map(str::to_owned);
+        let shown = "9ca792c9         0-63            37 of 64    71,760      0";
+        for (width, last) in [(78, "  AllReduce 64.0 MiB"), (77, "  AllReduce …"), (70, ""), (67, "")] {
+            let shown =
+                if width < ROOMY { "9ca792c9     0-63        37 of 64    71,760      0" } else { shown };
+            assert_eq!(line(&cells, width), format!("{shown}{last}"), "{width}");
+        }
+    }
 }

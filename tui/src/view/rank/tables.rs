@@ -152,25 +152,62 @@ fn table<const N: usize>(
         buffer.set_line(inner.x, inner.y, &Line::styled(text, palette.of(Role::Muted)), inner.width);
         return;
     }
+    let places = widths(places, rows, usize::from(inner.width));
     let heads = places.map(|(head, ..)| head.to_owned());
     let lines = std::iter::once((&heads, Role::Muted)).chain(rows.iter().map(|row| (row, Role::Text)));
     for ((cells, role), y) in lines.zip(inner.y..inner.bottom()) {
-        let text = line(places, cells, usize::from(inner.width));
+        let text = line(&places, cells, usize::from(inner.width));
         buffer.set_line(inner.x, y, &Line::styled(text, palette.of(role)), inner.width);
     }
 }
 
-/// The last columns give way where there is no room; the first takes what is left over.
+/// Columns that these take together.
+fn needed(places: &[Place]) -> usize {
+    places.iter().map(|(_, width, _)| width + 1).sum::<usize>() - 1
+}
+
+/// The last columns give way where there is no room.
+fn kept(places: &[Place], width: usize) -> usize {
+    (1..=places.len()).rev().find(|&kept| needed(&places[..kept]) <= width).unwrap_or(1)
+}
+
+/// The first column takes what is left over, as far as its names need it.
+fn widths<const N: usize>(places: &[Place; N], rows: &[[String; N]], width: usize) -> [Place; N] {
+    let mut places = *places;
+    let left = width.saturating_sub(needed(&places[..kept(&places, width)]));
+    let longest = rows.iter().map(|cells| cells[0].width()).max().unwrap_or(0);
+    let most = places[0].1 + left;
+    places[0].1 = longest.clamp(places[0].1, most);
+    places
+}
+
 fn line<const N: usize>(places: &[Place; N], cells: &[String; N], width: usize) -> String {
-    let mut kept = places.len();
-    let needed = |kept: usize| places[..kept].iter().map(|(_, width, _)| width + 1).sum::<usize>() - 1;
-    while kept > 1 && needed(kept) > width {
-        kept -= 1;
-    }
-    let padded = places[..kept].iter().zip(cells).map(|(&(_, width, right), cell)| {
-        let cell = cut(cell, width);
+    let padded = places[..kept(places, width)].iter().zip(cells).map(|(&(_, width, right), cell)| {
+        let cell = if right { cut(cell, width) } else { cut_at_word(cell, width) };
         let air = " ".repeat(width - cell.width().min(width));
         if right { format!("{air}{cell}") } else { format!("{cell}{air}") }
     });
     padded.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_takes_what_is_left_over_and_else_is_cut_between_words() {
+        let row = ["AllReduce bf16 9ca792c9", "64 MiB", "71,760", "337", "416", "557", "594", "▁█"]
+            .map(str::to_owned);
+        let rows = [row];
+        let shown = |width| {
+            let places = widths(&COLLECTIVES, &rows, width);
+            line(&places, &rows[0], width)
+        };
+        assert!(shown(68).starts_with("AllReduce bf16 …      64 MiB 71,760  337 "), "{}", shown(68));
+        for width in [71, 200] {
+            let line = shown(width);
+            assert!(line.starts_with("AllReduce bf16 9ca792c9  64 MiB 71,760  337 "), "{line}");
+            assert!(line.trim_end().ends_with("  594 ▁█") && line.width() <= 71, "{line}");
+        }
+    }
 }

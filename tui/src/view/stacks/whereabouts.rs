@@ -75,7 +75,9 @@ pub(in crate::view) fn table(
         (digits(|group| group.entered), digits(|group| group.enqueued), digits(|group| group.completed));
     let columns = |[rank, entered, enqueued, done, call]: [&str; 5]| {
         let rank = cut(rank, ranks);
-        cut(&format!("{rank:<ranks$} {entered:>enters$} {enqueued:>queues$} {done:>ends$}  {call}"), width)
+        let figures = format!("{rank:<ranks$} {entered:>enters$} {enqueued:>queues$} {done:>ends$}  ");
+        let call = cut_at_word(call, width.saturating_sub(figures.width()));
+        cut(&format!("{figures}{call}"), width)
     };
     let mut lines = vec![Line::styled(
         columns(["rank", "entered", "queued", "done", "in call"]),
