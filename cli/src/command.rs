@@ -9,6 +9,7 @@ pub mod diff;
 pub mod doctor;
 pub mod export;
 pub mod gemm_replay;
+mod hang_up;
 pub mod keygen;
 pub mod kineto;
 mod living;

@@ -140,6 +140,18 @@ impl<'a> Taking<'a> {
     /// # Errors
     /// Where the file cannot be written.
     pub async fn take(mut self, arrivals: &mut Arrivals) -> anyhow::Result<Outcome> {
+        let outcome = self.run(arrivals).await;
+        if let Err(error) = outcome {
+            // Of what came before it may be read.
+            if !self.has_content() {
+                self.recording.discard();
+            }
+            return Err(error);
+        }
+        self.finish()
+    }
+
+    async fn run(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
         if let Wanted::Steps(_) = self.plan.what {
             self.listen(arrivals).await?;
         }
@@ -147,7 +159,7 @@ impl<'a> Taking<'a> {
         for again in [false, true] {
             let Some((first, steps, window)) = self.appoint(again, known) else {
                 self.tally.refuse_all(appointment::NO_STEPS);
-                return self.finish();
+                return Ok(());
             };
             let left = self.deadline.saturating_duration_since(Instant::now());
             let limit =
@@ -169,8 +181,12 @@ impl<'a> Taking<'a> {
             (self.tell)(News::Word(format!("a rank has passed that {what}: all get a later one")));
         }
         self.collect(arrivals).await?;
-        self.watch(arrivals).await?;
-        self.finish()
+        self.watch(arrivals).await
+    }
+
+    /// A hung job's file has the stacks, even without any rank's data.
+    fn has_content(&self) -> bool {
+        self.tally.has_parts() || self.standstill.is_some()
     }
 
     /// From which step on, and how many; or which time. `None` while no step is known of any rank.
@@ -363,8 +379,7 @@ impl<'a> Taking<'a> {
 
     fn finish(mut self) -> anyhow::Result<Outcome> {
         self.tally.give_up();
-        // A hung job's file has the stacks, even without any rank's data.
-        let bytes = if self.tally.has_parts() || self.standstill.is_some() {
+        let bytes = if self.has_content() {
             let sheet = self.sheet(true);
             self.recording.take(&sheet)?;
             self.recording.close()?.0.bytes

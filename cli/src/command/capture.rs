@@ -36,7 +36,10 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use super::living::{LOOK, meant, nobody, take_until, tell_unreachable, the_job};
+use super::{
+    hang_up::HangUp,
+    living::{LOOK, meant, nobody, take_until, tell_unreachable, the_job},
+};
 use crate::args::{CaptureArgs, RankList, UsageError};
 
 /// A rank is missing, or did not come to the last step.
@@ -133,15 +136,18 @@ fn not_new(path: &Path, error: &std::io::Error) -> UsageError {
     UsageError::Value(format!("cannot capture to {}: {}", path.display(), new_file::why_not(error)))
 }
 
-/// Ctrl-C ends a capture with what there is, and once more without waiting for it.
+/// Ctrl-C ends a capture with what there is, and once more without waiting for it; as does a terminal that
+/// closes.
 pub(super) fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut hang_up = HangUp::heard()?;
     let stop = Arc::clone(stop);
     tokio::spawn(async move {
         loop {
             select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
+                () = hang_up.comes() => {}
             }
             stop.store(true, Relaxed);
         }

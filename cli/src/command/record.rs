@@ -20,7 +20,7 @@ use xpu_model::{figure, finding, status::ExitCode as Code};
 use xpu_recording::{Header, Totals};
 use xpu_wire::{frame::Body, unit::Moment};
 
-use super::living::tell_unreachable;
+use super::{hang_up::HangUp, living::tell_unreachable};
 use crate::args::{RecordArgs, UsageError};
 
 /// How often it is looked whether a block is old enough to be written.
@@ -45,11 +45,8 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     live.watch_all(!args.no_details);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let (mut interrupt, mut terminate, mut hang_up) = (
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::terminate())?,
-            signal(SignalKind::hangup())?,
-        );
+        let (mut interrupt, mut terminate, mut hang_up) =
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, HangUp::heard()?);
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let began = Instant::now();
@@ -82,7 +79,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
                 () = sleep_until(end.unwrap_or(began)), if end.is_some() => break,
                 _ = interrupt.recv() => break,
                 _ = terminate.recv() => break,
-                _ = hang_up.recv() => break,
+                () = hang_up.comes() => break,
             }
         }
         anyhow::Ok(())

@@ -1,4 +1,4 @@
-use std::sync::mpsc;
+use std::{path::PathBuf, sync::mpsc};
 
 use xpu_wire::{
     frame::{CaptureAccount, CaptureAnswer, CaptureEnd, CaptureOutcome, CapturePart, StepMark},
@@ -60,19 +60,35 @@ fn answer(
     orders
 }
 
-/// The result of a capture of one rank, and its orders.
-fn take(outcome: impl Fn(usize) -> CaptureOutcome + Send) -> (Outcome, Vec<CaptureOrder>, Vec<News>) {
+/// A job of one rank.
+fn followed() -> (Following, JobName) {
     let mut following = Following::new([], None);
     for frame in Simulation::new(1, 1, 1).snapshots(4) {
         following.take(Arrival::Frame(Box::new(frame)));
     }
     let job = following.jobs().iter().next().expect("a job").name().clone();
-    let (live, ordered) = Live::deaf();
-    let (sender, mut arrivals) = tokio::sync::mpsc::channel(64);
+    (following, job)
+}
+
+fn fresh_path() -> PathBuf {
     // Under nextest two processes may have a thread of the same number, under cargo two threads are in one process.
     let (process, thread) = (std::process::id(), std::thread::current().id());
     let path = std::env::temp_dir().join(format!("xpu-top-taking-{process}-{thread:?}"));
     let _ = std::fs::remove_file(&path);
+    path
+}
+
+fn within_runtime<T>(body: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(body)
+}
+
+/// The result of a capture of one rank, and its orders.
+fn take(outcome: impl Fn(usize) -> CaptureOutcome + Send) -> (Outcome, Vec<CaptureOrder>, Vec<News>) {
+    let (mut following, job) = followed();
+    let (live, ordered) = Live::deaf();
+    let (sender, mut arrivals) = tokio::sync::mpsc::channel(64);
+    let path = fresh_path();
     let header = crate::recording_writer::header(Some(&job), &[]);
     let mut news = Vec::new();
     let mut tell = |one| news.push(one);
@@ -87,8 +103,7 @@ fn take(outcome: impl Fn(usize) -> CaptureOutcome + Send) -> (Outcome, Vec<Captu
             Stop::default(),
             &mut tell,
         );
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let taken = runtime.expect("a runtime").block_on(taking.expect("a new file").take(&mut arrivals));
+        let taken = within_runtime(taking.expect("a new file").take(&mut arrivals));
         // The rank hears no more.
         drop(live);
         (taken.expect("it was written"), rank.join().expect("it ended"))
@@ -114,4 +129,22 @@ fn who_is_always_past_it_is_missing() {
     let (outcome, orders, _) = take(|_| CaptureOutcome::TooLate);
     assert_eq!((outcome.whole, orders.len()), (0, 2));
     assert!(outcome.complaints[0].starts_with("rank 0: it had already completed step "), "{outcome:?}");
+}
+
+#[test]
+fn an_error_before_anything_came_leaves_no_file_in_the_way() {
+    let (mut following, job) = followed();
+    let (live, _ordered) = Live::deaf();
+    let (sender, mut arrivals) = tokio::sync::mpsc::channel(64);
+    // Nothing is followed any more.
+    drop(sender);
+    let path = fresh_path();
+    let header = crate::recording_writer::header(Some(&job), &[]);
+    let mut tell = |_| {};
+    let (whom, from) = ((job, vec![Rank(0)]), (&mut following, &live));
+    let taking = Taking::begin(&path, &header, whom, from, PLAN, Stop::default(), &mut tell);
+    assert!(path.exists());
+    let error = within_runtime(taking.expect("a new file").take(&mut arrivals)).expect_err("it cannot be");
+    assert_eq!(error.to_string(), FOLLOWER_ENDED);
+    assert!(!path.exists(), "the next try may have its name");
 }

@@ -1,0 +1,57 @@
+//! SIGHUP: the terminal has closed. Under `nohup` it is ignored, and stays so: the command goes on.
+
+use std::{future::pending, io, ptr};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+pub(super) struct HangUp(Option<Signal>);
+
+impl HangUp {
+    /// Heard from now on, unless it is ignored.
+    pub(super) fn heard() -> io::Result<Self> {
+        let heard = (!is_ignored()).then(|| signal(SignalKind::hangup()));
+        heard.transpose().map(Self)
+    }
+
+    /// Until it comes.
+    pub(super) async fn comes(&mut self) {
+        match &mut self.0 {
+            Some(signal) => drop(signal.recv().await),
+            None => pending().await,
+        }
+    }
+}
+
+fn is_ignored() -> bool {
+    // SAFETY: an all-zero action is valid storage, and with no new action the old one is only written there.
+    unsafe {
+        let mut action = std::mem::zeroed::<libc::sigaction>();
+        libc::sigaction(libc::SIGHUP, ptr::null(), &raw mut action);
+        action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn it_is_heard_unless_it_is_ignored() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let comes = async |hang_up: &mut HangUp| {
+                // SAFETY: it is handled, or ignored.
+                unsafe { libc::raise(libc::SIGHUP) };
+                tokio::time::timeout(Duration::from_millis(500), hang_up.comes()).await.is_ok()
+            };
+            // SAFETY: no function is called for it.
+            unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+            assert!(!comes(&mut HangUp::heard().expect("it is asked for")).await, "under nohup");
+            // SAFETY: as above.
+            unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
+            assert!(comes(&mut HangUp::heard().expect("it is asked for")).await);
+        });
+    }
+}
