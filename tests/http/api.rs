@@ -99,6 +99,9 @@ fn bad_requests_reach_no_rank(client: &Client) {
     assert_eq!(plain.status, 415, "what a web page can send: {plain:?}");
     let rebound = client.send("GET /metrics HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
     assert_eq!(rebound.status, 403, "{rebound:?}");
+    let two = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    let two = client.send(two);
+    assert!(two.status == 400 && two.body.contains("more than one Host header"), "{two:?}");
     let ranks = client.get("/api/v1/ranks").json();
     assert!(ranks["ranks"].as_array().is_some_and(|ranks| ranks.iter().all(|rank| rank["enabled"] == true)));
     assert_eq!(client.get(capture).json()["captures"], json!([]));
@@ -146,6 +149,10 @@ fn captured(demo: &Demo, client: &Client, wanted: &Value) -> Value {
         (told["state"] != "recording").then_some(told)
     });
     assert_eq!(done["state"], "done", "{done:#}");
+    // Only the one that is of steps watches the job; and nobody has a keyboard.
+    let said = done["said"].to_string();
+    assert_eq!(said.contains("some seconds longer"), wanted["no_watch"].is_null(), "{said}");
+    assert!(!said.contains("Ctrl-C"), "{said}");
     let file = demo.place.path("fetched.xpu");
     fs::write(&file, fetch(client, done["file"].as_str().expect("a path"))).expect("a file");
     let mut report = demo.place.command(built::artifact("xpu-top"));

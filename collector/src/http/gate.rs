@@ -15,7 +15,7 @@ use axum::{
 use tokio::time::timeout;
 use xpu_wire::endpoint::host_name;
 
-use super::{app::App, door::Peer, error::Problem};
+use super::{HttpConfig, app::App, door::Peer, error::Problem};
 
 /// Requests a second on average, and in a burst.
 const RATE: f64 = 50.0;
@@ -70,7 +70,7 @@ pub(super) async fn pass(State(app): State<Arc<App>>, request: Request, next: Ne
 }
 
 fn refuse(app: &App, request: &Request) -> Option<Problem> {
-    let problem = not_let_in(app, request);
+    let problem = not_let_in(&app.config, request);
     // Requests without permission have a separate limit: they take nothing from permitted ones.
     let pace = if problem.is_some() { &app.strangers } else { &app.pace };
     if pace.lets_through(Instant::now()) {
@@ -80,17 +80,17 @@ fn refuse(app: &App, request: &Request) -> Option<Problem> {
     Some(Problem::new(StatusCode::TOO_MANY_REQUESTS, error, "try again in a second"))
 }
 
-fn not_let_in(app: &App, request: &Request) -> Option<Problem> {
+fn not_let_in(config: &HttpConfig, request: &Request) -> Option<Problem> {
     // RFC 9112, section 3.2.
     if request.headers().get_all(header::HOST).iter().nth(1).is_some() {
         let next = "send one Host header";
         return Some(Problem::new(StatusCode::BAD_REQUEST, "more than one Host header", next));
     }
     let path = request.uri().path();
-    match &app.config.token {
+    match &config.token {
         Some(token) if !token.is_shown(request.headers()) => {
-            let agent = || app.config.pages.compat && is_of_this_host(request);
-            let is_open = path == HEALTH || (path == METRICS && (app.config.open_metrics || agent()));
+            let agent = || config.pages.compat && is_of_this_host(request);
+            let is_open = path == HEALTH || (path == METRICS && (config.open_metrics || agent()));
             (!is_open).then(no_token)
         }
         Some(_) => None,
@@ -135,7 +135,46 @@ fn is_meant(headers: &HeaderMap) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
+    use xpu_net::key::Key;
+
     use super::*;
+    use crate::{http::Token, metrics::Pages};
+
+    /// The status of a refusal, where there is a key; with xpu-timer's page or without it.
+    fn refused(compat: bool, path: &str, peer: [u8; 4], hosts: &[&str]) -> Option<u16> {
+        let config = HttpConfig {
+            addresses: Vec::new(),
+            token: Some(Token::of(&Key { public: [1; 32], secret: [2; 32] })),
+            open_metrics: false,
+            pages: Pages { compat, ..Pages::default() },
+            captures: None,
+            push: None,
+        };
+        let request = Request::builder().uri(path).extension(Peer(peer.into()));
+        let request = hosts.iter().fold(request, |request, host| request.header(header::HOST, *host));
+        let problem = not_let_in(&config, &request.body(Body::empty()).unwrap());
+        problem.map(|problem| problem.into_response().status().as_u16())
+    }
+
+    #[test]
+    fn with_a_key_xpu_timers_page_is_open_to_its_own_host_and_nothing_else_is() {
+        let (here, there) = ([127, 0, 0, 1], [10, 0, 0, 7]);
+        assert_eq!(refused(true, METRICS, here, &["127.0.0.1:18889"]), None);
+        assert_eq!(refused(true, METRICS, there, &["127.0.0.1:18889"]), Some(401));
+        assert_eq!(refused(true, METRICS, here, &["evil.example"]), Some(401));
+        assert_eq!(refused(true, "/api/v1/jobs", here, &["127.0.0.1:18889"]), Some(401));
+        assert_eq!(refused(false, METRICS, here, &["127.0.0.1:18889"]), Some(401));
+    }
+
+    #[test]
+    fn a_second_host_header_is_refused() {
+        let here = [127, 0, 0, 1];
+        for hosts in [["localhost", "evil.example"], ["localhost", "localhost"]] {
+            assert_eq!(refused(true, METRICS, here, &hosts), Some(400));
+            assert_eq!(refused(true, HEALTH, here, &hosts), Some(400));
+        }
+    }
 
     #[test]
     fn a_burst_passes_and_then_so_many_a_second() {

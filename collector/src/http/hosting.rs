@@ -15,7 +15,11 @@ use axum::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;
 use xpu_model::{job::Job, stack};
-use xpu_wire::{endpoint::host_name, frame::CaptureOrder, id::Rank};
+use xpu_wire::{
+    endpoint::host_name,
+    frame::CaptureOrder,
+    id::{HostName, Rank},
+};
 
 use super::{
     api::{Answer, find, read_stacks, seen},
@@ -132,8 +136,8 @@ pub(super) async fn dump_string_stacktrace(
     let wanted: Stacktrace = read(&headers, &bytes)?;
     let (job, rank) = seen(&app, move |known| {
         let job = find(known, None)?;
-        let found = rank_meant(job, &wanted).ok_or_else(|| {
-            let next = "name the pid or the rank of a process of the job; GET /api/v1/ranks lists them";
+        let found = rank_meant(job, &wanted, &host_name()).ok_or_else(|| {
+            let next = "name the rank of a process of the job, or its pid if no other host has that; GET /api/v1/ranks lists them";
             Problem::new(StatusCode::NOT_FOUND, "this process is not a rank", next)
         })?;
         Ok((job.name().clone(), found))
@@ -144,20 +148,56 @@ pub(super) async fn dump_string_stacktrace(
 }
 
 /// Only processes that are ranks: no others are read. xpu-timer's own requests have a pid; -1 and 0 mean
-/// none.
-fn rank_meant(job: &Job, wanted: &Stacktrace) -> Option<Rank> {
+/// none. Behind a relay processes of several hosts may have it: then the rank decides, or it is the one of
+/// this host.
+fn rank_meant(job: &Job, wanted: &Stacktrace, here: &HostName) -> Option<Rank> {
     let mut ranks = job.ranks().filter(|(_, view)| view.is_alive());
-    match (wanted.pid, wanted.rank) {
-        (pid, _) if pid > 0 => ranks.find(|(_, view)| i64::from(view.pid().0) == pid),
-        (_, Some(wanted)) if wanted >= 0 => ranks.find(|(rank, _)| i64::from(rank.0) == wanted),
-        _ => None,
+    let is_named = |rank: Rank| wanted.rank == Some(i64::from(rank.0));
+    if wanted.pid <= 0 {
+        return ranks.find(|(rank, _)| is_named(*rank)).map(|(rank, _)| rank);
     }
-    .map(|(rank, _)| rank)
+    let found: Vec<_> = ranks.filter(|(_, view)| i64::from(view.pid().0) == wanted.pid).collect();
+    let meant = match &found[..] {
+        [one] => Some(one),
+        several => {
+            let named = several.iter().find(|(rank, _)| is_named(*rank));
+            named.or_else(|| several.iter().find(|(_, view)| view.host() == here))
+        }
+    };
+    meant.map(|(rank, _)| *rank)
 }
 
 #[cfg(test)]
 mod tests {
+    use xpu_model::job::Jobs;
+    use xpu_wire::{frame::Body, id::Pid, simulation::Simulation};
+
     use super::*;
+
+    /// Two pods behind a relay, with a process of one number each, and one whose number no other has.
+    #[test]
+    fn a_process_is_found_by_its_number_on_its_host_or_by_its_rank() {
+        let (simulation, mut jobs) = (Simulation::new(7, 2, 2), Jobs::default());
+        for mut frame in simulation.snapshots(60) {
+            let Body::Snapshot(snapshot) = &mut frame.body else { continue };
+            for rank in &mut snapshot.jobs[0].ranks {
+                let pid = Pid(if rank.info.rank == Rank(3) { 101 } else { 100 });
+                (rank.info.pid, rank.digest.pid) = (pid, pid);
+            }
+            jobs.fold(&frame);
+        }
+        let job = jobs.foremost().unwrap();
+        let meant =
+            |pid, rank, here: &HostName| rank_meant(job, &Stacktrace { pid, rank }, here).map(|rank| rank.0);
+        let [first, second] = [0, 1].map(|host| simulation.host(host));
+        let relay = HostName::from("relay");
+        assert_eq!((meant(100, None, &second), meant(100, Some(1), &second)), (Some(2), Some(1)));
+        assert_eq!((meant(100, None, &relay), meant(100, Some(2), &relay)), (None, Some(2)));
+        assert_eq!((meant(101, None, &relay), meant(101, Some(0), &first)), (Some(3), Some(3)));
+        assert_eq!((meant(-1, Some(2), &first), meant(0, Some(7), &first)), (Some(2), None));
+        assert_eq!((meant(7, Some(1), &first), meant(-1, Some(-1), &first)), (None, None));
+        assert_eq!(meant(0, None, &first), None);
+    }
 
     #[test]
     fn what_of_a_dump_is_not_done_is_named() {
