@@ -7,8 +7,8 @@ use xpu_tui::{
     replay::{Of, Playback},
 };
 use xpu_wire::{
-    frame::{Body, Frame, StackFrame},
-    id::Rank,
+    frame::{Body, Event, Frame, Life, StackFrame},
+    id::{Pid, Rank},
     simulation::Simulation,
     unit::Moment,
 };
@@ -78,6 +78,40 @@ fn the_kernels_on_the_gpus_are_read_at_the_second_request() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4)).run(14);
     lab.keys("sUU").screen(132, 40).shows("the job does not hang");
     assert!(!asked(&lab));
+}
+
+/// A process that was stopped (SIGSTOP) and goes on (SIGCONT): it is not said any more that it does not run.
+#[test]
+fn a_stopped_rank_that_goes_on_is_told_as_past() {
+    let mut lab = hung();
+    let mut frame = lab.simulation().digests(1_854).remove(1);
+    let job = lab.simulation().job.clone();
+    frame.body = Body::Event(Event::Life { job, rank: Rank(6), pid: Pid(4006), life: Life::Silent });
+    lab.arrive(vec![frame]);
+    let screen = lab.screen(132, 40);
+    screen.shows("JOB HANGS").shows("rank 6 has stopped running without exiting").shows("next: ");
+    let mut lab = lab.go_on().run(4);
+    let screen = lab.screen(132, 40);
+    screen.shows("RESUMED at").shows("until then: rank 6 has stopped running without exiting");
+    screen.hides("JOB HANGS").hides("next: ");
+    lab.keys("<Esc>").screen(132, 40).hides("stopped running").shows("● LIVE");
+}
+
+/// Old figures come with their age.
+#[test]
+fn the_report_says_how_old_is_what_is_not_of_now() {
+    let mut lab = hung().run_only(20, |frame| frame.host.as_str() != "gpu-001");
+    lab.keys("y");
+    let Some(Effect::Copy(_, text)) = lab.effects().last() else { panic!("no report") };
+    let group = text.lines().find(|line| line.contains("entered ") && line.contains("as it was "));
+    assert!(group.is_some_and(|line| line.contains("ranks 0-5,7") && line.ends_with(" s ago")), "{text}");
+    let mut lab = hung().run_only(20, |_| false);
+    lab.keys("y");
+    let Some(Effect::Copy(_, text)) = lab.effects().last() else { panic!("no report") };
+    assert!(
+        text.lines().nth(1).is_some_and(|head| head.contains(" a step, ") && head.ends_with(" ago")),
+        "{text}"
+    );
 }
 
 /// The same moment has the same word whether it is now or past.

@@ -231,6 +231,7 @@ fn a_rank_that_died_is_a_finding_in_words() {
     screen.shows("✖ RANK EXITED, 0 s").shows("✖ RANK GONE 0 s").shows("✖ exited");
     screen.shows("rank 21 (gpu-003, pid 4021) ended without an orderly exit 0 s ago");
     golden("rank-died", &screen);
+    lab.keys("9").screen(132, 40).shows("1 rank exited");
 }
 
 #[test]

@@ -375,3 +375,22 @@ unsafe extern "C" fn profiled(mark: Object, frame: Object, what: c_int, _: Objec
     })
     .unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::switch;
+
+    #[test]
+    fn python_gets_an_answer_from_a_callback_that_panics() {
+        let code: Object = ptr::without_provenance_mut(codes::BROKEN);
+        for callback in [enter, leave] {
+            assert!(!switch::is_broken());
+            // SAFETY: one argument is there; it is not read through.
+            let answer = unsafe { callback(ptr::null_mut(), &raw const code, 1) };
+            // There is no Python here, and so no None.
+            assert!(answer.is_null() && switch::is_broken());
+            switch::mend();
+        }
+    }
+}

@@ -17,14 +17,16 @@ pub(super) fn write(sheet: &Sheet, source: &Source<'_>, out: &mut impl Write) ->
                 Cell::Number(number) => write!(out, "{number}")?,
                 Cell::Real(number) => write!(out, "{number}")?,
                 Cell::Flag(is) => write!(out, "{is}")?,
-                Cell::Text(text) => {
-                    let quote = if is_formula(text) { "'" } else { "" };
-                    write!(out, "\"{quote}{}\"", text.replace('"', "\"\""))?;
-                }
+                Cell::Text(text) => out.write_all(quoted(text).as_bytes())?,
             }
         }
         Ok(out.write_all(b"\n")?)
     })
+}
+
+fn quoted(text: &str) -> String {
+    let quote = if is_formula(text) { "'" } else { "" };
+    format!("\"{quote}{}\"", text.replace('"', "\"\""))
 }
 
 /// Whether a spreadsheet would work it out: a name may be anything.
@@ -39,8 +41,11 @@ mod tests {
     #[test]
     fn a_name_is_no_formula() {
         for text in ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1"] {
-            assert!(is_formula(text), "{text}");
+            assert_eq!(quoted(text), format!("\"'{text}\""));
         }
-        assert!(!is_formula("gemm") && !is_formula("") && !is_formula("a=b"));
+        for text in ["gemm", "", "a=b"] {
+            assert_eq!(quoted(text), format!("\"{text}\""));
+        }
+        assert_eq!(quoted("=\"a,b\""), "\"'=\"\"a,b\"\"\"");
     }
 }
