@@ -24,7 +24,7 @@ const KEYS: usize = 16_384;
 const SPANS: usize = 30;
 
 /// Distributions kept of each kind: those that take the most time. The totals of the others are known all the
-/// same.
+/// same; one distribution of all of them would mix what has nothing in common.
 const DISTRIBUTIONS: usize = 256;
 
 #[derive(Debug, Default)]
