@@ -34,7 +34,7 @@ help:
 	@echo "make wheel        dist/*.whl, for pip install"
 	@echo "make packaged-hook  the hook as in the packages (zig, glibc 2.28)"
 	@echo "make packages     dist/*.tar.gz and *.deb, from the wheel; GLIBC=2.28 as for wheel"
-	@echo "make image        the programs in a container image, from the packages (docker)"
+	@echo "make image        the programs in a container image, from the packages (docker, buildah or podman)"
 	@echo "make screenshots  rewrite the golden screens in screenshots/ and their PNGs; PNG=\"NAME...\" for new PNGs"
 
 build:
@@ -143,9 +143,15 @@ wheel: wheel-parts
 packages: wheel
 	deploy/package.sh dist/*.whl
 
-# The programs in an image, where docker is.
+# The programs in an image, by the first of these that works here. Only docker finds the list of what is ignored by itself.
 image:
-	docker build -f deploy/docker/Dockerfile -t xpu-top .
+	@works() { "$$1" info > /dev/null 2>&1; }; \
+	listed="--ignorefile deploy/docker/Dockerfile.dockerignore"; \
+	if works docker; then build="docker build"; \
+	elif works buildah; then build="buildah build $$listed"; \
+	elif works podman; then build="podman build $$listed"; \
+	else echo "make image: no docker daemon, buildah or podman here: install one of them" >&2; exit 1; fi; \
+	$$build -f deploy/docker/Dockerfile -t $(or $(IMAGE),xpu-top) .
 
 # PNG="NAME..." makes those of screens that have none yet.
 screenshots: build

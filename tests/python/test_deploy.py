@@ -46,15 +46,35 @@ def test_the_image_is_built_with_the_toolchain_of_the_project():
     assert re.search(r"^USER (\d+)$", text, re.M)[1] == "1000", "nobody's collector is root"
 
 
+def test_what_was_built_here_does_not_go_into_the_image():
+    left_out = (DOCKERFILE.parent / "Dockerfile.dockerignore").read_text().split()
+    built = [line.strip("/") for line in (ROOT / ".gitignore").read_text().split() if line.startswith("/")]
+    assert ".venv-torch" in built and not set(built) - set(left_out)
+
+
+@pytest.mark.parametrize("there", [["docker", "buildah"], ["buildah", "podman"], ["podman"], []])
+def test_the_image_is_built_by_what_is_there(tmp_path, there):
+    (tmp_path / "make").symlink_to(shutil.which("make"))
+    for name in there:
+        (tmp_path / name).write_text(f'#!/bin/sh\n[ "$1" = info ] || echo {name} "$@"\n')
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(["make", "image"], cwd=ROOT, env={"PATH": str(tmp_path)}, capture_output=True, text=True)
+    if there:
+        assert done.stdout.startswith(f"{there[0]} build "), done
+        assert done.stdout.endswith("-f deploy/docker/Dockerfile -t xpu-top .\n"), done
+    else:
+        assert done.returncode != 0 and "no docker daemon, buildah or podman here" in done.stderr, done
+
+
 def test_the_image_builds_and_has_the_programs():
     if os.environ.get("CI") not in ("true", "1"):
         skip("the image, which takes half an hour, is built in CI; `make image` builds it")
-    able = (name for name in ("docker", "buildah") if runs(name, "info"))
+    able = (name for name in ("docker", "buildah", "podman") if runs(name, "info"))
     builder = next(able, None)
     if builder is None:
-        skip("no docker daemon and no buildah: the image was not built", beyond_ci="docker")
-    subprocess.run([builder, "build", "-f", DOCKERFILE, "-t", "xpu-top-test", ROOT], check=True, timeout=3600)
-    assert builder == "buildah" or runs("docker", "run", "--rm", "xpu-top-test", "xpu-top", "--version")
+        skip("no docker daemon, buildah or podman: the image was not built", beyond_ci="docker")
+    subprocess.run(["make", "image", "IMAGE=xpu-top-test"], cwd=ROOT, check=True, timeout=3600)
+    assert builder == "buildah" or runs(builder, "run", "--rm", "xpu-top-test", "xpu-top", "--version")
 
 
 def runs(program, *arguments):
