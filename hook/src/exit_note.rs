@@ -51,6 +51,10 @@ extern "C" fn loaded() {
     }
     exit::find();
     signals::find();
+    // One of those constructors may have made the first call.
+    if are_of_this_process() && is_wanted() {
+        signals::install();
+    }
 }
 
 #[cfg(not(test))]
@@ -70,10 +74,15 @@ pub(crate) fn are_of_this_process() -> bool {
 /// From now on this process's end is noted.
 pub(crate) fn begin(observer: &'static Observer) {
     mine::remember(observer.ledger());
-    if std::env::var_os(variable::EXIT_REPORTS).is_none_or(|value| value != "0") {
+    if is_wanted() {
         signals::install();
         excepthook::attach_soon();
     }
+}
+
+/// Whether signals and exceptions are to be noted, and not only codes.
+fn is_wanted() -> bool {
+    std::env::var_os(variable::EXIT_REPORTS).is_none_or(|value| value != "0")
 }
 
 /// In a forked child: the page is its parent's.

@@ -50,6 +50,9 @@ const GIVEN_UP: u8 = 4;
 
 static OVER: Bell = Bell::new();
 
+/// The environment was checked for [`DISABLE`].
+static HEEDED: AtomicBool = AtomicBool::new(false);
+
 /// How long the first call waits for the hook's thread. It takes a millisecond; on a busy machine it waits
 /// for a core.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -59,6 +62,13 @@ impl Observer {
     pub(crate) fn get_or_start() -> Option<&'static Self> {
         if let Some(observer) = Self::get() {
             return Some(observer);
+        }
+        if !HEEDED.load(Acquire) {
+            // In a constructor of a library of the program's: they run before the hook's own.
+            heed_environment();
+        }
+        if switch::is_broken() {
+            return None;
         }
         let rings = OVER.rings();
         if STATE.compare_exchange(NOT_ASKED, ASKED, AcqRel, Acquire).is_ok() {
@@ -135,7 +145,8 @@ pub(super) fn forget() {
 /// [`variable::DISABLE`], as the C library wants it.
 const DISABLE: &CStr = c"XPU_TOP_DISABLE";
 
-/// Checks whether the hook is disabled. At load time: the program may clear its environment later.
+/// Checks whether the hook is disabled. At load time, or at the first call if that is earlier: the program may
+/// clear its environment later.
 pub(crate) fn heed_environment() {
     // SAFETY: the name ends with NUL; before the program runs nobody changes the environment.
     let value = unsafe { libc::getenv(DISABLE.as_ptr()) };
@@ -143,6 +154,7 @@ pub(crate) fn heed_environment() {
     if !value.is_null() && unsafe { CStr::from_ptr(value) } == c"1" {
         switch::disable();
     }
+    HEEDED.store(true, Release);
 }
 
 fn wait(mut rings: u32) {
