@@ -16,6 +16,7 @@ use std::{
     collections::VecDeque,
     ffi::c_int,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
 };
 
 use activity::Activity;
@@ -41,6 +42,12 @@ const STEPS_BEFORE: u64 = 2;
 /// Time that threads inside a watched function at the end of the last step have to leave it, unless a step is
 /// shorter.
 const LEFT_AFTER: u64 = 2_000_000_000;
+
+/// A capture ends after this long at most, whatever its order says.
+const LONGEST: Duration = Duration::from_hours(1);
+
+/// Everything is timed for this long at most: the longest time that may be requested, and a minute.
+const LONGEST_TIMED: Duration = CaptureWindow::LONGEST.saturating_add(Duration::from_mins(1));
 
 /// Whether everything is timed now.
 static ON: AtomicBool = AtomicBool::new(false);
@@ -88,6 +95,7 @@ impl Capture {
         window: Option<CaptureWindow>,
         counted: u64,
     ) -> (CaptureOutcome, Step) {
+        let order = CaptureOrder { limit: order.limit.min(LONGEST.into()), ..order };
         let completed = self.last.map_or(0, |(completed, _)| completed).max(counted);
         let outcome = self.outcome(order, window, completed);
         if outcome == CaptureOutcome::Agreed {
@@ -127,7 +135,7 @@ impl Capture {
     fn begin(&mut self, order: CaptureOrder, window: Option<CaptureWindow>) {
         self.bases.forget();
         let now = monotonic();
-        let mut under_way = UnderWay::new(order, now.saturating_add(order.limit.0));
+        let mut under_way = UnderWay::new(order, now + order.limit.0);
         match window {
             Some(window) => under_way.last_for(now, window),
             None => under_way.marks.extend(self.last),
@@ -180,6 +188,9 @@ impl Capture {
             left <= STEPS_BEFORE || self.pace.is_none_or(|pace| pace.saturating_mul(left) <= BEFORE)
         };
         if is_near {
+            if !is_on() {
+                under_way.hurry(LONGEST_TIMED.into());
+            }
             switch_on(true);
             under_way.activity.begin();
             if under_way.order.functions {

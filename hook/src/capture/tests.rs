@@ -172,6 +172,40 @@ fn there_is_an_end_to_what_is_kept_and_to_the_time() {
     assert!(!is_on());
 }
 
+/// Orders come from whoever listens at the socket.
+#[test]
+fn a_limit_without_end_has_one() {
+    let observer = Observer::get_or_start().expect("it starts");
+    let left = |capture: &Capture| {
+        let deadline = capture.under_way.as_ref().expect("it is under way").deadline;
+        Duration::from_nanos(deadline.saturating_sub(monotonic()))
+    };
+    let endless = CaptureOrder { limit: Nanoseconds(u64::MAX), ..order(21, 3) };
+    let mut capture = Capture::default();
+    run(&mut capture, observer, 0..5);
+    capture.order(endless, None, 5);
+    assert!(!is_on() && left(&capture) <= LONGEST, "{:?}", left(&capture));
+    run(&mut capture, observer, 5..19);
+    assert!(is_on() && left(&capture) <= LONGEST_TIMED, "{:?}", left(&capture));
+    capture.order(endless, None, 19);
+    assert!(left(&capture) <= LONGEST_TIMED, "repeated it is no longer: {:?}", left(&capture));
+    capture.cancel(7);
+
+    let order = CaptureOrder { first: Step(0), steps: 0, ..endless };
+    let window = |from_now, length: Duration| {
+        Some(CaptureWindow { at: Moment::now().after(from_now), length: length.into() })
+    };
+    let far = window(Duration::from_hours(1000), CaptureWindow::LONGEST);
+    assert_eq!(capture.order(order, far, 0).0, CaptureOutcome::Agreed);
+    assert!(left(&capture) <= LONGEST, "{:?}", left(&capture));
+    capture.cancel(7);
+    let soon = window(Duration::from_millis(100), CaptureWindow::LONGEST);
+    assert_eq!(capture.order(order, soon, 0).0, CaptureOutcome::Agreed);
+    assert!(is_on() && left(&capture) <= LONGEST_TIMED, "{:?}", left(&capture));
+    assert!(left(&capture) > CaptureWindow::LONGEST, "it can be taken to its end: {:?}", left(&capture));
+    capture.cancel(7);
+}
+
 fn take_part_of(capture: &mut Capture) -> xpu_wire::frame::CapturePart {
     capture.settle(None, std::iter::empty());
     let part = capture.next_part().expect("it is done");

@@ -124,7 +124,7 @@ impl UnderWay {
         CaptureOrder { limit: self.order.limit, ..order } == self.order
     }
 
-    /// The requester wants to wait no longer than this.
+    /// It may take no longer than this from now on.
     pub(super) fn hurry(&mut self, limit: Nanoseconds) {
         if limit < self.order.limit {
             self.order.limit = limit;
