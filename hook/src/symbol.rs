@@ -60,6 +60,8 @@ pub(crate) struct Library {
     home: AtomicUsize,
     /// Calls to another copy.
     elsewhere: AtomicU64,
+    /// Some of them may be to the monitored one.
+    unsure: AtomicBool,
 }
 
 impl Library {
@@ -70,6 +72,7 @@ impl Library {
             files: "",
             home: AtomicUsize::new(0),
             elsewhere: AtomicU64::new(0),
+            unsure: AtomicBool::new(false),
         }
     }
 
@@ -90,10 +93,13 @@ impl Library {
     pub(crate) fn complaints(&self) -> impl Iterator<Item = String> {
         let elsewhere = self.elsewhere.load(Relaxed);
         let name = self.name;
+        let why = if self.unsure.load(Relaxed) {
+            "which of them a caller uses is not known of all"
+        } else {
+            "only the one that was called first is watched"
+        };
         let second = (elsewhere > 0).then(|| {
-            format!(
-                "{elsewhere} calls not watched: the process has several copies of {name}, and only the one that was called first is watched"
-            )
+            format!("{elsewhere} calls not watched: the process has several copies of {name}, and {why}")
         });
         let gone = (self.home.load(Relaxed) == GONE)
             .then(|| format!("not watched any more: the program unloaded {name}"));
@@ -289,6 +295,9 @@ impl Symbol {
         let Some(found) = scope::find(&self.name, &self.library.marker, caller) else {
             return Target { at: ptr::null_mut(), kind: Kind::Elsewhere };
         };
+        if !found.is_certain {
+            self.library.unsure.store(true, Relaxed);
+        }
         let kind = if !found.is_certain || !self.library.is_home(found.object) {
             Kind::Elsewhere
         } else if found.is_inner {

@@ -8,6 +8,7 @@ use std::{
     ffi::{CStr, c_char, c_int, c_void},
     mem::offset_of,
     ptr,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 use super::forks::between_forks;
@@ -52,7 +53,8 @@ impl Span {
     }
 }
 
-/// A loaded object, valid while [`each`] visits it.
+/// A loaded object, valid while [`each`] visits objects.
+#[derive(Clone, Copy)]
 pub(crate) struct Object {
     pub(crate) span: Span,
     /// Its path, NUL-terminated; empty for the program itself.
@@ -64,6 +66,29 @@ pub(crate) struct Object {
     hash: *const u32,
     versions: *const u16,
     needed: *const Needed,
+    /// Those of data, then those of the procedure linkage table.
+    relocations: [Relocations; 2],
+}
+
+/// A table: its address, its length in bytes.
+type Relocations = (*const Relocation, usize);
+
+/// `Elf64_Rela`
+#[repr(C)]
+struct Relocation {
+    offset: usize,
+    /// The symbol's index, above its kind.
+    info: u64,
+    addend: isize,
+}
+
+/// A function of another object that an object calls.
+pub(super) struct Reference<'a> {
+    pub(super) name: &'a CStr,
+    /// The index of the version that it requires; 0 where there are none.
+    pub(super) version: u16,
+    /// Where a call goes now: before the first one often to the object's own stub.
+    pub(super) to: usize,
 }
 
 /// `Elf64_Sym`
@@ -107,6 +132,15 @@ const SYMBOLS: usize = 6;
 const GNU_HASH: usize = 0x6fff_fef5;
 const VERSIONS: usize = 0x6fff_fff0;
 const NEEDED: usize = 0x6fff_fffe;
+const RELOCATIONS: usize = 7;
+const RELOCATIONS_LENGTH: usize = 8;
+/// So many of them come first that are without a symbol.
+const RELATIVE: usize = 0x6fff_fff9;
+const STUBS: usize = 23;
+const STUBS_LENGTH: usize = 2;
+
+/// `R_*_GLOB_DAT` and `R_*_JUMP_SLOT`: the place gets the address of the symbol.
+const ADDRESSES: [u32; 2] = if cfg!(target_arch = "aarch64") { [1025, 1026] } else { [6, 7] };
 
 /// A version's index in `.gnu.version`; the bit above marks a non-default version.
 const INDEX: u16 = 0x7fff;
@@ -145,7 +179,9 @@ impl Object {
             hash: ptr::null(),
             versions: ptr::null(),
             needed: ptr::null(),
+            relocations: [(ptr::null(), 0); 2],
         };
+        let mut relative = 0;
         let mut entry = ptr::with_exposed_provenance::<[usize; 2]>(dynamic);
         if entry.is_null() {
             return None;
@@ -163,11 +199,19 @@ impl Object {
                 GNU_HASH => object.gnu_hash = ptr::with_exposed_provenance(at),
                 VERSIONS => object.versions = ptr::with_exposed_provenance(at),
                 NEEDED => object.needed = ptr::with_exposed_provenance(at),
+                RELOCATIONS => object.relocations[0].0 = ptr::with_exposed_provenance(at),
+                RELOCATIONS_LENGTH => object.relocations[0].1 = value,
+                RELATIVE => relative = value,
+                STUBS => object.relocations[1].0 = ptr::with_exposed_provenance(at),
+                STUBS_LENGTH => object.relocations[1].1 = value,
                 _ => {}
             }
             // SAFETY: it was not the last.
             entry = unsafe { entry.add(1) };
         }
+        let [(table, length), _] = &mut object.relocations;
+        *table = table.wrapping_add(relative);
+        *length = length.saturating_sub(relative * size_of::<Relocation>());
         (!object.symbols.is_null() && !object.strings.is_null()).then_some(object)
     }
 
@@ -255,21 +299,40 @@ impl Object {
         }
     }
 
+    /// The functions of others that this object calls, until `look` returns `true`.
+    pub(super) fn references<'a>(&'a self, mut look: impl FnMut(Reference<'a>) -> bool) {
+        for (table, length) in self.relocations {
+            for place in 0..length / size_of::<Relocation>() {
+                // SAFETY: the tables are mapped while `each` looks at the object, and laid out as the ELF specification says.
+                unsafe {
+                    let Relocation { offset, info, .. } = &*table.add(place);
+                    let (index, slot) = ((info >> 32) as usize, self.base.wrapping_add(*offset));
+                    if !ADDRESSES.contains(&(*info as u32))
+                        || index == 0
+                        || !self.span.contains(slot)
+                        || !slot.is_multiple_of(size_of::<usize>())
+                    {
+                        continue;
+                    }
+                    let name = CStr::from_ptr(self.strings.add((*self.symbols.add(index)).name as usize));
+                    let version = if self.versions.is_null() { 0 } else { *self.versions.add(index) & INDEX };
+                    // The loader may write it meanwhile.
+                    let to = AtomicUsize::from_ptr(ptr::with_exposed_provenance_mut(slot)).load(Relaxed);
+                    if look(Reference { name, version, to }) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
     /// The version of the function that this object requires; NULL if it requires none, or does not use it.
     pub(crate) fn version_wanted(&self, name: &Name<'_>) -> *const c_char {
-        if self.versions.is_null() || self.needed.is_null() {
+        let Some(index) = self.version_index(name).filter(|_| !self.needed.is_null()) else {
             return ptr::null();
-        }
-        // SAFETY: as in `find`. What is not defined comes before all that is hashed.
+        };
+        // SAFETY: as in `find`.
         unsafe {
-            let count = if self.gnu_hash.is_null() { 0 } else { *self.gnu_hash.add(1) as usize };
-            let wanted = (1..count).find(|&index| {
-                let symbol = &*self.symbols.add(index);
-                symbol.section == 0 && CStr::from_ptr(self.strings.add(symbol.name as usize)) == name.text
-            });
-            let Some(index) = wanted.map(|index| *self.versions.add(index) & INDEX) else {
-                return ptr::null();
-            };
             let mut file = self.needed;
             loop {
                 let mut entry = file.byte_add((*file).names as usize).cast::<NeededName>();
@@ -284,6 +347,22 @@ impl Object {
                 }
                 file = file.byte_add((*file).next as usize);
             }
+        }
+    }
+
+    /// The index of that version.
+    pub(super) fn version_index(&self, name: &Name<'_>) -> Option<u16> {
+        if self.versions.is_null() || self.gnu_hash.is_null() {
+            return None;
+        }
+        // SAFETY: as in `find`. What is not defined comes before all that is hashed.
+        unsafe {
+            let count = *self.gnu_hash.add(1) as usize;
+            let wanted = (1..count).find(|&index| {
+                let symbol = &*self.symbols.add(index);
+                symbol.section == 0 && CStr::from_ptr(self.strings.add(symbol.name as usize)) == name.text
+            });
+            wanted.map(|index| *self.versions.add(index) & INDEX)
         }
     }
 }
@@ -357,6 +436,25 @@ mod tests {
         });
         // SAFETY: the string is in this program.
         assert!(unsafe { CStr::from_ptr(wanted) }.to_bytes().starts_with(b"GLIBC_"));
+    }
+
+    #[test]
+    fn references_are_to_what_the_loader_has_bound() {
+        let name = Name::new(c"dl_iterate_phdr");
+        let mut to = 0;
+        each(|object| {
+            object.references(|reference| {
+                if reference.name == name.text {
+                    to = reference.to;
+                    assert_eq!(object.version_index(&name), Some(reference.version));
+                }
+                to != 0
+            });
+            to != 0
+        });
+        // SAFETY: the name is NUL-terminated.
+        let truth = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.text.as_ptr()) };
+        assert_eq!(to, truth.addr());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    loaded::{self, Name, Object, Span},
+    loaded::{self, Name, Object, Reference, Span},
     unload,
 };
 use crate::addresses;
@@ -28,6 +28,9 @@ static LIBRARIES: [Name<'static>; 9] = [
     Name::new(c"cuLaunchKernel"),
 ];
 
+/// Definitions of a function among which a caller's is looked for.
+const COPIES: usize = 4;
+
 /// Code without an object (generated at run time) is distinguished by pages.
 const PAGE: usize = 4096;
 
@@ -39,7 +42,7 @@ pub(super) struct Found {
     pub(super) caller: Span,
     /// The caller is one of the libraries itself.
     pub(super) is_inner: bool,
-    /// There is one definition, or the loader decides among several.
+    /// There is one definition, or it is known to which of several the loader has bound the caller.
     pub(super) is_certain: bool,
 }
 
@@ -81,12 +84,11 @@ pub(super) fn find(name: &Name<'_>, marker: &Name<'_>, address: usize) -> Option
     let (mut address, mut object) = first?;
     let mut is_certain = true;
     if count > 1 {
-        match bound(name, &mut caller) {
-            Some(at) => {
-                address = at;
-                object = object_of(at, marker).or(copy)?;
-            }
-            None => is_certain = false,
+        let (at, is_known) = bound(name, &mut caller, count);
+        is_certain = at.is_some() && is_known;
+        if let Some(at) = at {
+            address = at;
+            object = object_of(at, marker).or(copy)?;
         }
     }
     Some(Found { address, object, caller: caller.span, is_inner: caller.is_inner, is_certain })
@@ -187,11 +189,14 @@ fn object_of(address: usize, marker: &Name<'_>) -> Option<usize> {
     found
 }
 
-/// Of several definitions the one that the loader has bound the caller to: the first in the global scope
-/// after the hook, then the first in the caller's own dependencies. Each in the version that the caller
-/// requires.
+/// Of `count` definitions the one that the loader has bound the caller to, and whether that is certain: the
+/// first in the global scope after the hook, then the first in that of the object with which the caller was
+/// loaded. Each in the version that the caller requires.
+///
+/// That object cannot be asked for. If the caller's other references do not tell, the caller's own dependencies
+/// are taken, which are the same unless it is itself a dependency of what was opened.
 #[cold]
-fn bound(name: &Name<'_>, caller: &mut Caller) -> Option<usize> {
+fn bound(name: &Name<'_>, caller: &mut Caller, count: usize) -> (Option<usize>, bool) {
     loaded::each(|object| {
         let is_caller = object.span == caller.span;
         if is_caller {
@@ -202,18 +207,57 @@ fn bound(name: &Name<'_>, caller: &mut Caller) -> Option<usize> {
     // SAFETY: RTLD_NEXT is a handle; the strings are NUL-terminated, and the caller's are mapped while it calls.
     let global = unsafe { look_up(libc::RTLD_NEXT, name, caller.version) };
     if global.is_some() || caller.path.is_null() {
-        return global;
+        return (global, true);
     }
-    // SAFETY: as above; with RTLD_NOLOAD nothing is loaded and no constructor runs. The caller itself keeps it loaded.
+    let told = told_by_references(name, caller.span, count);
+    // SAFETY: as above; with RTLD_NOLOAD nothing is loaded and no constructor runs. The caller keeps itself loaded, and
+    // what it is bound to.
     unsafe {
-        let handle = libc::dlopen(caller.path, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        let handle = libc::dlopen(told.unwrap_or(caller.path), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
         if handle.is_null() {
-            return None;
+            return (None, false);
         }
         let local = look_up(handle, name, caller.version);
         unload::close(handle);
-        local
+        (local, told.is_some())
     }
+}
+
+/// The path of the copy to which the caller's references to other functions of the library are bound. A reference
+/// tells if it holds the address of a function of one copy (not yet bound it holds a stub of the caller's own, and
+/// one that the hook interposes the hook's function), and all copies have that function: then the first copy in
+/// the scope has it, as it has `name`.
+#[inline(never)]
+fn told_by_references(name: &Name<'_>, caller: Span, count: usize) -> Option<*const c_char> {
+    let (mut user, mut copies, mut seen) = (None, [None; COPIES], 0);
+    let (mut told, mut is_behind) = (None, is_alone());
+    loaded::each(|object| {
+        if object.span == caller {
+            user = Some(*object);
+        }
+        if is_own(object) {
+            is_behind = true;
+        } else if is_behind && object.find(name).is_some() {
+            if let Some(copy) = copies.get_mut(seen) {
+                *copy = Some(*object);
+            }
+            seen += 1;
+        }
+        let Some(user) = user.filter(|_| seen == count) else { return false };
+        let wanted = user.version_index(name);
+        user.references(|Reference { name, version, to }| {
+            let copies = || copies.iter().flatten();
+            let Some(copy) = copies().find(|copy| copy.span.contains(to)) else { return false };
+            let name = Name::new(name);
+            let tells = wanted.is_none_or(|wanted| wanted == version)
+                && copy.find(&name) == Some(to)
+                && copies().all(|copy| copy.find(&name).is_some());
+            told = tells.then_some(copy.path);
+            tells
+        });
+        true
+    });
+    told.filter(|_| count <= COPIES)
 }
 
 /// The loader's choice for a reference to this version: the first definition in the scope, if it has no
