@@ -134,7 +134,7 @@ const VERSIONS: usize = 0x6fff_fff0;
 const NEEDED: usize = 0x6fff_fffe;
 const RELOCATIONS: usize = 7;
 const RELOCATIONS_LENGTH: usize = 8;
-/// So many of them come first that are without a symbol.
+/// The number of those without a symbol, which come first.
 const RELATIVE: usize = 0x6fff_fff9;
 const STUBS: usize = 23;
 const STUBS_LENGTH: usize = 2;

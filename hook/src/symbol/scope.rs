@@ -193,7 +193,7 @@ fn object_of(address: usize, marker: &Name<'_>) -> Option<usize> {
 /// first in the global scope after the hook, then the first in that of the object with which the caller was
 /// loaded. Each in the version that the caller requires.
 ///
-/// That object cannot be asked for. If the caller's other references do not tell, the caller's own dependencies
+/// That object cannot be asked for. If the caller's other references do not say it, the caller's own dependencies
 /// are taken, which are the same unless it is itself a dependency of what was opened.
 #[cold]
 fn bound(name: &Name<'_>, caller: &mut Caller, count: usize) -> (Option<usize>, bool) {
@@ -223,10 +223,10 @@ fn bound(name: &Name<'_>, caller: &mut Caller, count: usize) -> (Option<usize>, 
     }
 }
 
-/// The path of the copy to which the caller's references to other functions of the library are bound. A reference
-/// tells if it holds the address of a function of one copy (not yet bound it holds a stub of the caller's own, and
-/// one that the hook interposes the hook's function), and all copies have that function: then the first copy in
-/// the scope has it, as it has `name`.
+/// The path of the copy to which the caller's references to other functions of the library are bound. One
+/// suffices that holds the address of a function of one copy (not yet bound, it holds a stub of the caller's own;
+/// if the hook interposes the function, the hook's), if all copies have that function: then the first copy in the
+/// scope has it, as it has `name`.
 #[inline(never)]
 fn told_by_references(name: &Name<'_>, caller: Span, count: usize) -> Option<*const c_char> {
     let (mut user, mut copies, mut seen) = (None, [None; COPIES], 0);
@@ -249,11 +249,11 @@ fn told_by_references(name: &Name<'_>, caller: Span, count: usize) -> Option<*co
             let copies = || copies.iter().flatten();
             let Some(copy) = copies().find(|copy| copy.span.contains(to)) else { return false };
             let name = Name::new(name);
-            let tells = wanted.is_none_or(|wanted| wanted == version)
+            let suffices = wanted.is_none_or(|wanted| wanted == version)
                 && copy.find(&name) == Some(to)
                 && copies().all(|copy| copy.find(&name).is_some());
-            told = tells.then_some(copy.path);
-            tells
+            told = suffices.then_some(copy.path);
+            suffices
         });
         true
     });
