@@ -93,6 +93,7 @@ deny:
 bench: build
 	tests/bench/run.sh
 	$(CARGO) nextest run --release -p xpu-tests --test hazards --run-ignored only --test-threads 1 --no-fail-fast bench::
+	$(CARGO) nextest run --release -p xpu-tests --test flood --run-ignored only --no-capture ten_seconds_of_flood
 
 scenarios:
 	$(CARGO) run --release -p xpu-model --example scenarios

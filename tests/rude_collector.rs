@@ -16,7 +16,7 @@ use std::{
 
 use xpu_wire::{
     codec,
-    frame::{Body, CaptureOrder, Command, Frame},
+    frame::{Body, CaptureOrder, CaptureOutcome, CaptureWindow, Command, Frame},
     id::Step,
     unit::{Moment, Nanoseconds},
 };
@@ -26,6 +26,9 @@ const EACH: Duration = Duration::from_millis(400);
 
 /// How long one message may wait for room.
 const PATIENCE_MS: i32 = 20;
+
+/// Steps from an order to a flood's capture: an answer has come by then.
+const SOON: u64 = 50;
 
 /// Messages that wait here: eight megabytes each, some of them.
 const QUEUE: i32 = 8;
@@ -83,23 +86,35 @@ fn be_a_peer(path: &str, manner: &str) {
     socket.bind(&format!("ipc://{path}")).expect("nobody else is there");
     open_to_all(path);
     let mut who = None;
-    let mut number = 0_u64;
+    // A flood begins with a capture: orders that come with it wait for seconds, and are too late.
+    let (mut number, mut completed, mut is_agreed) = (0_u64, 0, manner != "floods");
     loop {
-        let waits = if who.is_some() && manner != "quiet" { 0 } else { 20 };
+        let waits = if who.is_some() && manner != "quiet" && is_agreed { 0 } else { 20 };
         if socket.poll(zmq::POLLIN, waits) == Ok(1)
             && let Ok(parts) = socket.recv_multipart(zmq::DONTWAIT)
         {
             let text = String::from_utf8_lossy(&parts[parts.len() - 1]).into_owned();
             let text: String = text.chars().filter(|c| !c.is_control()).take(300).collect();
             say(&format!("message: {text}"));
+            if let Some(Ok(Frame { body: Body::CaptureAnswer(answer), .. })) =
+                parts.last().map(|part| codec::decode(part))
+            {
+                completed = answer.completed.0;
+                if answer.outcome == CaptureOutcome::Agreed && !is_agreed {
+                    say("agreed to a capture");
+                    is_agreed = true;
+                }
+            }
             who = parts.into_iter().next();
         }
         let Some(who) = who.as_ref().filter(|_| manner != "quiet") else { continue };
-        let flood = (manner == "floods").then(|| flood(number));
-        for message in [harm(number)].into_iter().chain(flood) {
-            // One that lets go is heard of again when it comes back.
-            let _ = socket.send_multipart([&who[..], &message], 0);
-        }
+        let message = match manner {
+            "floods" if is_agreed => flood(number),
+            "floods" => frame(number, Command::Capture(order(number, completed + SOON))),
+            _ => harm(number),
+        };
+        // One that lets go is heard of again when it comes back.
+        let _ = socket.send_multipart([&who[..], &message], 0);
         number += 1;
     }
 }
@@ -118,12 +133,19 @@ fn harm(number: u64) -> Vec<u8> {
 /// What a collector gone mad may send by the thousand, small and large.
 fn flood(number: u64) -> Vec<u8> {
     match number % 16 {
+        0 => harm(number / 16),
         1 => frame(number, Command::Enable(true)),
         3 => frame(number, Command::EndCapture(number)),
         5 => frame(number, Command::Capture(order(number, u64::MAX))),
+        6 => {
+            let (at, length) = (Moment::now().after(Duration::from_secs(5)), CaptureWindow::LONGEST.into());
+            let order = CaptureOrder { steps: 0, ..order(number, 0) };
+            frame(number, Command::CaptureTime(order, CaptureWindow { at, length }))
+        }
         7 => vec![b'x'; 60 << 10],
         9 => frame(number, Command::EndCapture(u64::MAX)),
-        11 => vec![0; 70 << 10],
+        // More than a hook takes: it lets go.
+        11 if number % 128 == 11 => vec![0; 70 << 10],
         13 => Vec::new(),
         _ => frame(number, Command::Introduce),
     }

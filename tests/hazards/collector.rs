@@ -42,7 +42,7 @@ pub(crate) fn under(collector: Collector, place: &Place, command: &mut Command) 
         Collector::Absent => (End::of(command, false), Vec::new()),
         Collector::Listens => {
             let listener = Listener::at(&socket);
-            let end = End::of(command, false);
+            let end = End::of(command, true);
             // What was said last may still be on its way.
             let all_said = || listener.heard().iter().all(|speaker| speaker.goodbye).then_some(());
             let has_exited = end.outcome.as_ref().is_some_and(|outcome| outcome.status.code().is_some());

@@ -1,6 +1,6 @@
 //! What the collector hears of programs that are left as they are.
 
-use xpu_tests::{built, listener::Speaker};
+use xpu_tests::listener::Speaker;
 use xpu_wire::frame::Launches;
 
 use crate::{hazard::Hazard, stand_in::LINKED};
@@ -19,14 +19,18 @@ fn a_plain_program_is_left_as_it_is() {
     assert_eq!(heard.len(), 1);
 }
 
+/// The other preload is before the hook or behind it.
+pub(crate) fn second_preload(is_first: bool) -> Hazard {
+    let mut hazard = Hazard::new("second_preload", 0);
+    let other = hazard.compile("libcounter.c", "libcounter.so", &["-shared", "-fPIC"]);
+    hazard.others = if is_first { (Some(other), None) } else { (None, Some(other)) };
+    hazard
+}
+
 #[test]
 fn another_preload_sees_every_call_before_the_hook_or_behind_it() {
     for is_first in [true, false] {
-        let mut hazard = Hazard::new("second_preload", 0);
-        let other = hazard.place.path("libcounter.so");
-        built::compile("hazards/libcounter.c", &other, &["-shared", "-fPIC"]);
-        hazard.others = if is_first { (Some(other), None) } else { (None, Some(other)) };
-        let heard = hazard.is_harmless_and_heard();
+        let heard = second_preload(is_first).is_harmless_and_heard();
         assert_eq!(sum(&heard, |launches| launches.gemms), 100, "first: {is_first}");
         assert_eq!(sum(&heard, |launches| launches.kernels), 70, "first: {is_first}");
         assert_eq!(sum(&heard, |launches| launches.collectives), 30, "first: {is_first}");
@@ -39,8 +43,7 @@ fn a_thread_that_jumped_out_of_a_call_is_observed_as_before() {
     let heard = hazard.is_harmless_and_heard();
     assert_eq!(sum(&heard, |launches| launches.gemms), 1_100);
     // Behind a preload that has the same functions every call looks like one that a library makes itself, within the call that was left.
-    let other = hazard.place.path("libcounter.so");
-    built::compile("hazards/libcounter.c", &other, &["-shared", "-fPIC"]);
+    let other = hazard.compile("libcounter.c", "libcounter.so", &["-shared", "-fPIC"]);
     hazard.others = (Some(other), None);
     let heard = hazard.is_harmless_and_heard();
     let gemms = sum(&heard, |launches| launches.gemms);
@@ -60,12 +63,16 @@ fn calls_at_exit_go_through() {
     assert!(sum(&heard, |launches| launches.gemms) >= 20);
 }
 
-#[test]
-fn libraries_opened_locally_are_found() {
+pub(crate) fn dlopen_local() -> Hazard {
     let hazard = Hazard::new("dlopen_local", 0);
     let caller =
         hazard.compile("libcaller.c", "libcaller.so", &[&["-shared", "-fPIC"][..], &LINKED].concat());
-    let heard = hazard.with(caller).is_harmless_and_heard();
+    hazard.with(caller)
+}
+
+#[test]
+fn libraries_opened_locally_are_found() {
+    let heard = dlopen_local().is_harmless_and_heard();
     assert_eq!(sum(&heard, |launches| launches.gemms), 100);
     assert_eq!(sum(&heard, |launches| launches.collectives), 4, "ncclBcast counts once");
 }

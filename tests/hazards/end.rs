@@ -4,11 +4,26 @@ use std::{
     collections::BTreeMap,
     fmt, fs,
     path::Path,
-    process::Command,
+    process::{self, Command},
+    sync::Once,
     time::{Duration, Instant},
 };
 
 use xpu_tests::program::{Outcome, Program};
+
+/// Bytes of a core: the kernel notes that one was written, however little of it is kept.
+const CORE: u32 = 64 << 10;
+
+/// From now on programs leave cores, as far as this machine lets them: whether one was left is part of its status.
+pub(crate) fn allow_cores() {
+    static ALLOWED: Once = Once::new();
+    ALLOWED.call_once(|| {
+        let mut prlimit = Command::new("prlimit");
+        prlimit.args(["--pid", &process::id().to_string(), &format!("--core={CORE}:")]);
+        // Where the hard limit is less, or there is no such program, there are no cores.
+        let _ = prlimit.output();
+    });
+}
 
 #[derive(Debug)]
 pub(crate) struct End {
@@ -18,7 +33,7 @@ pub(crate) struct End {
     pub(crate) figures: BTreeMap<String, i64>,
     pub(crate) took: Duration,
     pub(crate) peak_kib: u64,
-    /// The most threads of the hook's that were seen, if they were looked for.
+    /// The most threads of the hook's that were seen in one process, if they were looked for.
     pub(crate) hook_threads: usize,
 }
 
@@ -98,10 +113,33 @@ fn first_difference(said: &str, expected: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    use xpu_tests::{
+        place::Place,
+        skip::{Beyond, skipped_beyond_ci},
+    };
+
     use super::*;
 
     fn end(script: &str) -> End {
         End::of(Command::new("sh").args(["-c", script]), false)
+    }
+
+    #[test]
+    fn a_core_is_a_difference() {
+        allow_cores();
+        let place = Place::bare();
+        let end = |limit: &str| {
+            let script = format!("{limit}kill -ABRT $$");
+            End::of(Command::new("sh").args(["-c", &script]).current_dir(place.path("")), false)
+        };
+        let alone = end("");
+        if !alone.outcome.as_ref().unwrap().status.core_dumped() {
+            return skipped_beyond_ci(Beyond::Cores, "no program leaves a core here");
+        }
+        assert!(end("").differences_from(&alone, &[]).is_empty());
+        assert_eq!(end("ulimit -c 0; ").differences_from(&alone, &[]).len(), 1);
     }
 
     #[test]

@@ -34,6 +34,7 @@ harmless! {
     a_sandbox_that_is_strict_is_kept: Hazard::linked("strict_seccomp.c", 3);
     a_sandbox_that_is_strict_is_kept_by_its_exit: Hazard::linked("strict_seccomp.c", 3).with("_exit");
     a_main_thread_that_leaves_is_not_waited_for: Hazard::linked("main_leaves.c", 0);
+    a_main_thread_that_leaves_has_its_exit_handlers: Hazard::new("sig_main_leaves", 0);
     a_main_thread_that_ends_by_the_system_call_gives_its_code: Hazard::linked("ends_by_system_call.c", 5);
     children_without_handlers_end_at_once: Hazard::linked("clones_that_exit.c", 0);
     every_way_to_end_is_one: Hazard::linked("many_exits.c", 0);

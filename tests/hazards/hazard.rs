@@ -13,7 +13,7 @@ use xpu_tests::{
 
 use crate::{
     collector::{Collector, under},
-    end::End,
+    end::{End, allow_cores},
     stand_in,
 };
 
@@ -266,7 +266,9 @@ impl Hazard {
     ) -> (End, Vec<Speaker>) {
         let figures = self.place.path("figures");
         let _ = std::fs::remove_file(&figures);
-        let (mut end, said) = run(command.args(&self.arguments).env(FIGURES, &figures));
+        allow_cores();
+        command.args(&self.arguments).env(FIGURES, &figures).current_dir(self.place.path(""));
+        let (mut end, said) = run(command);
         end.take_figures(&figures);
         (end, said)
     }
@@ -278,8 +280,9 @@ impl Hazard {
         if leftovers != NOTHING {
             all.push(format!("left behind: {leftovers:?}"));
         }
-        if matches!(case, Case::Disabled(_)) && watched.hook_threads > 0 {
-            all.push(format!("{} threads of the hook's", watched.hook_threads));
+        let threads = usize::from(matches!(case, Case::Watched(..)));
+        if watched.hook_threads > threads {
+            all.push(format!("{} threads of the hook's in a process", watched.hook_threads));
         }
         all.into_iter().map(|difference| format!("{case}: {difference}")).collect()
     }

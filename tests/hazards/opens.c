@@ -1,8 +1,9 @@
 /* Opens libraries that use CUDA, calls into each of them in turn, and closes them. Exit code 0.
  *
  * opens ROUNDS FLAGS:LIBRARY...
- * FLAGS: l, g: RTLD_LOCAL, RTLD_GLOBAL. d: RTLD_DEEPBIND. n: in a namespace of its own. c: closed after each call, and opened again for the
- * next. m: and where it was there is something else meanwhile, so that it comes to another place. t: called in a thread each time. */
+ * FLAGS: l, g: RTLD_LOCAL, RTLD_GLOBAL. d: RTLD_DEEPBIND. z: RTLD_LAZY. n: in a namespace of its own. c: closed after each call, and
+ * opened again for the next. m: and where it was there is something else meanwhile, so that it comes to another place. t: called in a thread
+ * each time. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -20,6 +21,7 @@ static void *open_as(const char *how) {
     for (; *how != ':'; how++) {
         if (*how == 'g') flags |= RTLD_GLOBAL;
         if (*how == 'd') flags |= RTLD_DEEPBIND;
+        if (*how == 'z') flags ^= RTLD_NOW | RTLD_LAZY;
         if (*how == 'n') own_namespace = 1;
     }
     void *handle = own_namespace ? dlmopen(LM_ID_NEWLM, path, flags) : dlopen(path, flags);

@@ -3,13 +3,29 @@
 use std::process::Command;
 
 use xpu_tests::{
-    built,
+    built::{self, Build},
     listener::Listener,
     place::Place,
     program::{Program, run, until},
 };
 
-use crate::hazard::{Hazard, NOTHING};
+use crate::{
+    artifact::each_build,
+    collector::Collector,
+    hazard::{Case, Hazard, NOTHING},
+    stand_in,
+};
+
+/// A program with a library of its own whose constructor makes the first call, before the hook's constructor.
+fn constructed(source: &str) -> Hazard {
+    let hazard = Hazard::bare_and_uncompiled(0);
+    stand_in::all(&hazard.place);
+    let user = ["-shared", "-fPIC", "-DRUN=user_run", "-DIN_CONSTRUCTOR", stand_in::LINKED[0]];
+    hazard.compile("libuser.c", "lib/libuser.so", &user);
+    let flags = [&["-Wl,--no-as-needed", "-luser"][..], &stand_in::LINKED].concat();
+    hazard.compile(source, "program", &flags);
+    hazard
+}
 
 harmless! {
     fork_then_exec_is_another_program: Hazard::new("fork_then_exec", 5);
@@ -19,6 +35,11 @@ harmless! {
         .allows("after a call", 1)
         .allows("later", 1);
     disabled_means_nothing_is_found: Hazard::linked("looks_at_itself.c", 0).only_disabled();
+    disabled_means_nothing_is_found_after_a_constructor: constructed("looks_at_itself.c").only_disabled();
+    a_constructor_before_the_hooks_makes_the_first_call: constructed("counts_threads.c")
+        .allows("at first", 1)
+        .allows("after a call", 1)
+        .allows("later", 1);
 }
 
 #[test]
@@ -40,10 +61,31 @@ fn a_thread_keeps_its_small_stack() {
 
 #[test]
 fn a_hook_that_is_closed_stays_mapped() {
-    // A C++ library inside it has the same effect today; that is not what this relies on.
-    let flags = run(Command::new("readelf").arg("-d").arg(built::hook())).stdout;
-    assert!(flags.contains("NODELETE"), "{flags}");
-    Hazard::new("dlclose_hook", 4).with(built::hook()).is_harmless();
+    each_build(|hook| {
+        let flags = run(Command::new("readelf").arg("-d").arg(hook)).stdout;
+        assert!(flags.contains("NODELETE"), "{}: {flags}", hook.display());
+    });
+    closed_hook().is_harmless();
+}
+
+/// It opens the build that it is watched by, and by itself the default one.
+pub(crate) fn closed_hook() -> Hazard {
+    Hazard::new("dlclose_hook", 4).with(built::hook())
+}
+
+/// Fatal signals are noted, whoever made the first call.
+#[test]
+fn handlers_are_installed_after_a_constructor() {
+    let fatal = 1 << 10 | 1 << 7 | 1 << 6 | 1 << 5 | 1 << 3;
+    for hazard in [Hazard::linked("looks_at_itself.c", 0), constructed("looks_at_itself.c")] {
+        for build in [Build::Default, Build::Packaged] {
+            let Some((end, _)) = hazard.watched(Case::Watched(build, Collector::Absent)) else { continue };
+            let said = end.outcome.unwrap().stdout;
+            let caught = said.lines().find_map(|line| line.split_once("SigCgt:"));
+            let caught = u64::from_str_radix(caught.unwrap().1.trim(), 16).unwrap();
+            assert_eq!(caught & fatal, fatal, "{build:?}: {said}");
+        }
+    }
 }
 
 #[test]

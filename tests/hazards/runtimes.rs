@@ -1,5 +1,10 @@
 //! Several CUDA runtimes in a process, and libraries that come and go: each call reaches the one that its caller is bound to.
 
+use xpu_tests::{
+    host::Host,
+    program::{Program, until},
+};
+
 use crate::{hazard::Hazard, stand_in::StandIn};
 
 /// As auditwheel names one that a wheel brings along.
@@ -54,6 +59,22 @@ fn twelve() -> StandIn<'static> {
 
 fn thirteen() -> StandIn<'static> {
     StandIn::cudart(THIRTEEN, 13)
+}
+
+/// A plugin with a library of its own, each linked to a runtime (`libplugin.c`), opened as the flags of `opens.c` say.
+fn plugin(how: &str, outer: StandIn<'_>, inner: StandIn<'_>, flags: &[&str]) -> Hazard {
+    let hazard = Hazard::bare("opens.c", 0).with("3");
+    let lib = hazard.place.path("lib");
+    for runtime in [outer, inner] {
+        runtime.put_into(&lib);
+    }
+    let (outer, inner) = (format!("-l:{}", outer.soname), format!("-l:{}", inner.soname));
+    let shared = ["-shared", "-fPIC", "-Wl,--no-as-needed"];
+    let user = [&shared, &["-DRUN=inner_run", &*inner][..], flags].concat();
+    hazard.compile("libuser.c", "lib/libinner.so", &user);
+    let plugin = [&shared, &["-DINNER=inner_run", &*outer, "-linner"][..], flags].concat();
+    let plugin = hazard.compile("libplugin.c", "libplugin.so", &plugin);
+    hazard.with(format!("{how}:{}", plugin.display()))
 }
 
 /// Both linked into one program, with libraries of their own.
@@ -117,6 +138,14 @@ harmless! {
         opens("2", &[User::of("l", twelve()).with(&["-DBY_HANDLE", "-DIN_CONSTRUCTOR", "-DIN_DESTRUCTOR"])]);
     a_library_that_binds_deeply_is_bound_so:
         opens("3", &[User::of("g", thirteen()), User::of("ld", twelve())]);
+    a_dependency_of_a_plugin_is_bound_as_the_plugin_is: plugin("l", twelve(), thirteen(), &[]);
+    a_dependency_of_a_plugin_is_bound_at_its_first_calls:
+        plugin("lz", twelve(), thirteen(), &["-Wl,-z,lazy"]);
+    a_dependency_of_a_plugin_is_bound_by_its_versions: plugin("l", twelve().versioned(), thirteen().versioned(), &[]);
+    a_dependency_of_a_plugin_is_bound_to_the_first_of_equal_versions:
+        plugin("l", twelve().versioned(), StandIn::cudart(OF_A_WHEEL, 11).versioned_as(12), &[]);
+    a_dependency_of_a_plugin_is_bound_to_the_first_of_equal_versions_of_a_wheel:
+        plugin("l", StandIn::cudart(OF_A_WHEEL, 11).versioned_as(12), twelve().versioned(), &[]);
     another_namespace_is_another: opens("3", &[User::of("n", twelve()), User::of("l", thirteen())]);
     a_global_library_is_closed_and_opened_again: opens("4", &[User::of("gc", twelve())]);
     a_global_library_is_opened_again_elsewhere: opens("4", &[User::of("gcm", twelve())]);
@@ -146,6 +175,32 @@ fn a_second_copy_is_named_as_not_watched() {
         let copies = "calls not watched: the process has several copies of the CUDA runtime";
         assert!(blind.iter().any(|said| said.contains(copies)), "{blind:?}");
     }
+}
+
+/// A library that asks for all it calls has no references, which would tell.
+#[test]
+fn a_copy_that_is_not_known_is_named_as_not_watched() {
+    let pointers = &["-DBY_POINTER"];
+    let hazard =
+        opens("3", &[User::of("l", twelve()).with(pointers), User::of("l", thirteen()).with(pointers)]);
+    let heard = hazard.is_harmless_and_heard();
+    let blind = &heard[0].summaries.last().unwrap().hook.blind;
+    let unsure = "the process has several copies of the CUDA runtime, and which of them a caller uses is not known of all";
+    assert!(blind.iter().any(|said| said.contains(unsure)), "{blind:?}");
+}
+
+#[test]
+fn status_names_a_second_copy() {
+    let host = Host::new();
+    // The third takes its time.
+    let third = StandIn::cudart(OF_A_WHEEL, 11);
+    let hazard = opens("1000", &[User::of("l", twelve()), User::of("l", thirteen()), User::of("lc", third)]);
+    let mut command = hazard.place.watched(&hazard.program);
+    let _program = Program::start(command.args(&hazard.arguments).env("XPU_TOP_SOCKET", host.socket()));
+    let copies = "calls not watched: the process has several copies of the CUDA runtime";
+    until("status to say it", || {
+        host.status()["coverage"]["blind"].to_string().contains(copies).then_some(())
+    });
 }
 
 /// Those to look at under valgrind.

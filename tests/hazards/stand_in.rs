@@ -16,19 +16,24 @@ pub(crate) struct StandIn<'a> {
     pub(crate) soname: &'a str,
     /// Which one it says it is.
     pub(crate) copy: u32,
-    /// Its symbols carry the soname as their version, as those of NVIDIA's do.
-    pub(crate) is_versioned: bool,
+    /// Its symbols carry the soname of this number as their version, as those of NVIDIA's do.
+    pub(crate) version: Option<u32>,
     /// It prints when it is loaded and unloaded.
     pub(crate) tells: bool,
 }
 
 impl<'a> StandIn<'a> {
     pub(crate) fn cudart(soname: &'a str, copy: u32) -> Self {
-        Self { library: "cudart", soname, copy, is_versioned: false, tells: false }
+        Self { library: "cudart", soname, copy, version: None, tells: false }
     }
 
     pub(crate) fn versioned(self) -> Self {
-        Self { is_versioned: true, ..self }
+        self.versioned_as(self.copy)
+    }
+
+    /// auditwheel renames a library, and not its versions.
+    pub(crate) fn versioned_as(self, number: u32) -> Self {
+        Self { version: Some(number), ..self }
     }
 
     pub(crate) fn telling(self) -> Self {
@@ -44,10 +49,9 @@ impl<'a> StandIn<'a> {
         let soname = format!("-Wl,-soname,{}", self.soname);
         let versions = format!("-Wl,--version-script={}", script.display());
         let mut flags = vec!["-shared", "-fPIC", "-fexceptions", &copy, &soname];
-        if self.is_versioned {
-            // auditwheel renames a library, and not its versions.
-            let version = format!("libcudart.so.{}", self.copy);
-            fs::write(&script, format!("{version} {{ global: *; }};\n")).expect("a file in a fresh folder");
+        if let Some(number) = self.version {
+            let text = format!("libcudart.so.{number} {{ global: *; }};\n");
+            fs::write(&script, text).expect("a file in a fresh folder");
             flags.push(&versions);
         }
         if self.tells {

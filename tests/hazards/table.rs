@@ -7,7 +7,7 @@ use xpu_tests::built::Build;
 use crate::{
     addresses, bench,
     collector::Collector,
-    descriptors,
+    counts, descriptors,
     end::End,
     exits,
     hazard::{Case, Hazard},
@@ -40,7 +40,19 @@ const COUNTED: &[Named] = &[
     ("by_handle", || Hazard::new("by_handle", 0)),
     ("places_that_go", || Hazard::new("places_that_go", 0)),
     ("refused_communicators", || Hazard::new("refused_communicators", 0)),
+    ("second_preload, before the hook", || counts::second_preload(true)),
+    ("second_preload, behind the hook", || counts::second_preload(false)),
+    ("dlopen_local", counts::dlopen_local),
+    ("by_handle, not followed", || Hazard::new("by_handle", 0).set("XPU_TOP_DLSYM=0")),
+    ("dlclose_hook", processes::closed_hook),
 ];
+
+/// What a hook may cost a program: its start and its end, and its memory.
+const MOST_TIME: Duration = Duration::from_secs(1);
+const MOST_KIB: u64 = 10 << 10;
+
+/// The peak is polled: that of a shorter program says nothing.
+const LEAST_TIME: Duration = Duration::from_millis(5);
 
 const COLUMNS: [(&str, Case); 4] = [
     ("default", Case::Watched(Build::Default, Collector::Listens)),
@@ -83,7 +95,8 @@ fn hazard_table() {
                 print!(" not built |");
                 continue;
             };
-            let differences = hazard.differences(case, &alone, &end);
+            let mut differences = hazard.differences(case, &alone, &end);
+            differences.extend(excess(&alone, &end));
             cells = (cells.0 + usize::from(differences.is_empty()), cells.1 + 1);
             if differences.is_empty() {
                 print!(" ok, {} |", cost(&end));
@@ -97,7 +110,14 @@ fn hazard_table() {
     println!("\n{} of {} alike", cells.0, cells.1);
 }
 
+/// What is beyond the allowance for all.
+fn excess(alone: &End, end: &End) -> Option<String> {
+    let is_dear = alone.took >= LEAST_TIME && end.peak_kib > alone.peak_kib + MOST_KIB;
+    (is_dear || end.took > alone.took + MOST_TIME).then(|| cost(end))
+}
+
 fn cost(end: &End) -> String {
     let took = Duration::from_millis(end.took.as_millis() as u64);
-    format!("{took:?}, {:.1} MiB", end.peak_kib as f64 / 1024.0)
+    let figures: Vec<_> = end.figures.iter().map(|(name, figure)| format!(", {name}: {figure}")).collect();
+    format!("{took:?}, {:.1} MiB{}", end.peak_kib as f64 / 1024.0, figures.concat())
 }

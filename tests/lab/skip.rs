@@ -25,6 +25,7 @@ pub enum Beyond {
     MountNamespaces,
     MemoryGroups,
     Systemd,
+    Cores,
 }
 
 /// Likewise, of what may be missing in CI, too.
