@@ -191,8 +191,10 @@ fn where_nobody_marks_steps_and_none_are_detected_it_is_said_how_to() {
     };
     without(Some(StepSource::Detected), &mut lab);
     lab.keys("5").screen(132, 40).shows("steps detected, timed on the GPU");
+    let mut lab = Lab::new(Simulation::new(7, 2, 4));
     without(Some(StepSource::Optimizer), &mut lab);
-    lab.screen(132, 40).shows("steps of the optimizer, timed on the GPU").shows("optimizer step");
+    lab.keys("5").screen(132, 40).shows("steps of the optimizer, timed on the GPU");
+    lab.keys("1").screen(132, 40).shows("optimizer step");
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     without(None, &mut lab);
     lab.keys("5").screen(132, 40).shows("No steps yet").shows("tracer.step()");

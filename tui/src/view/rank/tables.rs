@@ -171,13 +171,18 @@ fn kept(places: &[Place], width: usize) -> usize {
     (1..=places.len()).rev().find(|&kept| needed(&places[..kept]) <= width).unwrap_or(1)
 }
 
-/// The first column takes what is left over, as far as its names need it.
+/// The first column takes what is left over, as far as its names need it; whole names matter more than the last
+/// column.
 fn widths<const N: usize>(places: &[Place; N], rows: &[[String; N]], width: usize) -> [Place; N] {
     let mut places = *places;
-    let left = width.saturating_sub(needed(&places[..kept(&places, width)]));
-    let longest = rows.iter().map(|cells| cells[0].width()).max().unwrap_or(0);
-    let most = places[0].1 + left;
-    places[0].1 = longest.clamp(places[0].1, most);
+    let least = places[0].1;
+    let longest = rows.iter().map(|cells| cells[0].width()).max().unwrap_or(0).max(least);
+    places[0].1 = longest;
+    if needed(&places[..N - 1]) > width {
+        places[0].1 = least;
+        let left = width.saturating_sub(needed(&places[..kept(&places, width)]));
+        places[0].1 = longest.min(least + left);
+    }
     places
 }
 
@@ -203,7 +208,12 @@ mod tests {
             let places = widths(&COLLECTIVES, &rows, width);
             line(&places, &rows[0], width)
         };
-        assert!(shown(68).starts_with("AllReduce bf16 …      64 MiB 71,760  337 "), "{}", shown(68));
+        for width in 20..71 {
+            let line = shown(width);
+            let is_cut = line.starts_with("AllReduce bf16 …");
+            assert!(line.starts_with("AllReduce bf16 9ca792c9") || is_cut, "{width}: {line}");
+            assert!(!is_cut || width < 62, "{width}: the last column gives way to the name: {line}");
+        }
         for width in [71, 200] {
             let line = shown(width);
             assert!(line.starts_with("AllReduce bf16 9ca792c9  64 MiB 71,760  337 "), "{line}");
