@@ -204,9 +204,10 @@ fn status_names_a_second_copy() {
 }
 
 /// Those to look at under valgrind.
-pub(crate) fn checked() -> [(&'static str, Hazard); 3] {
+pub(crate) fn checked() -> [(&'static str, Hazard); 4] {
     [
         ("two runtimes", opens("3", &[User::of("l", twelve()), User::of("l", thirteen())])),
+        ("a plugin", plugin("l", twelve(), thirteen(), &[])),
         ("closed and opened again", opens("4", &[User::of("gc", twelve())])),
         ("another in its place", opens("4", &[User::of("lc", twelve()), User::of("lct", thirteen())])),
     ]
