@@ -279,22 +279,24 @@ hold()"
 
 #[test]
 fn what_the_program_marks_comes_before_its_optimizer() {
-    let script = format!(
-        "{ATTACH}
+    const LOOP: &str = "
 optimizer = Adam([object()])
 for number in range(100, 140):
     ok(gemm_ex(512, 512, 512))
     optimizer.step()
     step(number)
-hold()"
-    );
-    for (wanted, source, completed) in [
-        ("", StepSource::Marked, 139),
-        ("marked", StepSource::Marked, 139),
-        ("optimizer", StepSource::Optimizer, 40),
+hold()";
+    const UNHEEDED: &str = "
+from torch_hooks import *
+import_torch()";
+    for (wanted, attach, source, completed) in [
+        ("", ATTACH, StepSource::Marked, 139),
+        ("marked", UNHEEDED, StepSource::Marked, 139),
+        ("optimizer", ATTACH, StepSource::Optimizer, 40),
     ] {
         let set = [("XPU_TOP_STEPS", wanted)];
-        let job = Job::of(1, if wanted.is_empty() { &[] } else { &set }, &script);
+        let set = if wanted.is_empty() { &[][..] } else { &set };
+        let job = Job::of(1, set, &format!("{attach}{LOOP}"));
         let steps = steps_at(&job, completed);
         assert_eq!((steps.source, steps.completed.0), (source, completed), "{wanted}");
         job.end();
