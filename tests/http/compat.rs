@@ -122,16 +122,17 @@ fn units(demo: &Demo, page: &Page) {
 
 /// Its two requests, as its tools send them.
 fn control(demo: &Demo, client: &Client) {
+    let gauges = |name: &str| {
+        let page = parse(&client.page());
+        page[&format!("XPU_TIMER_COMMON_{name}_DUMP")].iter().map(|(_, value)| *value).collect::<Vec<_>>()
+    };
+    assert_eq!((gauges("START"), gauges("END")), (vec![0.0; 2], vec![0.0; 2]));
     let dump =
         json!({ "dump_path": "/root/output", "dump_count": 200, "dump_time": 0, "dump_kernel_type": 7 });
     let begun = client.ask("GET", "/HostingService/DumpKernelTrace", Some(&dump.to_string()));
     assert_eq!((begun.status, &begun.json()["msg"]), (200, &json!("Starting dumping")), "{begun:?}");
     let ignored = begun.json()["ignored"].to_string();
     assert!(ignored.contains("dump_path") && !ignored.contains("dump_kernel_type"), "{ignored}");
-    let gauges = |name: &str| {
-        let page = parse(&client.page());
-        page[&format!("XPU_TIMER_COMMON_{name}_DUMP")].iter().map(|(_, value)| *value).collect::<Vec<_>>()
-    };
     until("the page to tell of the dump", || (gauges("START") == [1.0, 1.0]).then_some(()));
     let again = client.post("/HostingService/DumpKernelTrace", &dump);
     assert_eq!(again.json()["msg"], "The process is dumping, skip");
