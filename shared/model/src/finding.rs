@@ -304,6 +304,11 @@ pub fn standstill(job: &Job, now: Moment) -> Option<Finding> {
     dead::ranks(job, now).or_else(|| hang::examine(job, now))
 }
 
+/// Whether the job makes no progress: a cheap part of [`stands`]. One without a living rank is over.
+pub fn hangs(job: &Job, now: Moment) -> bool {
+    job.living() > 0 && standstill(job, now).is_some()
+}
+
 /// Whether the job makes no progress: by its findings, or if only a part of it is seen, because that part
 /// hangs.
 pub fn stands(job: &Job, findings: &[Finding]) -> bool {

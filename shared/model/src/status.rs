@@ -368,7 +368,7 @@ impl Status {
             },
             other_jobs: others().map(Job::name).cloned().collect(),
             other_jobs_hang: others()
-                .filter(|other| finding::standstill(other, now).is_some())
+                .filter(|other| finding::hangs(other, now))
                 .map(Job::name)
                 .cloned()
                 .collect(),

@@ -23,7 +23,7 @@ impl Others {
         if self.second != second {
             self.second = second;
             let others = jobs.iter().filter(|other| other.name() != shown.name());
-            let hang = others.filter(|other| finding::standstill(other, now).is_some());
+            let hang = others.filter(|other| finding::hangs(other, now));
             self.hang = hang.map(Job::name).cloned().collect();
         }
     }

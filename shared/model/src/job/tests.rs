@@ -413,6 +413,10 @@ fn a_job_that_is_not_shown_and_lost_a_rank_is_named() {
         (&status.other_jobs_hang[..], status.exit_code()),
         (&[other.job.clone()][..], ExitCode::Healthy)
     );
+    let pid = jobs.get(&other.job).unwrap().rank(Rank(0)).unwrap().pid();
+    let life = Event::Life { job: other.job.clone(), rank: Rank(0), pid, life: Life::Died };
+    jobs.fold(&Frame { body: Body::Event(life), ..other.digests(20).remove(0) });
+    assert_eq!(hang(&jobs), [], "nobody is left of it: it is over");
 }
 
 /// Reports a rank's life at a time.

@@ -33,10 +33,9 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
         .max_by(f64::total_cmp)?;
     let (inside, absent): (Vec<_>, Vec<_>) =
         job.ranks().filter(|(_, view)| view.is_alive()).partition(|(_, view)| waited(view).is_some());
+    let works = |view: &RankView| view.idle_for() < patience.min(Duration::from_secs_f64(since_s)) / 2;
     // A working rank may still come.
-    let works =
-        absent.iter().any(|(_, view)| view.idle_for() < patience.min(Duration::from_secs_f64(since_s)) / 2);
-    if works && since_s < LONG_PATIENCE.as_secs_f64() {
+    if absent.iter().any(|(_, view)| works(view)) && since_s < LONG_PATIENCE.as_secs_f64() {
         return None;
     }
     let makes = call == Call::CommunicatorInit;
@@ -58,20 +57,24 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
         severity: Severity::Critical,
         cost: None,
     };
-    let Some((_, first)) = absent.first() else {
+    if absent.is_empty() {
         let missing = match job.world_size() as usize - inside.len().min(job.world_size() as usize) {
             0 => Missing::Nobody,
             unseen => Missing::Unseen(unseen),
         };
         let advice = "check that all ranks start and reach each other (NCCL_SOCKET_IFNAME, firewalls; NCCL_DEBUG=INFO shows more)";
         return Some(finding(ranks_inside.clone(), Confidence::Likely, missing, advice));
-    };
-    if absent.len() >= inside.len() {
-        // Perhaps only some belong to it: the missing ones are unknown.
+    }
+    // Perhaps not all of them belong to it: one that is inside another call waits for others itself.
+    let is_idle = |view: &RankView| Doing::of(view) == Doing::Outside && !works(view);
+    let idle: Vec<_> = absent.iter().copied().filter(|(_, view)| is_idle(view)).collect();
+    let missing = if absent.len() < inside.len() { absent } else { idle };
+    let Some((_, first)) = missing.first().filter(|_| missing.len() < inside.len().max(2)) else {
         let advice = "look at the stacks of the other ranks";
         return Some(finding(ranks_inside.clone(), Confidence::Guess, Missing::Unknown, advice));
-    }
-    let ranks: Vec<Rank> = absent.iter().map(|&(rank, _)| rank).collect();
-    let missing = Missing::Ranks { ranks: ranks.clone(), doing: Doing::of(first) };
+    };
+    let ranks: Vec<Rank> = missing.iter().map(|&(rank, _)| rank).collect();
+    let doing = Doing::of(first);
+    let missing = Missing::Ranks { ranks: ranks.clone(), doing };
     Some(finding(ranks, Confidence::Likely, missing, "look at those ranks' stacks"))
 }

@@ -311,6 +311,30 @@ fn who_does_not_come_to_make_a_communicator_is_named() {
     assert_eq!((found[0].class, &found[0].ranks), (Class::Init, &only(7)));
 }
 
+/// Half of a job creates a communicator. Of the others one is in no call; the rest wait in a
+/// collective.
+#[test]
+fn who_is_in_no_call_keeps_a_few_from_making_a_communicator() {
+    let named = |ranks: u32, outside: &[u32]| {
+        let outside = outside.to_vec();
+        let mut cluster = Cluster::new(5, ranks, Layout::Data, &[]).stand(STALL, move |rank, digest| {
+            if rank < ranks / 2 {
+                hold(digest, Call::CommunicatorInit);
+                digest.inside[0].waited = xpu_wire::unit::Nanoseconds(30_000_000_000);
+            } else if !outside.contains(&rank) {
+                hold(digest, Call::StreamSynchronize);
+            }
+        });
+        let (found, _) = cluster.until_found(90);
+        assert_eq!(found[0].class, Class::Init);
+        found[0].ranks.clone()
+    };
+    assert_eq!(named(2, &[1]), only(1));
+    assert_eq!(named(8, &[6]), only(6));
+    // It may be any of these.
+    assert_eq!(named(8, &[4, 5, 6, 7]), [0, 1, 2, 3].map(Rank));
+}
+
 #[test]
 fn a_hang_is_an_exit_code_and_a_state() {
     let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
