@@ -26,13 +26,17 @@ const PATIENCE: Duration = Duration::from_secs(50);
 
 const LOOK: Duration = Duration::from_millis(50);
 
+/// The driver's thread was stopped for its stack, and its reading of the pipe was interrupted: it begins again
+/// when it runs on.
+const RESTARTED: Duration = Duration::from_secs(2);
+
 /// Kernels of a rank that are reported: those with an exception, then those with most blocks.
 const KERNELS: usize = 16;
 
 /// The kernels on the GPUs of a rank, as a thread for each; or why they are not known.
 pub(super) fn threads(pid: Pid) -> Result<Vec<ThreadStack>, String> {
     let prepared = Prepared::of(pid)?;
-    prepared.trigger()?;
+    prepared.trigger(|| thread::sleep(LOOK))?;
     let until = Instant::now() + PATIENCE;
     let mut last = "it did not appear".to_owned();
     let mut before = 0;
@@ -89,14 +93,20 @@ impl Prepared {
         }
     }
 
-    /// Writes to the pipe.
-    fn trigger(&self) -> Result<(), String> {
+    /// Writes to the pipe. While nobody reads it, `wait` is called.
+    fn trigger(&self, mut wait: impl FnMut()) -> Result<(), String> {
         let refused = |error: io::Error| {
             format!("cannot ask for its GPUs' core dump by {}: {error}", self.pipe.display())
         };
-        let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
-        let mut pipe =
-            OpenOptions::new().write(true).custom_flags(flags).open(&self.pipe).map_err(refused)?;
+        let mut options = OpenOptions::new();
+        options.write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
+        let until = Instant::now() + RESTARTED;
+        let mut pipe = loop {
+            match options.open(&self.pipe) {
+                Err(error) if error.raw_os_error() == Some(libc::ENXIO) && Instant::now() < until => wait(),
+                opened => break opened.map_err(refused)?,
+            }
+        };
         if !pipe.metadata().map_err(refused)?.file_type().is_fifo() {
             return Err(format!("{} is no pipe: its driver did not make it", self.pipe.display()));
         }

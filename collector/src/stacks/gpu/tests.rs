@@ -43,3 +43,23 @@ fn a_part_of_a_core_dump_and_other_files_are_refused() {
         let _ = core::kernels(&broken);
     }
 }
+
+/// A thread that was stopped while it opened the pipe reads it again a moment later.
+#[test]
+fn a_pipe_that_nobody_reads_at_the_moment_is_tried_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let [pipe, file] = ["pipe", "file"].map(|name| dir.path().join(name));
+    let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
+    // SAFETY: the name ends with NUL.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let prepared = Prepared { pipe: pipe.clone(), file };
+    let mut reader = None;
+    let begin = || {
+        let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe);
+        reader.get_or_insert_with(|| opened.unwrap());
+    };
+    prepared.trigger(begin).unwrap();
+    let mut text = String::new();
+    reader.expect("it waited").read_to_string(&mut text).unwrap();
+    assert_eq!(text, "1\n");
+}
