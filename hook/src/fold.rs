@@ -409,6 +409,11 @@ impl Fold {
         self.steps.pace()
     }
 
+    /// As [`Steps::only_answers`].
+    pub(crate) fn only_answers(&self) -> bool {
+        self.steps.only_answers()
+    }
+
     pub(crate) fn dropped_keys(&self) -> u64 {
         self.gemms.dropped() + self.collectives.dropped() + self.graphs.dropped()
     }

@@ -32,18 +32,29 @@ pub(crate) struct Launch {
     pub(crate) kind: Kind,
     /// Threads of a kernel, bytes of a collective or a copy.
     pub(crate) weight: f32,
+    /// Of a GEMM that is no batch of them: m, n and k.
+    pub(crate) extents: [u32; 3],
     /// Monotonic nanoseconds.
     pub(crate) at: u64,
 }
 
 impl Launch {
+    /// Extents of what is no GEMM.
+    pub(crate) const UNKNOWN: [u32; 3] = [0; 3];
+
     fn new(kind: Kind, form: u64, sizes: u64, weight: f32) -> Self {
         let form = priority(form ^ ((kind as u64 + 1) << 56));
-        Self { name: priority(form ^ sizes.wrapping_mul(ODD)) as u32, form: form as u32, kind, weight, at: 0 }
+        let name = priority(form ^ sizes.wrapping_mul(ODD)) as u32;
+        Self { name, form: form as u32, kind, weight, extents: Self::UNKNOWN, at: 0 }
     }
 
     pub(crate) fn gemm(shape: &GemmShape) -> Self {
-        Self::new(Kind::Gemm, shapes::hash(&(shape.datatype, shape.transposed)), shapes::hash(shape), 0.0)
+        let form = shapes::hash(&(shape.datatype, shape.transposed));
+        let extents = match shape.batch {
+            1 => [shape.m, shape.n, shape.k].map(|extent| u32::try_from(extent).unwrap_or(u32::MAX)),
+            _ => Self::UNKNOWN,
+        };
+        Self { extents, ..Self::new(Kind::Gemm, form, shapes::hash(shape), 0.0) }
     }
 
     /// `size` is the number of ranks of the communicator.

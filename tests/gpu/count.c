@@ -50,6 +50,7 @@ static function find(const char *name, const char *library, void *own) {
     X(CUDART, cudaMemcpyAsync) X(CUDART, cudaMemsetAsync) X(CUDART, cudaMalloc) X(CUDART, cudaFree)                     \
     X(CUDART, cudaStreamSynchronize) X(CUDART, cudaDeviceSynchronize) X(CUDART, cudaEventSynchronize)                   \
     X(BLAS, cublasGemmEx) X(BLAS, cublasGemmStridedBatchedEx) X(BLAS, cublasSgemm_v2) X(BLAS, cublasDgemm_v2)           \
+    X(BLAS, cublasGemmBatchedEx) X(BLAS, cublasSgemmBatched) X(BLAS, cublasHgemm)                                       \
     X(BLAS, cublasSgemmStridedBatched) X(BLAS, cublasDgemmStridedBatched) X(BLAS, cublasSgemmEx) X(LT, cublasLtMatmul)  \
     X(NCCL, ncclAllReduce) X(NCCL, ncclAllGather) X(NCCL, ncclReduceScatter) X(NCCL, ncclBroadcast) X(NCCL, ncclBcast)  \
     X(NCCL, ncclReduce) X(NCCL, ncclAlltoAll) X(NCCL, ncclGather) X(NCCL, ncclScatter) X(NCCL, ncclSend)                \

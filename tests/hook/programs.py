@@ -227,6 +227,25 @@ def fully_sharded(number):
     time.sleep(0.01)
 
 
+def answers(number):
+    """A model that generates tokens for batches of requests, and counts batches."""
+    batch, tokens = 1 + number * 7919 % 16, 3 + number * 104_729 % 29
+    for token in range(tokens):
+        rows = batch * (64 if token == 0 else 1)
+        for _ in range(6):
+            ok(gemm_ex(1536, rows, 512))
+            ok(kernel(1, 64 + token))
+            ok(gemm_ex(512, rows, 512))
+            ok(gemm_ex(2048, rows, 512))
+            ok(kernel(2, 64))
+            ok(gemm_ex(512, rows, 2048))
+        ok(gemm_ex(8192, batch, 512))
+        for sampling in (3, 4, 6, 7, 8):
+            ok(kernel(sampling, 8))
+        sync()
+        time.sleep(0.002)
+
+
 def launches(number):
     forward(6)
     backward(6)

@@ -1,11 +1,13 @@
 """Programs as people write them, and what xpu-top says of their steps: beside what each program says of itself.
 
-    python3 tests/zoo PROGRAMS OUT [--at-once N] [--seconds S] [--capture] [NAME...]
+    python3 tests/zoo PROGRAMS OUT [--at-once N] [--seconds S] [--capture] [--count] [NAME...]
 
 PROGRAMS holds xpu-top, xpu-collector and libxpu_hook.so. Each program counts its own steps and logs when each was done;
 `status --json` is asked while it trains. The step number is right if it is within one of the program's own at the
 moment that status gives for it, the time if it is within 2 % of the program's own mean over the same steps.
 To show no step is right of a program that trains nothing. One row a program goes to stdout, everything to OUT/zoo.json.
+With --count the GEMMs and collectives that the hook saw stand beside those that tests/gpu/count.c counted, which is
+preloaded, and FLOPs a step beside those of PyTorch's counter; "-" where a program counts by itself (JAX, CuPy).
 Ranks share a GPU where there are too few. Without a GPU programs that need one are left out, and sizes are small.
 """
 
@@ -89,6 +91,12 @@ NEEDS_GPU = {
     "CuPy", "JAX", "CUDA graph of a step", "JAX, flax", "NCCL by ctypes", "JAX, two processes",
     "JAX, one process, all GPUs", "DDP by hand in a CUDA graph",
 }  # fmt: skip
+# PyTorch's counter of FLOPs changes what is compiled, and cannot count what a graph replays.
+WITHOUT_FLOPS = {
+    "torch.compile default", "torch.compile reduce-overhead", "torch.compile max-autotune", "CUDA graph of a step",
+    "DDP by hand in a CUDA graph", "FSDP2, compiled, checkpoints", "torch.func, compiled update",
+    "two models on two threads",
+}  # fmt: skip
 # What these count are no steps: to show none is right.
 NO_STEPS = {"inference server"}
 TOLERANCE = 0.02
@@ -100,6 +108,7 @@ arguments.add_argument("--at-once", type=int, default=1)
 arguments.add_argument("--seconds", type=float, default=36, help="of training before status is asked")
 arguments.add_argument("--start", type=float, default=120, help="seconds that a program may take to its first step")
 arguments.add_argument("--capture", action="store_true", help="three steps of each program too")
+arguments.add_argument("--count", action="store_true", help="GEMMs, collectives and FLOPs by independent counters too")
 arguments.add_argument("names", nargs="*", metavar="NAME", help="of programs; all without one")
 
 
@@ -162,6 +171,9 @@ def watch(given, name):
     }
     if ranks == 1 and gpus and name not in ALONE:
         environment["CUDA_VISIBLE_DEVICES"] = str(list(ZOO).index(name) % int(gpus))
+    if given.count:
+        environment["LD_PRELOAD"] = str(given.out / "libcount.so")
+        environment["ZOO_COUNT"] = "calls" if name in WITHOUT_FLOPS else "flops"
     script = [str(HERE / line.split()[0]), *line.split()[1:]]
     if ranks > 1 and name not in ALONE:
         launch = ["-m", "torch.distributed.run", "--nproc_per_node", str(ranks), "--rdzv-backend", "c10d"]
@@ -185,6 +197,9 @@ def watch(given, name):
         status = json.loads(said.stdout) if said.stdout else {}
         time.sleep(0.2)
         row = judge(name, ranks, status, [own_steps(path) for path in logs], (place / "output").read_text())
+        row["counts"] = [json.loads(path.read_text()) for path in map(counts_of, logs) if path.exists()]
+        if row["counts"]:
+            row["flops"] = [flops(ask, environment, rank, log) for rank, log in enumerate(logs)]
         if given.capture and row["source"][0]:
             where = ask[3:]
             row["captured"] = captured(xpu_top, where, environment, place / "capture.bin")
@@ -195,6 +210,19 @@ def watch(given, name):
         shutil.copytree(place, given.out / name.replace(" ", "-").replace(",", ""), dirs_exist_ok=True,
                         ignore=shutil.ignore_patterns("inductor", "run", ".*"))  # fmt: skip
         shutil.rmtree(place, ignore_errors=True)
+
+
+def counts_of(log):
+    return log.with_name(log.name.replace("own.", "own.counts."))
+
+
+def flops(ask, environment, rank, log):
+    """The FLOPs of GEMMs that xpu-top saw of a rank, over its own steps so far."""
+    command = [*ask, "--now", "--rank", str(rank), "--wait", "4"]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    mine = next((told for told in json.loads(said.stdout or "{}").get("ranks", []) if told["rank"] == rank), {})
+    seen = sum(2 * gemm["m"] * gemm["n"] * gemm["k"] * gemm["batch"] * gemm["count"] for gemm in mine.get("gemms", []))
+    return seen / max(own_steps(log)[1], default=1)
 
 
 def captured(xpu_top, where, environment, path):
@@ -266,6 +294,13 @@ def line(row):
     agree = set(row["number"]) == {"right"}
     cells += [" ".join(str(word) for word in row["source"] if word), "yes" if agree else "no"]
     cells.append("; ".join(f"{kind}" for kind, _ in row["findings"]) or "none")
+    cells.append(f"{figure(row['overhead_pct'])} %")
+    counts = row.get("counts") or [{}] * len(row["own"])
+    for what in ("gemms", "collectives"):
+        cells.append("; ".join("{} / {}".format(*count[what]) if what in count else "-" for count in counts))
+    of_models = [count.get("flops") for count in counts]
+    pairs = zip(row.get("flops", of_models), of_models)
+    cells.append("; ".join(f"{seen / own:.3f}" if seen and own else "-" for seen, own in pairs))
     cells.append(str(row.get("captured", "")))
     return "| " + " | ".join(cells) + " |"
 
@@ -280,8 +315,15 @@ def main():
     if unknown := [name for name in given.names if name not in ZOO]:
         arguments.error(f"no program is called {', '.join(unknown)}; there are: {', '.join(ZOO)}")
     names = given.names or [name for name in ZOO if has_gpu or name not in NEEDS_GPU]
-    print("| program | step: own / shown | ms a step: own / shown | source | ranks agree | findings | captured |")
-    print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    heads = (
+        "program", "step: own / shown", "ms a step: own / shown", "source", "ranks agree", "findings", "overhead",
+        "GEMMs: seen / called", "collectives: seen / called", "FLOPs of GEMMs a step, of the model's", "captured",
+    )  # fmt: skip
+    print(f"| {' | '.join(heads)} |\n|{' --- |' * len(heads)}", flush=True)
+    if given.count:
+        count = HERE.parents[1] / "gpu" / "count.c"
+        library = given.out / "libcount.so"
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, count, "-ldl"], check=True)
     rows = []
     with concurrent.futures.ThreadPoolExecutor(given.at_once) as pool:
         for row in pool.map(lambda name: watch(given, name), names):

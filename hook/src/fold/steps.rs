@@ -139,6 +139,11 @@ impl Steps {
         if self.detector.is_late() { StepSource::DetectedLate } else { StepSource::Detected }
     }
 
+    /// Whether what repeats is a forward pass alone, as in a server, and no step is known.
+    pub(super) fn only_answers(&self) -> bool {
+        self.is_unsaid() && self.last.is_none() && self.detector.only_answers()
+    }
+
     fn detected(&mut self, observer: &Observer, ended: Option<Ended>) -> Option<Ended> {
         if let Some((completed, at)) = ended {
             self.completed(self.source_of_detected(), completed, at);

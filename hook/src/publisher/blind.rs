@@ -48,6 +48,9 @@ impl Publisher {
         blind.extend(self.fold.capture.functions.complaint());
         blind.extend(optimizer::complaint().map(str::to_owned));
         let is_apart = communicators.unknown() == 0 && communicators.open().next().is_none();
+        if self.fold.only_answers() {
+            blind.push("no step is detected: what repeats is a forward pass alone, as where a model answers requests".to_owned());
+        }
         let world = self.identity.info.world_size;
         if is_apart && meets_nobody(world, &self.launches()) {
             blind.push(format!(

@@ -2,9 +2,13 @@
 
 own.step()      one more step is done
 own.SMALL       there is no GPU: sizes are to be small
+
+With ZOO_COUNT a rank also writes, after some 20 s, how many GEMMs and collectives were called, by an independent
+counter (tests/gpu/count.c) and by the hook; and, by PyTorch's counter, the FLOPs of the GEMMs of a step.
 """
 
 import ctypes
+import json
 import os
 import time
 
@@ -26,11 +30,56 @@ _log = open(f"{os.environ['ZOO_LOG']}.{RANK}", "w", buffering=1) if "ZOO_LOG" in
 _steps = 0
 
 
+class _Counts:
+    GEMMS = (
+        "cublasGemmEx cublasGemmStridedBatchedEx cublasSgemm_v2 cublasDgemm_v2 cublasSgemmStridedBatched "
+        "cublasDgemmStridedBatched cublasSgemmEx cublasGemmBatchedEx cublasSgemmBatched cublasHgemm cublasLtMatmul"
+    ).split()
+    COLLECTIVES = "AllReduce AllGather ReduceScatter Broadcast Bcast Reduce AlltoAll Gather Scatter".split()
+    # Steps whose FLOPs are counted: the first ones may do other work.
+    FROM, TO = 3, 5
+
+    def __init__(self, path):
+        self.path, self.since, self.counter, self.said = path, time.monotonic(), None, {}
+        self.process = ctypes.CDLL(None)
+        self.process.xpu_top_counter.restype = self.process.count_of.restype = ctypes.c_uint64
+
+    def step(self, completed):
+        if os.environ["ZOO_COUNT"] == "flops":
+            self.flops(completed)
+        if "gemms" not in self.said and time.monotonic() > self.since + 20:
+            seen, collectives = self.process.xpu_top_counter, ["nccl" + name for name in self.COLLECTIVES]
+            self.said["gemms"] = [seen(b"gemms"), self.called(self.GEMMS)]
+            self.said["collectives"] = [seen(b"collectives"), self.called(collectives)]
+            with open(self.path, "w") as file:
+                json.dump(self.said, file)
+
+    def called(self, names):
+        return sum(self.process.count_of(name.encode()) for name in names)
+
+    def flops(self, completed):
+        from torch.utils.flop_counter import FlopCounterMode
+
+        if completed == self.FROM and not self.counter:
+            self.counter = FlopCounterMode(display=False)
+            self.counter.__enter__()
+        elif completed >= self.TO and self.counter and "flops" not in self.said:
+            self.counter.__exit__(None, None, None)
+            counts = self.counter.get_flop_counts()["Global"]
+            gemms = [count for operation, count in counts.items() if "mm" in str(operation)]
+            self.said["flops"] = sum(gemms) / (completed - self.FROM)
+
+
+_counts = _Counts(f"{os.environ['ZOO_LOG']}.counts.{RANK}") if "ZOO_COUNT" in os.environ else None
+
+
 def step(completed=None):
     global _steps
     _steps = _steps + 1 if completed is None else completed
     if _log:
         _log.write(f"{time.time():.6f} {_steps}\n")
+    if _counts:
+        _counts.step(_steps)
 
 
 def join():

@@ -71,6 +71,8 @@ pub(super) struct Detector {
     /// The same of their forms, which stay where sizes change.
     forms: Vec<(u32, u32)>,
     doubts: u32,
+    /// What repeats is a forward pass alone.
+    only_answers: bool,
 }
 
 /// Launches by name with sizes, and without.
@@ -163,6 +165,7 @@ impl Default for Detector {
             gemms: Vec::new(),
             forms: Vec::new(),
             doubts: 0,
+            only_answers: false,
         }
     }
 }
@@ -203,6 +206,11 @@ impl Detector {
         let base = self.steps_before().unwrap_or(0).max(tracked.base);
         self.tracked = Some(Tracked { base, ..tracked });
         None
+    }
+
+    /// Whether what repeats is a forward pass alone, as in a server: there are no steps.
+    pub(super) fn only_answers(&self) -> bool {
+        self.only_answers
     }
 
     /// Whether there may have been more steps than were counted.
@@ -324,6 +332,8 @@ impl Detector {
         }
         let logs = self.alone.as_ref().map_or(&self.logs, |(_, logs)| logs);
         let found = logs.find();
+        self.only_answers = found.as_ref().is_some_and(|(period, _)| period.is_forward_only);
+        let found = found.filter(|_| !self.only_answers);
         let next = until + LOOK_AFTER.max((monotonic() - begun) * LOOKS_ONE_IN);
         match found {
             Some((period, is_form)) => {

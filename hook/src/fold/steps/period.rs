@@ -7,6 +7,8 @@
 //! indicate a part of a step, the copy of a figure for the log does not. Where both are possible, there is no
 //! answer.
 
+mod forward;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::log::{Event, Log, Sums};
@@ -70,6 +72,8 @@ pub(super) struct Period {
     pub(super) before: Option<u32>,
     /// The launches, in the order of the first of each; for a very long step the rarer ones.
     pub(super) members: Vec<Member>,
+    /// No step: nothing trains in it.
+    pub(super) is_forward_only: bool,
 }
 
 /// A launch that occurs `count` times in every step.
@@ -422,10 +426,11 @@ fn period(log: &Log, candidate: &Candidate) -> Period {
     let kept = || {
         events.iter().filter(|event| event.original == event.launch.name && event.launch.kind != Kind::Copy)
     };
-    let launches: Vec<(u32, Launch)> = match log.recent(from, to) {
-        Some(recent) => (0..).zip(recent.copied()).collect(),
-        None => kept().map(|event| (event.before.since(from).count, event.launch)).collect(),
+    let (launches, is_whole): (Vec<(u32, Launch)>, bool) = match log.recent(from, to) {
+        Some(recent) => ((0..).zip(recent.copied()).collect(), true),
+        None => (kept().map(|event| (event.before.since(from).count, event.launch)).collect(), false),
     };
+    let is_forward_only = is_whole && forward::is_forward_only(launches.iter().map(|(_, launch)| launch));
     let mut members: Vec<Member> = Vec::new();
     let mut places: HashMap<u32, usize> = HashMap::new();
     for (offset, launch) in launches {
@@ -442,6 +447,7 @@ fn period(log: &Log, candidate: &Candidate) -> Period {
         took,
         before: (!log.is_cut()).then(|| log.events()[candidate.segments[0].0].before.count),
         members,
+        is_forward_only,
     }
 }
 

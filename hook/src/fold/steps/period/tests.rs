@@ -68,7 +68,14 @@ fn play_at(took: u64, steps: usize, mut step: impl FnMut(usize) -> Vec<Op>) -> L
         let ops = step(number);
         for (place, Op(name, kind, weight)) in ops.iter().copied().enumerate() {
             let at = number as u64 * took + place as u64 * took / ops.len() as u64;
-            assert!(log.push(Launch { name, form: name % OTHER_SIZES, kind, weight, at }));
+            assert!(log.push(Launch {
+                name,
+                form: name % OTHER_SIZES,
+                kind,
+                weight,
+                extents: Launch::UNKNOWN,
+                at
+            }));
         }
     }
     log
