@@ -29,6 +29,7 @@ arguments.add_argument("jobs", nargs="+")
 arguments.add_argument("--rounds", type=int, default=30)
 arguments.add_argument("--block-ms", type=float, default=200)
 arguments.add_argument("--profiler", type=int, default=0, help="blocks under torch.profiler, after all others")
+arguments.add_argument("--modes", help="beside off, with commas: default everything counting unmarked")
 arguments.add_argument("--nccl-example", help="NCCL's example profiler plugin, built")
 given = arguments.parse_args()
 
@@ -74,6 +75,18 @@ def everything():
     post_hooks.update(attached)
 
 
+def counting():
+    """Nothing is timed."""
+    default()
+    hook.xpu_top_set_budget(0.0)
+
+
+def unmarked():
+    """Optimizers mark no steps, so none is timed."""
+    default()
+    post_hooks.clear()
+
+
 def nccl_example():
     off()
     plugin["_Z20exampleProfilerStartiPKc"](NCCL_EVENTS, None)
@@ -84,7 +97,9 @@ def quiet():
         plugin["_Z19exampleProfilerStopv"]()
 
 
-MODES = {"off": off, "default": default, "everything": everything}
+MODES = {"off": off, "default": default, "everything": everything, "counting": counting, "unmarked": unmarked}
+wanted = (given.modes or "default,everything").split(",")
+MODES = {mode: change for mode, change in MODES.items() if mode in ["off", *wanted]}
 if plugin:
     MODES["nccl_example"] = nccl_example
 
@@ -139,16 +154,18 @@ def measure(name):
         going.fill_(float(time.monotonic() < until))
         dist.broadcast(going, 0)
 
-    blocks, timed = [], 0
+    blocks, timed, spent = [], 0, 0
     shuffled = random.Random(1)
 
     def run_block(mode):
-        nonlocal timed
+        nonlocal timed, spent
         dist.barrier()
         MODES[mode]()
-        before = counter("timed")
+        before, spent_before = counter("timed"), counter("spent")
         blocks.append((mode, block(step, steps)))
-        timed += counter("timed") - before if mode == "default" else 0
+        if mode == "default":
+            timed += counter("timed") - before
+            spent += counter("spent") - spent_before
         quiet()
 
     run_block("off")
@@ -185,6 +202,10 @@ def measure(name):
             "operations_per_step": operations,
             "optimizer_hooks": len(attached),
             "timed_per_step": round(timed / steps / given.rounds, 2),
+            # By the hook's own account.
+            "charged_pct": round(spent / steps / given.rounds / base / 1e4, 3),
+            "event_cost_ns": counter("event_cost"),
+            "event_gap_ns": counter("event_gap"),
             **{f"{mode}_pct": median(ratios[mode]) for mode in MODES if mode != "off"},
             "noise_pct": median(ratios["off"]),
             "off_iqr_pct": round((quartiles[2] - quartiles[0]) / base * 100, 3),
