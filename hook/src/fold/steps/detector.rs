@@ -491,4 +491,6 @@ fn own(members: &[Member]) -> Option<Marker> {
 }
 
 #[cfg(test)]
+mod recorded;
+#[cfg(test)]
 mod tests;

@@ -101,6 +101,8 @@ enum Judgement {
     Ambiguous,
     /// Other work occurs too often beside it, and it makes up most launches.
     MicroBatch,
+    /// The same, and one of several contains other launches.
+    VariedMicroBatch,
     /// Other work occurs too often beside it.
     Part,
     /// It does not contain a whole number of batches: several of it may.
@@ -127,19 +129,24 @@ pub(super) fn find(log: &Log) -> Option<Period> {
         .map(|(_, candidate)| candidate.sums)
         .collect();
     judged.retain(|(_, candidate)| !parts.iter().any(|&part| candidate.sums.is_several(part)));
-    let mut part: Option<u32> = None;
+    // Its launches, and how many other ones of fewer launches a step may have.
+    let mut part: Option<(u32, u32)> = None;
     for (judgement, candidate) in &judged {
         let launches = candidate.sums.count;
         match judgement {
             Judgement::Step => {
-                let accumulates = part.is_none_or(|part| ACCUMULATED.contains(&(launches / part)));
+                let accumulates = part.is_none_or(|(part, most_others)| {
+                    let parts = launches / part;
+                    (parts..=parts + most_others).any(|parts| ACCUMULATED.contains(&parts))
+                });
                 if !accumulates || may_be_several(log, candidate) || !is_believed(log, candidate) {
                     return None;
                 }
                 return Some(period(log, candidate));
             }
             Judgement::Part | Judgement::OfABatch | Judgement::Minor => {}
-            Judgement::MicroBatch => part = part.or(Some(launches)),
+            Judgement::MicroBatch => part = part.or(Some((launches, 0))),
+            Judgement::VariedMicroBatch => part = part.or(Some((launches, 1))),
             Judgement::Ambiguous => return None,
         }
     }
@@ -245,7 +252,7 @@ fn judge(log: &Log, candidate: &Candidate) -> Judgement {
     let whole = if log.is_thinned() { &recent } else { &kept };
     let (is_plain, unlike) =
         whole.as_ref().map_or((false, false), |beside| (is_plain(&beside.inside), beside.unlike));
-    let judge = |beside: Beside| beside.judge(covered, is_plain, unlike);
+    let judge = |beside: Beside| beside.judge(candidate.sums.gemms, covered, is_plain, unlike);
     let recent = recent.filter(|beside| beside.occasions() > 1);
     kept.map(judge).max(recent.map(judge)).unwrap_or(Judgement::Minor)
 }
@@ -275,7 +282,18 @@ fn beside<L: Iterator<Item = (Launch, u32)>>(
         let Some(launches) = look(from, to) else { continue };
         let mut known_counts: HashMap<u32, usize> = HashMap::new();
         let mut strangers = Vec::new();
+        let mut gemms: Vec<Launch> = Vec::new();
+        // GEMMs before the last collective, and whether there were some between two.
+        let (mut summed_at, mut in_turn) = (None, false);
         for (launch, original) in launches {
+            match launch.kind {
+                Kind::Gemm => gemms.push(launch),
+                Kind::Collective if !inside.contains_key(&launch.name) && launch.weight >= FIGURE => {
+                    in_turn |= summed_at.is_some_and(|before| before < gemms.len());
+                    summed_at = Some(gemms.len());
+                }
+                _ => {}
+            }
             if inside.contains_key(&launch.name) {
                 *known_counts.entry(launch.name).or_default() += 1;
             } else if !known.contains_key(&original) {
@@ -288,25 +306,33 @@ fn beside<L: Iterator<Item = (Launch, u32)>>(
         // If known GEMMs occur beside it, as in an evaluation, most kernels belong to the evaluation.
         let evaluates = events[to].before.since(events[from].before).gemms > whole * sums.gemms;
         let surplus = events[to].threads - events[from].threads - f64::from(whole) * threads;
-        let mut kernels = 0;
+        let (mut kernels, mut collectives, mut heavy) = (0, 0, 0);
         for launch in strangers {
             match launch.kind {
                 Kind::Gemm | Kind::Graph => {
                     found.with_gemms.insert(occasion);
                     found.unlike |= !forms.contains(&launch.form);
                 }
-                Kind::Collective if launch.weight >= FIGURE => {
-                    found.without.insert(occasion);
-                    found.updates = true;
+                Kind::Collective => {
+                    collectives += 1;
+                    if launch.weight >= FIGURE {
+                        found.without.insert(occasion);
+                    }
                 }
-                Kind::Kernel if !evaluates && surplus >= (LIGHT_SHARE * threads).max(LIGHT) => {
+                Kind::Kernel if evaluates => heavy += usize::from(f64::from(launch.weight) >= LIGHT),
+                Kind::Kernel if surplus >= (LIGHT_SHARE * threads).max(LIGHT) => {
                     found.without.insert(occasion);
                     kernels += 1;
                 }
-                Kind::Collective | Kind::Kernel | Kind::Copy => {}
+                Kind::Kernel | Kind::Copy => {}
             }
         }
-        found.updates |= kernels > FEW;
+        // Gradients are summed while others are computed. Sums that follow on one another, with a kernel for each to
+        // divide it, may be of weights that are averaged now and then.
+        found.updates |= in_turn || kernels > FEW + collectives;
+        if heavy > FEW && forward::trains(gemms.iter()) == Some(true) {
+            found.variants.insert(occasion);
+        }
     }
     found.without.retain(|occasion| !found.with_gemms.contains(occasion));
     found.inside = inside;
@@ -319,6 +345,9 @@ struct Beside {
     repetitions: usize,
     with_gemms: BTreeSet<usize>,
     without: BTreeSet<usize>,
+    /// Those with another repetition, of the same GEMMs, and an update: the first of several micro-batches, which adds no
+    /// gradients to others.
+    variants: BTreeSet<usize>,
     /// Some of the events without GEMMs are more than a log entry.
     updates: bool,
     /// Some of those GEMMs have forms that are absent from the period.
@@ -329,15 +358,21 @@ struct Beside {
 
 impl Beside {
     fn occasions(&self) -> usize {
-        self.with_gemms.len() + self.without.len()
+        self.with_gemms.len() + self.without.len() + self.variants.len()
     }
 
-    /// `covered` is the share of the repetitions in all launches.
-    fn judge(self, covered: f64, is_plain: bool, unlike: bool) -> Judgement {
+    /// `covered` is the share of the repetitions in all launches; `gemms` is the number of GEMMs in one.
+    fn judge(self, gemms: u32, covered: f64, is_plain: bool, unlike: bool) -> Judgement {
         let apart = |occasions: &BTreeSet<usize>| self.repetitions as f64 / occasions.len() as f64;
         let often = apart(&self.without) <= SELDOM;
         let often_with_gemms = apart(&self.with_gemms) <= SELDOM_WITH_GEMMS;
-        if often && self.with_gemms.is_empty() && !is_plain {
+        let has_graphs = self.inside.values().any(|&(kind, _)| kind == Kind::Graph);
+        if self.with_gemms.len() > 1 && gemms == 0 && !has_graphs {
+            // An optimizer that updates one parameter after another.
+            Judgement::Part
+        } else if apart(&self.variants) <= SELDOM_WITH_GEMMS {
+            Judgement::VariedMicroBatch
+        } else if often && self.with_gemms.is_empty() && !is_plain {
             // Micro-batches and a fused update, or steps and a log entry.
             if self.updates { Judgement::MicroBatch } else { Judgement::Ambiguous }
         } else if often || (often_with_gemms && covered < MOSTLY && unlike) {
@@ -430,7 +465,8 @@ fn period(log: &Log, candidate: &Candidate) -> Period {
         Some(recent) => ((0..).zip(recent.copied()).collect(), true),
         None => (kept().map(|event| (event.before.since(from).count, event.launch)).collect(), false),
     };
-    let is_forward_only = is_whole && forward::is_forward_only(launches.iter().map(|(_, launch)| launch));
+    let is_forward_only =
+        is_whole && forward::trains(launches.iter().map(|(_, launch)| launch)) == Some(false);
     let mut members: Vec<Member> = Vec::new();
     let mut places: HashMap<u32, usize> = HashMap::new();
     for (offset, launch) in launches {

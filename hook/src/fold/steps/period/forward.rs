@@ -8,29 +8,30 @@ use std::collections::HashSet;
 
 use crate::launches::{Kind, Launch};
 
-/// Fewer different GEMMs say nothing.
+/// Fewer different GEMMs are not called a forward pass.
 const FEWEST: usize = 3;
 
-/// Of all launches of a period.
-pub(super) fn is_forward_only<'a>(launches: impl Iterator<Item = &'a Launch>) -> bool {
+/// Whether these launches train; `None` if their GEMMs do not say.
+pub(super) fn trains<'a>(launches: impl Iterator<Item = &'a Launch>) -> Option<bool> {
     let gemms: HashSet<[u32; 3]> = launches
         .filter(|launch| launch.kind == Kind::Gemm && launch.extents != Launch::UNKNOWN)
         .map(|launch| launch.extents)
         .collect();
-    let Some(&[m, n, _]) = gemms.iter().next() else { return false };
+    let &[m, n, _] = gemms.iter().next()?;
     let is_tokens = |extent: u32| gemms.iter().all(|&[m, n, k]| (m == extent || n == extent) && k != extent);
-    gemms.len() >= FEWEST && (is_tokens(m) || is_tokens(n))
+    let trains = !is_tokens(m) && !is_tokens(n);
+    (trains && gemms.len() > 1 || gemms.len() >= FEWEST).then_some(trains)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn is_forward_only_of(gemms: &[[u32; 3]]) -> bool {
+    fn trains_with(gemms: &[[u32; 3]]) -> Option<bool> {
         let gemm =
             |&extents: &[u32; 3]| Launch { kind: Kind::Gemm, extents, ..Launch::kernel(1, [1; 3], [1; 3]) };
         let launches: Vec<_> = gemms.iter().map(gemm).collect();
-        is_forward_only(launches.iter())
+        trains(launches.iter())
     }
 
     /// Weights of a transformer, (out, in).
@@ -42,20 +43,24 @@ mod tests {
             let forward = WEIGHTS.map(|[out, inner]| [out, tokens, inner]);
             let activations = WEIGHTS.map(|[out, inner]| [inner, tokens, out]);
             let weights = WEIGHTS.map(|[out, inner]| [inner, out, tokens]);
-            assert!(is_forward_only_of(&forward));
-            assert!(!is_forward_only_of(&[forward, activations, weights].concat()));
+            assert_eq!(trains_with(&forward), Some(false));
+            assert_eq!(trains_with(&[forward, activations, weights].concat()), Some(true));
             // A backbone that is frozen, under a head that trains on one token of each of 8 rows.
             let head = [[10, 8, 768], [768, 10, 8]];
-            assert!(!is_forward_only_of(&[&forward[..], &head].concat()));
+            assert_eq!(trains_with(&[&forward[..], &head].concat()), Some(true));
         }
     }
 
     #[test]
     fn layers_that_are_as_wide_as_deep_train() {
         for tokens in [64, 512] {
-            assert!(!is_forward_only_of(&[[512, tokens, 512], [512, tokens, 512], [512, 512, tokens]]));
+            assert_ne!(
+                trains_with(&[[512, tokens, 512], [512, tokens, 512], [512, 512, tokens]]),
+                Some(false)
+            );
         }
-        assert!(!is_forward_only_of(&[[64, 8192, 4096], [64, 4096, 8192]]), "two GEMMs say nothing");
-        assert!(!is_forward_only_of(&[]));
+        assert_eq!(trains_with(&[[64, 8192, 4096], [64, 4096, 8192]]), None, "two GEMMs say nothing");
+        assert_eq!(trains_with(&[[512, 512, 512]]), None);
+        assert_eq!(trains_with(&[]), None);
     }
 }

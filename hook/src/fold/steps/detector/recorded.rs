@@ -1,0 +1,151 @@
+//! The launches of real programs on two GPUs (tests/launches), and the steps that each counted itself: what is
+//! detected is equal, or unknown.
+
+use std::{fs::File, io::Read, path::PathBuf};
+
+use flate2::read::GzDecoder;
+
+use super::*;
+
+/// Times in the files are in this many nanoseconds.
+const UNIT: u64 = 50_000;
+
+/// The publisher settles this often.
+const TURN: u64 = SECOND / 20;
+
+struct Program {
+    launches: Vec<(usize, Launch)>,
+    /// When each step was completed.
+    own: Vec<(u64, u64)>,
+}
+
+fn read(name: &str) -> Program {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/launches").join(format!("{name}.gz"));
+    let mut bytes = Vec::new();
+    GzDecoder::new(File::open(&path).unwrap()).read_to_end(&mut bytes).unwrap();
+    let mut rest = &bytes[..];
+    let mut take = |count: usize| {
+        let (taken, after) = rest.split_at(count);
+        rest = after;
+        taken.to_vec()
+    };
+    let words = |bytes: Vec<u8>| -> Vec<u32> {
+        bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
+    };
+    let names = words(take(4))[0] as usize;
+    let columns: [Vec<u32>; 8] = std::array::from_fn(|_| words(take(4 * names)));
+    let launch = |which: usize| {
+        let [name, form, kind, weight, m, n, k, thread] = columns.each_ref().map(|column| column[which]);
+        let kinds = [Kind::Gemm, Kind::Collective, Kind::Kernel, Kind::Graph, Kind::Copy];
+        let (kind, weight) = (kinds[kind as usize], f32::from_bits(weight));
+        (thread as usize, Launch { name, form, kind, weight, extents: [m, n, k], at: 0 })
+    };
+    let count = words(take(4))[0] as usize;
+    let which: Vec<_> = take(2 * count)
+        .chunks_exact(2)
+        .map(|two| usize::from(u16::from_le_bytes(two.try_into().unwrap())))
+        .collect();
+    let mut at = SECOND;
+    let launches = which.into_iter().zip(words(take(4 * count))).map(|(which, after)| {
+        at += u64::from(after) * UNIT;
+        let (thread, what) = launch(which);
+        (thread, Launch { at, ..what })
+    });
+    let launches = launches.collect();
+    let steps = words(take(4))[0] as usize;
+    // The first ones may be before the first launch.
+    let at = words(take(4 * steps))
+        .into_iter()
+        .map(|at| SECOND.saturating_add_signed(i64::from(at as i32) * UNIT as i64));
+    let own =
+        at.collect::<Vec<_>>().into_iter().zip(words(take(4 * steps)).into_iter().map(u64::from)).collect();
+    Program { launches, own }
+}
+
+/// What is detected of a program: each step that ended, and whether its number is a lower bound.
+fn detect(program: &Program) -> Vec<(Ended, bool)> {
+    let mut detector = Detector::default();
+    let (mut ended, mut turn, mut pace) = (Vec::<(Ended, bool)>::new(), 0, None);
+    for (thread, launch) in &program.launches {
+        while launch.at > turn + TURN {
+            turn += TURN;
+            if detector.settle(turn, pace) {
+                pace = None;
+            }
+        }
+        let begun = launches::begun(*thread, launch);
+        if matches!(detector.phase, Phase::Searching { .. }) {
+            detector.launched(*thread, *launch);
+        }
+        let step = match launch.kind {
+            Kind::Gemm => {
+                detector.count(launch, 0);
+                None
+            }
+            Kind::Collective => detector.collective(launch, 2),
+            _ => None,
+        };
+        if let Some(step) = begun.and_then(|steps| detector.begun(steps, launch.at)).or(step) {
+            if let Some((before, _)) = ended.last() {
+                pace = Some((step.1 - before.1) / (step.0.saturating_sub(before.0)).max(1));
+            }
+            ended.push((step, detector.is_late()));
+        }
+    }
+    ended
+}
+
+/// Of the steps shown: how many numbers are off by more than one, and how much longer than its own the last ones are.
+fn errors(program: &Program, shown: &[(Ended, bool)]) -> (usize, f64) {
+    let own_at = |at: u64| {
+        let before = program.own.iter().take_while(|&&(own, _)| own <= at);
+        before.last().map_or(0, |&(_, number)| number)
+    };
+    let is_off = |&&((number, at), is_lower_bound): &&(Ended, bool)| {
+        let own = own_at(at);
+        if is_lower_bound { number > own + 1 } else { number.abs_diff(own) > 1 }
+    };
+    let late = &shown[shown.len() / 2..];
+    let (((from, since), _), ((to, until), _)) = (late[0], late[late.len() - 1]);
+    let own = own_at(until).saturating_sub(own_at(since)).max(1);
+    (shown.iter().filter(is_off).count(), own as f64 / (to - from).max(1) as f64)
+}
+
+fn all() -> Vec<String> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/launches");
+    let names =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.filter_map(|name| name.strip_suffix(".gz").map(str::to_owned)).collect();
+    names.sort();
+    names
+}
+
+/// Lengths of a step's parts differ on every rank and step, a repetition was not seen often enough, or it may be several
+/// steps with what is done after them.
+const UNKNOWN: [&str; 5] = ["DDP-uneven-PowerSGD", "JAX-flax", "PPO", "inference-server", "local-SGD"];
+
+/// Four updates after each rollout: the whole is the shortest period that contains everything.
+const SEVERAL: (&str, f64) = ("rollouts-and-updates", 4.0);
+
+#[test]
+fn what_is_detected_of_real_programs_is_what_they_count_or_unknown() {
+    let mut wrong = Vec::new();
+    for name in all() {
+        let program = read(&name);
+        launches::count_steps_by(None);
+        let shown = detect(&program);
+        if shown.is_empty() != UNKNOWN.contains(&name.as_str()) {
+            wrong.push(format!("{name}: {} steps", shown.len()));
+        }
+        if shown.is_empty() {
+            continue;
+        }
+        let (off, longer) = errors(&program, &shown);
+        println!("{name}: {off} of {} numbers off, {longer:.3} times as long", shown.len());
+        let (own, is_counted) = if name == SEVERAL.0 { (SEVERAL.1, false) } else { (1.0, true) };
+        if (is_counted && off > 0) || (longer / own - 1.0).abs() > 0.02 {
+            wrong.push(format!("{name}: {off} of {} numbers off, {longer:.3} times as long", shown.len()));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
