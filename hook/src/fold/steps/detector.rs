@@ -8,16 +8,18 @@
 //! A process with several GPUs may have a thread for each, all with the same steps (JAX). Their launches mix
 //! in any order: then the period of one thread is searched for.
 
+mod choice;
 mod thread;
 
 use std::collections::HashMap;
 
+use choice::{own, steps_in_a_read};
 use thread::Threads;
-use xpu_wire::{collective::Operation, gemm::GemmShape};
+use xpu_wire::gemm::GemmShape;
 
 use super::{
     log::Log,
-    period::{self, Member, Period},
+    period::{self, Period},
 };
 use crate::{
     clock::monotonic,
@@ -51,9 +53,6 @@ const LOOKS_ONE_IN: u64 = 50;
 
 /// A period is dropped after this many consecutive searches that do not find it.
 const DOUBTS: u32 = 2;
-
-/// Threads are read one after another, within this time: the totals of one may be newer than those of another.
-const READ_WITHIN: u64 = SECOND / 100;
 
 #[derive(Debug)]
 pub(super) struct Detector {
@@ -234,35 +233,6 @@ impl Detector {
         self.search(until) || changed
     }
 
-    /// Whether the operation counted also occurs outside of steps, as in evaluations of a tensor-parallel model:
-    /// its total grew by more steps than the totals of all GEMMs.
-    fn counts_too_much(&mut self, pace: Option<u64>) -> bool {
-        let Some(tracked) = self.tracked.filter(|tracked| tracked.by == By::Total) else { return false };
-        let (Some(by_gemms), Some(by_total)) = self.by_gemms_and_total(&tracked.marker) else { return false };
-        let Some(tracked) = &mut self.tracked else { return false };
-        let Some(before) = tracked.compared else {
-            tracked.compared = Some((by_gemms, by_total));
-            return false;
-        };
-        if by_gemms == before.0 {
-            // In the middle of something that is no step, perhaps.
-            return false;
-        }
-        let is_surplus = by_total - before.1 > by_gemms - before.0 + 1 + steps_in_a_read(pace);
-        if is_surplus && !tracked.is_suspect {
-            // Once more: a thread may have been read late.
-            tracked.is_suspect = true;
-            return false;
-        }
-        (tracked.compared, tracked.is_suspect) = (Some((by_gemms, by_total)), false);
-        is_surplus
-    }
-
-    /// Steps by the totals of the GEMMs, and of the operation that is counted.
-    fn by_gemms_and_total(&self, marker: &Marker) -> (Option<u64>, Option<u64>) {
-        (steps_by(&self.forms, &self.counts), steps_by(&[(marker.name, marker.count)], &self.counts))
-    }
-
     /// Counts launches in place of the total. `true`: the number of steps changed.
     fn count_launches(&mut self) -> bool {
         let Some((tracked, marker)) = self.tracked.and_then(|tracked| Some((tracked, tracked.instead?)))
@@ -423,42 +393,6 @@ impl Detector {
         true
     }
 
-    /// The NCCL operation to count: of the widest communicator; of those a reduce-scatter, if there is one; of those
-    /// the rarest in a step, of those the largest. All ranks of the communicator choose the same.
-    fn shared(&self, members: &[Member]) -> Option<Marker> {
-        let size = |member: &&Member| self.counts.get(&member.launch.name).map_or(0, |counted| counted.size);
-        let is_figure = |member: &&Member| member.launch.weight < period::FIGURE;
-        let has_gemms = members.iter().any(|member| member.launch.kind == Kind::Gemm);
-        let collectives = members.iter().filter(|member| {
-            // A figure of each step may be one of a log entry too.
-            member.launch.kind == Kind::Collective && !(has_gemms && is_figure(member))
-        });
-        let widest = collectives.filter(|member| size(member) > 1).max_by(|a, b| {
-            let weight = |member: &Member| member.launch.weight;
-            // Of gradients only; an evaluation gathers parameters too.
-            let reduces = |member: &&Member| {
-                member.launch.form == Launch::collective(Operation::ReduceScatter, 0, size(member)).form
-            };
-            (size(a).cmp(&size(b)))
-                .then(reduces(a).cmp(&reduces(b)))
-                .then(b.count.cmp(&a.count))
-                .then(weight(a).total_cmp(&weight(b)))
-                .then(a.launch.name.cmp(&b.launch.name))
-        })?;
-        Some(Marker {
-            name: widest.launch.name,
-            is_form: false,
-            count: widest.count,
-            other: None,
-            thread: None,
-        })
-    }
-
-    /// Steps up to now, by the GEMMs whose count is equal in every step; `None` if there are none.
-    fn steps_before(&self) -> Option<u64> {
-        steps_by(&self.gemms, &self.counts)
-    }
-
     /// Bytes held, about.
     pub(super) fn memory(&self) -> usize {
         self.waiting.capacity() * size_of::<(usize, Launch)>()
@@ -466,28 +400,6 @@ impl Detector {
             + self.alone.as_ref().map_or(0, |(_, logs)| logs.memory())
             + self.counts.capacity() * size_of::<(u32, Counted)>()
     }
-}
-
-/// The least number of steps that the totals of these names allow, each with its count in a step.
-fn steps_by(names: &[(u32, u32)], counts: &HashMap<u32, Counted>) -> Option<u64> {
-    names.iter().filter_map(|&(name, count)| Some(counts.get(&name)?.launches / u64::from(count))).min()
-}
-
-/// The total of one thread may have this many more than that of another.
-fn steps_in_a_read(pace: Option<u64>) -> u64 {
-    READ_WITHIN / pace.unwrap_or(SECOND).max(1)
-}
-
-/// The launch to count if there is no NCCL operation: the rarest in a step; with it one half a step away,
-/// which an evaluation may lack.
-fn own(members: &[Member]) -> Option<Marker> {
-    let first = members.iter().min_by_key(|member| (member.count, member.offset))?;
-    let away = |member: &&Member| member.offset.abs_diff(first.offset);
-    let others = members.iter().filter(|member| member.launch.name != first.launch.name);
-    let whole = members.iter().map(|member| member.offset).max().unwrap_or(0);
-    let other = others.min_by_key(|member| away(member).abs_diff(whole / 2));
-    let other = other.map(|member| member.launch.name);
-    Some(Marker { name: first.launch.name, is_form: false, count: first.count, other, thread: None })
 }
 
 #[cfg(test)]

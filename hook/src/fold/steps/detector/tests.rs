@@ -1,4 +1,4 @@
-use xpu_wire::{datatype::DataType, gemm::ComputeType};
+use xpu_wire::{collective::Operation, datatype::DataType, gemm::ComputeType};
 
 use super::*;
 

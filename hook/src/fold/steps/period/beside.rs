@@ -1,0 +1,145 @@
+//! What is launched beside a period, which tells a step from a part of one.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::{Candidate, FEW, FIGURE, Judgement, Log, forward};
+use crate::launches::{Kind, Launch};
+
+/// Repetitions that make up more than this, with other GEMMs now and then, may be training with evaluations.
+const MOSTLY: f64 = 0.8;
+
+/// Kernels with fewer threads, or with a smaller share of a period's threads, belong to a log entry, not to an optimizer.
+const LIGHT: f64 = 4096.0;
+const LIGHT_SHARE: f64 = 0.0002;
+
+/// Something rarer than once in this many repetitions is no part of the step: without GEMMs, and with.
+const SELDOM: f64 = 256.0;
+const SELDOM_WITH_GEMMS: f64 = 32.0;
+
+/// The launches beside a period, from those between two positions in the log: each with its name at launch.
+/// `known` are such names within the period.
+pub(super) fn beside<L: Iterator<Item = (Launch, u32)>>(
+    log: &Log,
+    Candidate { sums, segments }: &Candidate,
+    known: &HashMap<u32, (Kind, usize)>,
+    look: impl Fn(usize, usize) -> Option<L>,
+) -> Option<Beside> {
+    let events = log.events();
+    let first = segments.iter().position(|&(from, to)| look(from, to).is_some())?;
+    let segments = &segments[first..];
+    let (from, to) = segments[segments.len() / 2];
+    let mut inside: HashMap<u32, (Kind, usize)> = HashMap::new();
+    let mut forms: HashSet<u32> = HashSet::new();
+    for (launch, _) in look(from, to)? {
+        inside.entry(launch.name).or_insert((launch.kind, 0)).1 += 1;
+        forms.insert(launch.form);
+    }
+    let threads = (events[to].threads - events[from].threads).max(1.0);
+    let mut found = Beside { repetitions: segments.len(), ..Beside::default() };
+    for (occasion, pair) in segments.windows(2).enumerate().filter(|(_, pair)| pair[0].1 < pair[1].0) {
+        let (from, to) = (pair[0].1, pair[1].0);
+        let Some(launches) = look(from, to) else { continue };
+        let mut known_counts: HashMap<u32, usize> = HashMap::new();
+        let mut strangers = Vec::new();
+        let mut gemms: Vec<Launch> = Vec::new();
+        // GEMMs before the last collective, and whether there were some between two.
+        let (mut summed_at, mut in_turn) = (None, false);
+        for (launch, original) in launches {
+            match launch.kind {
+                Kind::Gemm => gemms.push(launch),
+                Kind::Collective if !inside.contains_key(&launch.name) && launch.weight >= FIGURE => {
+                    in_turn |= summed_at.is_some_and(|before| before < gemms.len());
+                    summed_at = Some(gemms.len());
+                }
+                _ => {}
+            }
+            if inside.contains_key(&launch.name) {
+                *known_counts.entry(launch.name).or_default() += 1;
+            } else if !known.contains_key(&original) {
+                strangers.push(launch);
+            }
+        }
+        let times =
+            |(name, &(_, count)): (&u32, &(Kind, usize))| known_counts.get(name).unwrap_or(&0) / count;
+        let whole = inside.iter().map(times).min().unwrap_or(0) as u32;
+        // If known GEMMs occur beside it, as in an evaluation, most kernels belong to the evaluation.
+        let evaluates = events[to].before.since(events[from].before).gemms > whole * sums.gemms;
+        let surplus = events[to].threads - events[from].threads - f64::from(whole) * threads;
+        let (mut kernels, mut collectives, mut heavy) = (0, 0, 0);
+        for launch in strangers {
+            match launch.kind {
+                Kind::Gemm | Kind::Graph => {
+                    found.with_gemms.insert(occasion);
+                    found.unlike |= !forms.contains(&launch.form);
+                }
+                Kind::Collective => {
+                    collectives += 1;
+                    if launch.weight >= FIGURE {
+                        found.without.insert(occasion);
+                    }
+                }
+                Kind::Kernel if evaluates => heavy += usize::from(f64::from(launch.weight) >= LIGHT),
+                Kind::Kernel if surplus >= (LIGHT_SHARE * threads).max(LIGHT) => {
+                    found.without.insert(occasion);
+                    kernels += 1;
+                }
+                Kind::Kernel | Kind::Copy => {}
+            }
+        }
+        // Gradients are summed while others are computed. Sums that follow on one another, with a kernel for each to
+        // divide it, may be of weights that are averaged now and then.
+        found.updates |= in_turn || kernels > FEW + collectives;
+        if heavy > FEW && forward::trains(gemms.iter()) == Some(true) {
+            found.variants.insert(occasion);
+        }
+    }
+    found.without.retain(|occasion| !found.with_gemms.contains(occasion));
+    found.inside = inside;
+    Some(found)
+}
+
+/// When something beyond a log entry occurs beside a period: after how many repetitions.
+#[derive(Debug, Default)]
+pub(super) struct Beside {
+    repetitions: usize,
+    with_gemms: BTreeSet<usize>,
+    without: BTreeSet<usize>,
+    /// Those with another repetition, of the same GEMMs, and an update: the first of several micro-batches, which adds no
+    /// gradients to others.
+    variants: BTreeSet<usize>,
+    /// Some of the events without GEMMs are more than a log entry.
+    updates: bool,
+    /// Some of those GEMMs have forms that are absent from the period.
+    pub(super) unlike: bool,
+    /// The contents of the period, with counts.
+    pub(super) inside: HashMap<u32, (Kind, usize)>,
+}
+
+impl Beside {
+    pub(super) fn occasions(&self) -> usize {
+        self.with_gemms.len() + self.without.len() + self.variants.len()
+    }
+
+    /// `covered` is the share of the repetitions in all launches; `gemms` is the number of GEMMs in one.
+    pub(super) fn judge(self, gemms: u32, covered: f64, is_plain: bool, unlike: bool) -> Judgement {
+        let apart = |occasions: &BTreeSet<usize>| self.repetitions as f64 / occasions.len() as f64;
+        let often = apart(&self.without) <= SELDOM;
+        let often_with_gemms = apart(&self.with_gemms) <= SELDOM_WITH_GEMMS;
+        let has_graphs = self.inside.values().any(|&(kind, _)| kind == Kind::Graph);
+        if self.with_gemms.len() > 1 && gemms == 0 && !has_graphs {
+            // An optimizer that updates one parameter after another.
+            Judgement::Part
+        } else if apart(&self.variants) <= SELDOM_WITH_GEMMS {
+            Judgement::VariedMicroBatch
+        } else if often && self.with_gemms.is_empty() && !is_plain {
+            // Micro-batches and a fused update, or steps and a log entry.
+            if self.updates { Judgement::MicroBatch } else { Judgement::Ambiguous }
+        } else if often || (often_with_gemms && covered < MOSTLY && unlike) {
+            Judgement::Part
+        } else if often_with_gemms || is_plain {
+            Judgement::Ambiguous
+        } else {
+            Judgement::Step
+        }
+    }
+}
