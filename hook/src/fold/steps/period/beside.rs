@@ -1,4 +1,4 @@
-//! What is launched beside a period, which tells a step from a part of one.
+//! What is launched beside a period, which distinguishes a step from a part of one.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
