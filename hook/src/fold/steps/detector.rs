@@ -302,7 +302,9 @@ impl Detector {
         }
         let logs = self.alone.as_ref().map_or(&self.logs, |(_, logs)| logs);
         let found = logs.find();
-        self.only_answers = found.as_ref().is_some_and(|(period, _)| period.is_forward_only);
+        if let Some(trains) = found.as_ref().and_then(|(period, _)| period.trains) {
+            self.only_answers = !trains;
+        }
         let found = found.filter(|_| !self.only_answers);
         let next = until + LOOK_AFTER.max((monotonic() - begun) * LOOKS_ONE_IN);
         match found {
@@ -344,7 +346,12 @@ impl Detector {
     /// Counts steps by this period, of one thread if it is one thread's. `false` if it is in use already.
     fn follow(&mut self, period: &Period, is_form: bool, thread: Option<usize>) -> bool {
         let Period { launches, names, .. } = *period;
-        if self.tracked.is_some_and(|tracked| (tracked.launches, tracked.names) == (launches, names)) {
+        // Of a period that is known several are found where it is not yet believed again.
+        let is_known = |tracked: Tracked| {
+            let is_several = launches > tracked.launches && launches.is_multiple_of(tracked.launches);
+            (tracked.launches, tracked.names) == (launches, names) || is_several
+        };
+        if self.tracked.is_some_and(is_known) {
             return false;
         }
         // Totals are of all threads.

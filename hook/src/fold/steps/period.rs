@@ -67,8 +67,8 @@ pub(super) struct Period {
     pub(super) before: Option<u32>,
     /// The launches, in the order of the first of each; for a very long step the rarer ones.
     pub(super) members: Vec<Member>,
-    /// No step: nothing trains in it.
-    pub(super) is_forward_only: bool,
+    /// Whether anything trains in it; `None` if its GEMMs do not say.
+    pub(super) trains: Option<bool>,
 }
 
 /// A launch that occurs `count` times in every step.
@@ -247,7 +247,19 @@ fn judge(log: &Log, candidate: &Candidate) -> Judgement {
     let whole = if log.is_thinned() { &recent } else { &kept };
     let (is_plain, unlike) =
         whole.as_ref().map_or((false, false), |beside| (is_plain(&beside.inside), beside.unlike));
-    let judge = |beside: Beside| beside.judge(candidate.sums.gemms, covered, is_plain, unlike);
+    let updates = whole.as_ref().filter(|beside| beside.occasions() > 0).map(|beside| beside.updates);
+    let has_graphs = whole.as_ref().is_some_and(Beside::has_graphs);
+    if candidate.sums.gemms == 0 && !has_graphs && log.sums().gemms as usize >= FEWEST {
+        // An optimizer that updates one parameter after another.
+        return Judgement::Part;
+    }
+    if whole.as_ref().is_some_and(Beside::varies) {
+        return Judgement::VariedMicroBatch;
+    }
+    let judge = |mut beside: Beside| {
+        beside.updates = updates.unwrap_or(beside.updates);
+        beside.judge(covered, is_plain, unlike)
+    };
     let recent = recent.filter(|beside| beside.occasions() > 1);
     kept.map(judge).max(recent.map(judge)).unwrap_or(Judgement::Minor)
 }
@@ -332,8 +344,7 @@ fn period(log: &Log, candidate: &Candidate) -> Period {
         Some(recent) => ((0..).zip(recent.copied()).collect(), true),
         None => (kept().map(|event| (event.before.since(from).count, event.launch)).collect(), false),
     };
-    let is_forward_only =
-        is_whole && forward::trains(launches.iter().map(|(_, launch)| launch)) == Some(false);
+    let trains = forward::trains(launches.iter().map(|(_, launch)| launch)).filter(|_| is_whole);
     let mut members: Vec<Member> = Vec::new();
     let mut places: HashMap<u32, usize> = HashMap::new();
     for (offset, launch) in launches {
@@ -350,7 +361,7 @@ fn period(log: &Log, candidate: &Candidate) -> Period {
         took,
         before: (!log.is_cut()).then(|| log.events()[candidate.segments[0].0].before.count),
         members,
-        is_forward_only,
+        trains,
     }
 }
 

@@ -108,7 +108,7 @@ pub(super) struct Beside {
     /// gradients to others.
     variants: BTreeSet<usize>,
     /// Some of the events without GEMMs are more than a log entry.
-    updates: bool,
+    pub(super) updates: bool,
     /// Some of those GEMMs have forms that are absent from the period.
     pub(super) unlike: bool,
     /// The contents of the period, with counts.
@@ -120,18 +120,21 @@ impl Beside {
         self.with_gemms.len() + self.without.len() + self.variants.len()
     }
 
-    /// `covered` is the share of the repetitions in all launches; `gemms` is the number of GEMMs in one.
-    pub(super) fn judge(self, gemms: u32, covered: f64, is_plain: bool, unlike: bool) -> Judgement {
+    pub(super) fn has_graphs(&self) -> bool {
+        self.inside.values().any(|&(kind, _)| kind == Kind::Graph)
+    }
+
+    /// Whether one of several repetitions has other launches.
+    pub(super) fn varies(&self) -> bool {
+        self.repetitions as f64 / self.variants.len() as f64 <= SELDOM_WITH_GEMMS
+    }
+
+    /// `covered` is the share of the repetitions in all launches.
+    pub(super) fn judge(self, covered: f64, is_plain: bool, unlike: bool) -> Judgement {
         let apart = |occasions: &BTreeSet<usize>| self.repetitions as f64 / occasions.len() as f64;
         let often = apart(&self.without) <= SELDOM;
         let often_with_gemms = apart(&self.with_gemms) <= SELDOM_WITH_GEMMS;
-        let has_graphs = self.inside.values().any(|&(kind, _)| kind == Kind::Graph);
-        if self.with_gemms.len() > 1 && gemms == 0 && !has_graphs {
-            // An optimizer that updates one parameter after another.
-            Judgement::Part
-        } else if apart(&self.variants) <= SELDOM_WITH_GEMMS {
-            Judgement::VariedMicroBatch
-        } else if often && self.with_gemms.is_empty() && !is_plain {
+        if often && self.with_gemms.is_empty() && !is_plain {
             // Micro-batches and a fused update, or steps and a log entry.
             if self.updates { Judgement::MicroBatch } else { Judgement::Ambiguous }
         } else if often || (often_with_gemms && covered < MOSTLY && unlike) {

@@ -1,8 +1,9 @@
 //! Whether a period's GEMMs are a forward pass alone, as where a model answers requests: then it is a token or a batch,
 //! and no step of training.
 //!
-//! A forward pass multiplies weights by activations, so all its GEMMs have the number of tokens as one of their
-//! outer extents. Training also sums over the tokens: for the gradients of the weights.
+//! A forward pass multiplies weights by activations: the tokens of a batch are an outer extent of each GEMM, and none
+//! sums over them. For the gradients of weights training does: of such a GEMM both outer extents are features,
+//! over which others sum.
 
 use std::collections::HashSet;
 
@@ -17,9 +18,8 @@ pub(super) fn trains<'a>(launches: impl Iterator<Item = &'a Launch>) -> Option<b
         .filter(|launch| launch.kind == Kind::Gemm && launch.extents != Launch::UNKNOWN)
         .map(|launch| launch.extents)
         .collect();
-    let &[m, n, _] = gemms.iter().next()?;
-    let is_tokens = |extent: u32| gemms.iter().all(|&[m, n, k]| (m == extent || n == extent) && k != extent);
-    let trains = !is_tokens(m) && !is_tokens(n);
+    let summed: HashSet<u32> = gemms.iter().map(|&[_, _, k]| k).collect();
+    let trains = gemms.iter().any(|[m, n, _]| summed.contains(m) && summed.contains(n));
     (trains && gemms.len() > 1 || gemms.len() >= FEWEST).then_some(trains)
 }
 
@@ -45,9 +45,8 @@ mod tests {
             let weights = WEIGHTS.map(|[out, inner]| [inner, out, tokens]);
             assert_eq!(trains_with(&forward), Some(false));
             assert_eq!(trains_with(&[forward, activations, weights].concat()), Some(true));
-            // A backbone that is frozen, under a head that trains on one token of each of 8 rows.
-            let head = [[10, 8, 768], [768, 10, 8]];
-            assert_eq!(trains_with(&[&forward[..], &head].concat()), Some(true));
+            // Of a prompt the last token alone is multiplied by the vocabulary.
+            assert_eq!(trains_with(&[&forward[..], &[[50_257, 3, 768]]].concat()), Some(false));
         }
     }
 
