@@ -101,7 +101,7 @@ scenarios:
 hazards: build packaged-hook
 	$(CARGO) nextest run --release -p xpu-tests --test hazards --run-ignored only --no-capture hazard_table
 
-memcheck: build
+memcheck: build packaged-hook
 	$(CARGO) nextest run --release -p xpu-tests --test hazards --run-ignored only memory_is_not_misused
 
 fuzz:

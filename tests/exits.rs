@@ -12,6 +12,7 @@ use std::{
 
 use serde_json::Value;
 use xpu_tests::{
+    built,
     host::Host,
     listener::Listener,
     place::Place,
@@ -419,12 +420,13 @@ fn every_way_to_die_is_the_programs_own() {
         "fault", "thread", "handled", "once", "abort", "divide", "overflow", "term", "ignored", "_exit",
         "fork", "vfork", "return",
     ];
-    let listener = Listener::at(&place.socket());
+    let (hooks, listener) = (built::hooks(), Listener::at(&place.socket()));
     for way in endings {
         let alone = run(place.command(&program).arg(way));
-        for reports in ["1", "0"] {
-            let watched = run(place.watched(&program).arg(way).env("XPU_TOP_EXIT_REPORTS", reports));
-            assert_eq!(watched, alone, "{way}, reports: {reports}");
+        for (hook, reports) in hooks.iter().flat_map(|hook| ["1", "0"].map(|reports| (hook, reports))) {
+            let mut command = place.watched_by(hook, &program);
+            let watched = run(command.arg(way).env("XPU_TOP_EXIT_REPORTS", reports));
+            assert_eq!(watched, alone, "{way}, reports: {reports}, {}", hook.display());
         }
     }
     drop(listener);

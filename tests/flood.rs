@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use xpu_tests::{
     built,
@@ -41,12 +44,12 @@ impl Flood {
     }
 
     /// A number of steps under a collector with this behaviour.
-    fn run(&self, steps: u32, manner: &str) -> Run {
+    fn run(&self, hook: &Path, steps: u32, manner: &str) -> Run {
         let (socket, figures) = (self.place.socket(), self.place.path("figures"));
         let mut rude = self.place.command(built::artifact("rude_collector"));
         let rude = Program::start(rude.arg(&socket).arg(manner));
         until("the collector", || socket.exists().then_some(()));
-        let mut watched = self.place.watched(&self.program);
+        let mut watched = self.place.watched_by(hook, &self.program);
         let mut program = Program::start(watched.arg(steps.to_string()).arg(&figures));
         // As long as it takes: ten seconds and more in the long one.
         while program.is_running() {
@@ -67,17 +70,19 @@ impl Flood {
 fn a_flood_costs_a_program_no_memory_and_ends_it_no_other_way() {
     let flood = Flood::new();
     let plain = run(flood.place.command(&flood.program).arg("1000"));
-    let quiet = flood.run(1000, "quiet");
-    assert!(quiet.heard.contains("message"), "the hook connects to a collector: {}", quiet.heard);
-    for (manner, done) in [("floods", "agreed to a capture"), ("no_peer", "connection 1")] {
-        let flooded = flood.run(1000, manner);
-        assert!(flooded.heard.contains(done), "{manner}: it met a hook: {}", flooded.heard);
-        for run in [&quiet, &flooded] {
-            assert_eq!(run.outcome, plain, "{manner}");
+    for hook in built::hooks() {
+        let quiet = flood.run(&hook, 1000, "quiet");
+        assert!(quiet.heard.contains("message"), "the hook connects to a collector: {}", quiet.heard);
+        for (manner, done) in [("floods", "agreed to a capture"), ("no_peer", "connection 1")] {
+            let flooded = flood.run(&hook, 1000, manner);
+            assert!(flooded.heard.contains(done), "{manner}: it met a hook: {}", flooded.heard);
+            for run in [&quiet, &flooded] {
+                assert_eq!(run.outcome, plain, "{manner}, {}", hook.display());
+            }
+            let more = flooded.peak_kib - quiet.peak_kib;
+            println!("{manner}: {more} KiB more than {}", quiet.peak_kib);
+            assert!(more < MOST_KIB, "{manner}: {} KiB became {}", quiet.peak_kib, flooded.peak_kib);
         }
-        let more = flooded.peak_kib - quiet.peak_kib;
-        println!("{manner}: {more} KiB more than {}", quiet.peak_kib);
-        assert!(more < MOST_KIB, "{manner}: {} KiB became {}", quiet.peak_kib, flooded.peak_kib);
     }
 }
 
@@ -90,7 +95,8 @@ fn ten_seconds_of_flood_leave_the_step_as_it_is() {
     let mut more = Vec::new();
     println!("collector   step ms   99 %     KiB    other threads, % of a core");
     for _ in 0..3 {
-        let runs = ["quiet", "floods", "no_peer"].map(|manner| (manner, flood.run(4000, manner)));
+        let runs =
+            ["quiet", "floods", "no_peer"].map(|manner| (manner, flood.run(&built::hook(), 4000, manner)));
         for (manner, run) in &runs {
             let Run { step_ms, slow_ms, peak_kib, others, .. } = run;
             println!("{manner:<9}   {step_ms:.4}   {slow_ms:.4}   {peak_kib}   {:.2}", others * 100.0);

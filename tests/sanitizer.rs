@@ -68,6 +68,11 @@ fn a_program_whose_sanitizer_is_a_library_is_told_to_load_it_first() {
         advised.stderr
     );
     assert!(listener.heard().is_empty());
+    for hook in built::hooks() {
+        let preload = format!("{runtime}:{}", hook.display());
+        let watched = run(place.watched_by(Path::new(&preload), &program).envs(QUIET));
+        assert_eq!(watched, plain, "{preload}");
+    }
     let watched = under_run(&place, base, &program, Some(&runtime));
     assert_eq!(watched, plain);
     let gemms: Vec<_> = listener.heard().iter().map(|speaker| speaker.launches().gemms).collect();

@@ -17,9 +17,11 @@ fn is_the_same(name: &str, arguments: &[&str]) -> Outcome {
     let place = Place::new();
     let program = place.hazard(name);
     let alone = run(place.command(&program).args(arguments));
-    for set in [("XPU_TOP_EXIT_REPORTS", "1"), ("XPU_TOP_EXIT_REPORTS", "0"), ("XPU_TOP_DISABLE", "1")] {
-        let watched = run(place.watched(&program).args(arguments).env(set.0, set.1));
-        assert_eq!(watched, alone, "{name} {arguments:?}, {set:?}");
+    for hook in built::hooks() {
+        for set in [("XPU_TOP_EXIT_REPORTS", "1"), ("XPU_TOP_EXIT_REPORTS", "0"), ("XPU_TOP_DISABLE", "1")] {
+            let watched = run(place.watched_by(&hook, &program).args(arguments).env(set.0, set.1));
+            assert_eq!(watched, alone, "{name} {arguments:?}, {set:?}, {}", hook.display());
+        }
     }
     alone
 }
@@ -60,13 +62,15 @@ fn hooks_of_exceptions_are_pythons_and_the_programs() {
             let alone = run(place.command(python).arg(&script).arg(mode));
             assert_eq!(alone.status.code(), Some(1), "{python} {mode}: {alone:?}");
             assert!(!alone.stderr.contains("AssertionError"), "{python} {mode}: {alone:?}");
-            for reports in ["1", "0"] {
-                let mut command = place.watched(python);
-                let watched = run(command.arg(&script).arg(mode).env("XPU_TOP_EXIT_REPORTS", reports));
-                assert_eq!(watched, alone, "{python} {mode}, reports: {reports}");
+            for hook in built::hooks() {
+                for reports in ["1", "0"] {
+                    let mut command = place.watched_by(&hook, python);
+                    let watched = run(command.arg(&script).arg(mode).env("XPU_TOP_EXIT_REPORTS", reports));
+                    assert_eq!(watched, alone, "{python} {mode}, reports: {reports}, {}", hook.display());
+                }
+                let looked = run(place.watched_by(&hook, python).arg(&script).arg(mode).env("LOOK", "1"));
+                assert!(looked.stdout.ends_with("noted: True\nnoted: True\n"), "{python} {mode}: {looked:?}");
             }
-            let looked = run(place.watched(python).arg(&script).arg(mode).env("LOOK", "1"));
-            assert!(looked.stdout.ends_with("noted: True\nnoted: True\n"), "{python} {mode}: {looked:?}");
         }
     }
 }

@@ -6,11 +6,7 @@ use std::{
     process::Command,
 };
 
-use xpu_tests::{
-    built::{Build, hook_of},
-    program::run,
-    skip::skipped,
-};
+use xpu_tests::{built, program::run};
 
 /// glibc's parts, which were files of their own before 2.34; not libm, which most programs do without.
 const C_LIBRARY: [&str; 5] =
@@ -27,11 +23,8 @@ fn said(program: &str, flags: &[&str], of: &Path) -> String {
 }
 
 pub(crate) fn each_build(check: impl Fn(&Path)) {
-    for build in [Build::Default, Build::Packaged] {
-        match hook_of(build) {
-            Some(path) => check(&path),
-            None => skipped(&format!("{build:?}: that build of the hook is not there (make packaged-hook)")),
-        }
+    for path in built::hooks() {
+        check(&path);
     }
 }
 

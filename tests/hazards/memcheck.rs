@@ -1,6 +1,6 @@
 //! The hook under valgrind, in those of the programs that keep to what valgrind can do.
 
-use xpu_tests::program::run;
+use xpu_tests::{built, program::run};
 
 use crate::{
     collector::{Collector, under},
@@ -49,12 +49,14 @@ fn memory_is_not_misused() {
     let linked = linked.map(|(name, code)| (name, Hazard::linked(name, code)));
     for (name, hazard) in programs.into_iter().chain(linked).chain(runtimes::checked()) {
         let alone = run(hazard.place.command(&hazard.program).args(&hazard.arguments));
-        for collector in [Collector::Listens, Collector::Dies] {
-            let mut command = hazard.place.watched("valgrind");
+        let hooks = built::hooks();
+        let ways = [Collector::Listens, Collector::Dies];
+        for (hook, collector) in hooks.iter().flat_map(|hook| ways.map(|collector| (hook, collector))) {
+            let mut command = hazard.place.watched_by(hook, "valgrind");
             command.args(["-q", "--trace-children=yes", "--fair-sched=yes", "--error-exitcode=99"]);
             let (checked, _) =
                 under(collector, &hazard.place, command.arg(&hazard.program).args(&hazard.arguments));
-            assert_eq!(checked.outcome.as_ref(), Some(&alone), "{name}, collector: {collector:?}");
+            assert_eq!(checked.outcome.as_ref(), Some(&alone), "{name}, {collector:?}, {}", hook.display());
         }
     }
 }

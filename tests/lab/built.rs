@@ -7,6 +7,8 @@ use std::{
     time::SystemTime,
 };
 
+use crate::skip::skipped;
+
 /// What puts everything a test may look for where it looks.
 const REMEDY: &str = "cargo build --release --workspace";
 
@@ -55,6 +57,19 @@ pub fn hook_of(build: Build) -> Option<PathBuf> {
     }
     assert!(env::var_os("CI").is_none_or(|ci| ci != "true"), "{} is not there: {PACKAGING}", path.display());
     None
+}
+
+/// The paths of all builds that are there; one that is not is a skip.
+#[track_caller]
+pub fn hooks() -> Vec<PathBuf> {
+    let found = [Build::Default, Build::Packaged].map(|build| {
+        let path = hook_of(build);
+        if path.is_none() {
+            skipped(&format!("{build:?}: that build of the hook is not there ({PACKAGING})"));
+        }
+        path
+    });
+    found.into_iter().flatten().collect()
 }
 
 /// A library or program of the workspace.

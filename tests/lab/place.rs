@@ -111,8 +111,13 @@ impl Place {
     /// The same with the hook in front.
     #[track_caller]
     pub fn watched(&self, program: impl AsRef<OsStr>) -> Command {
+        self.watched_by(&built::hook(), program)
+    }
+
+    /// The same with this build of it.
+    pub fn watched_by(&self, hook: &Path, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.command(program);
-        command.env("LD_PRELOAD", built::hook());
+        command.env("LD_PRELOAD", hook);
         command
     }
 
