@@ -62,6 +62,8 @@ pub struct Job {
     behind: BTreeMap<HostName, (Moment, Duration)>,
     /// Whether ranks may disagree on their number.
     mixed: bool,
+    /// Whether a process took a rank's place.
+    restarted: bool,
     revision: u64,
 }
 
@@ -78,6 +80,7 @@ impl Job {
             exits: BTreeMap::new(),
             behind: BTreeMap::new(),
             mixed: false,
+            restarted: false,
             revision: 0,
         }
     }
@@ -86,6 +89,7 @@ impl Job {
         self.revision += 1;
         let differs = self.views().next().is_some_and(|other| other.world_size() != info.world_size);
         self.mixed |= differs;
+        self.restarted |= self.ranks.get(&info.rank).is_some_and(|view| view.pid() != info.pid);
         let view =
             self.ranks.entry(info.rank).or_insert_with(|| Box::new(RankView::new(host.clone(), info.pid)));
         view.introduce(host, info, self.revision);
@@ -107,12 +111,38 @@ impl Job {
         view.take_exit(self.exits.get(&digest.rank));
     }
 
+    /// Drops ranks of a former run.
+    fn forget_former(&mut self) {
+        if self.restarted {
+            self.forget_ended_before();
+        }
+        if self.mixed {
+            self.forget_larger();
+        }
+    }
+
+    /// Drops ranks that ended before all living ones began: one that does not come up again is missing, and its
+    /// former end is not why.
+    fn forget_ended_before(&mut self) {
+        let living = self.views().filter(|view| view.is_alive());
+        let began = living.map(|view| Some(self.common(view.host(), view.info()?.started)));
+        let Some(Some(began)) = began.min() else { return };
+        let before = self.ranks.len();
+        let former: Vec<_> = self
+            .ranks()
+            .filter(|(_, view)| !view.is_alive() && self.common(view.host(), view.heard()) < began)
+            .map(|(rank, _)| rank)
+            .collect();
+        for rank in former {
+            self.ranks.remove(&rank);
+            self.exits.remove(&rank);
+        }
+        self.revision += u64::from(self.ranks.len() != before);
+    }
+
     /// Drops ranks of a larger former run: those that ended, and those whose host went without a word. The living
     /// ones report the number of ranks.
-    fn forget_former(&mut self) {
-        if !self.mixed {
-            return;
-        }
+    fn forget_larger(&mut self) {
         let heard = |view: &RankView| self.common(view.host(), view.heard());
         let latest = self.views().map(heard).max().unwrap_or_default();
         let is_here = |view: &RankView| {

@@ -43,6 +43,38 @@ fn ranks_of_a_run_that_had_more_of_them_are_forgotten() {
     assert_eq!(jobs.get(&before.job).unwrap().ranks().len(), 4);
 }
 
+/// It is missing, and its former end is not why. Its host still reports that end.
+#[test]
+fn a_rank_that_does_not_come_up_again_has_no_end() {
+    let (simulation, mut jobs) = (Simulation::new(7, 2, 1), Jobs::default());
+    simulation.snapshots(4).iter().chain(&simulation.digests(5)).for_each(|frame| jobs.fold(frame));
+    let again = |jobs: &mut Jobs, began: Option<u64>| {
+        for (host, mut frame) in simulation.snapshots(40).into_iter().enumerate() {
+            let Body::Snapshot(snapshot) = &mut frame.body else { continue };
+            let rank = &mut snapshot.jobs[0].ranks[0];
+            if host == 0
+                && let Some(second) = began
+            {
+                rank.info.started.0 += second * 1_000_000_000;
+                rank.info.pid = Pid(rank.info.pid.0 + 1000);
+                rank.digest.pid = rank.info.pid;
+            } else {
+                rank.digest.heard.0 -= 30 * 1_000_000_000;
+                rank.digest.life = Life::Died;
+            }
+            jobs.fold(&frame);
+        }
+        jobs.get(&simulation.job).unwrap().ranks().map(|(rank, _)| rank).collect::<Vec<_>>()
+    };
+    assert_eq!(again(&mut jobs, None), [Rank(0), Rank(1)], "of a job that ended all is shown");
+    let elastic = again(&mut jobs, Some(5));
+    assert_eq!(elastic, [Rank(0), Rank(1)], "it ended after the other had begun");
+    for _ in 0..2 {
+        assert_eq!(again(&mut jobs, Some(20)), [Rank(0)]);
+    }
+    assert_eq!(jobs.get(&simulation.job).unwrap().world_size(), 2, "and one of two is missing");
+}
+
 /// The host of the others was taken away: nobody reports their end.
 #[test]
 fn ranks_of_a_host_that_went_without_a_word_are_forgotten_in_a_smaller_run() {
