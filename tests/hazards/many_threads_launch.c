@@ -1,4 +1,4 @@
-/* As many threads as it is told, else 200, have launched and stay; then the last one measures what a launch costs it, the
+/* As many threads as its argument says, 200 without one, have launched and stay; then the last one measures what a launch costs it, the
  * shortest of many rounds. Exit code 0. */
 #include "calls.h"
 #include "figures.h"

@@ -50,8 +50,8 @@ fn memory_is_not_misused() {
     for (name, hazard) in programs.into_iter().chain(linked).chain(runtimes::checked()) {
         let alone = run(hazard.place.command(&hazard.program).args(&hazard.arguments));
         let hooks = built::hooks();
-        let ways = [Collector::Listens, Collector::Dies];
-        for (hook, collector) in hooks.iter().flat_map(|hook| ways.map(|collector| (hook, collector))) {
+        let collectors = [Collector::Listens, Collector::Dies];
+        for (hook, collector) in hooks.iter().flat_map(|hook| collectors.map(|collector| (hook, collector))) {
             let mut command = hazard.place.watched_by(hook, "valgrind");
             command.args(["-q", "--trace-children=yes", "--fair-sched=yes", "--error-exitcode=99"]);
             let (checked, _) =
