@@ -62,8 +62,8 @@ pub struct Job {
     behind: BTreeMap<HostName, (Moment, Duration)>,
     /// Whether ranks may disagree on their number.
     mixed: bool,
-    /// Whether a process took a rank's place.
-    restarted: bool,
+    /// When processes whose ranks others took were last heard, by the most advanced host's clock.
+    replaced: Option<Moment>,
     revision: u64,
 }
 
@@ -80,7 +80,7 @@ impl Job {
             exits: BTreeMap::new(),
             behind: BTreeMap::new(),
             mixed: false,
-            restarted: false,
+            replaced: None,
             revision: 0,
         }
     }
@@ -89,7 +89,8 @@ impl Job {
         self.revision += 1;
         let differs = self.views().next().is_some_and(|other| other.world_size() != info.world_size);
         self.mixed |= differs;
-        self.restarted |= self.ranks.get(&info.rank).is_some_and(|view| view.pid() != info.pid);
+        let former = self.ranks.get(&info.rank).filter(|view| (view.host(), view.pid()) != (host, info.pid));
+        self.replaced = self.replaced.max(former.map(|view| self.common(view.host(), view.heard())));
         let view =
             self.ranks.entry(info.rank).or_insert_with(|| Box::new(RankView::new(host.clone(), info.pid)));
         view.introduce(host, info, self.revision);
@@ -113,24 +114,29 @@ impl Job {
 
     /// Drops ranks of a former run.
     fn forget_former(&mut self) {
-        if self.restarted {
-            self.forget_ended_before();
+        if let Some(replaced) = self.replaced {
+            self.forget_ended_before(replaced);
         }
         if self.mixed {
             self.forget_larger();
         }
     }
 
-    /// Drops ranks that ended before all living ones began: one that does not come up again is missing, and its
-    /// former end is not why.
-    fn forget_ended_before(&mut self) {
+    /// Drops ranks of the run whose processes were `replaced`, if they ended before all living ones began: one that does
+    /// not come up again is missing, and its former end is not why.
+    fn forget_ended_before(&mut self, replaced: Moment) {
         let living = self.views().filter(|view| view.is_alive());
         let began = living.map(|view| Some(self.common(view.host(), view.info()?.started)));
         let Some(Some(began)) = began.min() else { return };
         let before = self.ranks.len();
         let former: Vec<_> = self
             .ranks()
-            .filter(|(_, view)| !view.is_alive() && self.common(view.host(), view.heard()) < began)
+            .filter(|(_, view)| {
+                let at = |moment| self.common(view.host(), moment);
+                let started = view.info().map(|info| at(info.started));
+                let is_former = started.is_some_and(|started| started < replaced && started < began);
+                !view.is_alive() && is_former && at(view.heard()) < began
+            })
             .map(|(rank, _)| rank)
             .collect();
         for rank in former {

@@ -51,6 +51,9 @@ const FIRST_CHECK: u64 = 15 * SECOND;
 const LOOK_AFTER: u64 = 2 * SECOND;
 const LOOKS_ONE_IN: u64 = 50;
 
+/// The launches of two periods of this many are not multiples by chance.
+const LONG: u32 = 64;
+
 /// A period is dropped after this many consecutive searches that do not find it.
 const DOUBTS: u32 = 2;
 
@@ -302,10 +305,10 @@ impl Detector {
         }
         let logs = self.alone.as_ref().map_or(&self.logs, |(_, logs)| logs);
         let found = logs.find();
-        if let Some(trains) = found.as_ref().and_then(|(period, _)| period.trains) {
-            self.only_answers = !trains;
+        if let Some((period, _)) = &found {
+            self.only_answers = period.trains == Some(false);
         }
-        let found = found.filter(|_| !self.only_answers);
+        let found = found.filter(|(period, _)| period.trains != Some(false));
         let next = until + LOOK_AFTER.max((monotonic() - begun) * LOOKS_ONE_IN);
         match found {
             Some((period, is_form)) => {
@@ -346,10 +349,14 @@ impl Detector {
     /// Counts steps by this period, of one thread if it is one thread's. `false` if it is in use already.
     fn follow(&mut self, period: &Period, is_form: bool, thread: Option<usize>) -> bool {
         let Period { launches, names, .. } = *period;
-        // Of a period that is known several are found where it is not yet believed again.
+        // A check may find twice the known period: at the same moment that may repeat often enough, and the known one with
+        // its exact sizes not yet.
         let is_known = |tracked: Tracked| {
-            let is_several = launches > tracked.launches && launches.is_multiple_of(tracked.launches);
-            (tracked.launches, tracked.names) == (launches, names) || is_several
+            let times = launches / tracked.launches.max(1);
+            let is_multiple = launches == times * tracked.launches;
+            let is_alike = names == tracked.names.wrapping_mul(times.into())
+                || (is_form != tracked.marker.is_form && tracked.launches >= LONG);
+            is_multiple && is_alike
         };
         if self.tracked.is_some_and(is_known) {
             return false;

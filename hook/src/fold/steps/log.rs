@@ -10,10 +10,10 @@ use xpu_wire::sampling::priority;
 
 use crate::launches::{Kind, Launch};
 
-/// Launches kept one by one: 0.5 MiB.
+/// Launches kept one by one: 0.6 MiB.
 const KEPT: usize = 8192;
 
-/// The latest launches, except copies: 0.2 MiB.
+/// The latest launches, except copies: 0.3 MiB.
 const RECENT: usize = 8192;
 
 /// A rarer name does not repeat anything yet.

@@ -46,7 +46,8 @@ pub(super) const FIGURE: f32 = 4096.0;
 const FEW: usize = 4;
 /// Launches of a step that are compared one by one.
 const COMPARED: usize = 2048;
-/// Common numbers of micro-batches in a step. Something after every fifth, tenth or hundredth repetition may be a log entry.
+/// Common numbers of micro-batches in a step. Something after every fifth, tenth or hundredth repetition may be a log entry;
+/// where one micro-batch has other launches, one more than were found alike is common.
 const ACCUMULATED: [u32; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
 /// A period is accepted after at least this many repetitions over at least this many seconds; one of these is
@@ -124,7 +125,7 @@ pub(super) fn find(log: &Log) -> Option<Period> {
         .map(|(_, candidate)| candidate.sums)
         .collect();
     judged.retain(|(_, candidate)| !parts.iter().any(|&part| candidate.sums.is_several(part)));
-    // Its launches, and how many other ones of fewer launches a step may have.
+    // Launches of a micro-batch, and how many that are not quite alike a step may have beside.
     let mut part: Option<(u32, u32)> = None;
     for (judgement, candidate) in &judged {
         let launches = candidate.sums.count;
@@ -251,6 +252,9 @@ fn judge(log: &Log, candidate: &Candidate) -> Judgement {
     let has_graphs = whole.as_ref().is_some_and(Beside::has_graphs);
     if candidate.sums.gemms == 0 && !has_graphs && log.sums().gemms as usize >= FEWEST {
         // An optimizer that updates one parameter after another.
+        return Judgement::Part;
+    }
+    if whole.as_ref().is_some_and(Beside::lacks_forward) {
         return Judgement::Part;
     }
     if whole.as_ref().is_some_and(Beside::varies) {

@@ -97,8 +97,8 @@ fn detect(program: &Program) -> Vec<(Ended, bool)> {
     ended
 }
 
-/// Of the steps shown: how many numbers are off by more than one; and of the last ones, how many there are, and how many the
-/// program completed meanwhile.
+/// Of the steps shown: how many numbers are off by more than one; and how many there are after the first, and how many
+/// the program completed from then to the end.
 fn errors(program: &Program, unit: u64, shown: &[(Ended, bool)]) -> (usize, u64, u64) {
     let own_at = |at: u64| {
         let before = program.own.iter().take_while(|&&(own, _)| own <= at);
@@ -110,13 +110,14 @@ fn errors(program: &Program, unit: u64, shown: &[(Ended, bool)]) -> (usize, u64,
         let (least, most) = (own_at(at), own_at(at + moment));
         number > most + 1 || (!is_lower_bound && number + 1 < least)
     };
-    let late = &shown[shown.len() / 2..];
-    let (((from, since), _), ((to, until), _)) = (late[0], late[late.len() - 1]);
-    (
-        shown.iter().filter(is_off).count(),
-        to.saturating_sub(from),
-        own_at(until).saturating_sub(own_at(since)),
-    )
+    // The first number may be of several steps that were made during the search.
+    let ((from, since), _) = shown[shown.len().min(2) - 1];
+    let ((to, until), is_lower_bound) = shown[shown.len() - 1];
+    let end = program.launches.last().map_or(0, |(_, launch)| launch.at);
+    let (steps, own) = (to.saturating_sub(from), own_at(end).saturating_sub(own_at(since)));
+    // Of a lower bound some may be missed where the period is found anew; but it is counted to the end.
+    let is_missed = is_lower_bound && steps < own && 2 * steps > own && own_at(end) - own_at(until) <= 2;
+    (shown.iter().filter(is_off).count(), if is_missed { own } else { steps }, own)
 }
 
 fn all() -> Vec<String> {

@@ -30,26 +30,28 @@ pub(super) fn beside<L: Iterator<Item = (Launch, u32)>>(
     let (from, to) = segments[segments.len() / 2];
     let mut inside: HashMap<u32, (Kind, usize)> = HashMap::new();
     let mut forms: HashSet<u32> = HashSet::new();
+    let mut gemms = Vec::new();
     for (launch, _) in look(from, to)? {
         inside.entry(launch.name).or_insert((launch.kind, 0)).1 += 1;
         forms.insert(launch.form);
+        gemms.extend((launch.kind == Kind::Gemm).then_some(launch));
     }
     let threads = (events[to].threads - events[from].threads).max(1.0);
     let mut found = Beside { repetitions: segments.len(), ..Beside::default() };
+    found.is_backward = forward::is_backward_alone(gemms.iter());
     for (occasion, pair) in segments.windows(2).enumerate().filter(|(_, pair)| pair[0].1 < pair[1].0) {
         let (from, to) = (pair[0].1, pair[1].0);
         let Some(launches) = look(from, to) else { continue };
         let mut known_counts: HashMap<u32, usize> = HashMap::new();
         let mut strangers = Vec::new();
-        let mut gemms: Vec<Launch> = Vec::new();
-        // GEMMs before the last collective, and whether there were some between two.
-        let (mut summed_at, mut in_turn) = (None, false);
+        // GEMMs so far, and before the last collective; whether there were some between two.
+        let (mut gemms, mut summed_at, mut in_turn) = (0, None, false);
         for (launch, original) in launches {
             match launch.kind {
-                Kind::Gemm => gemms.push(launch),
+                Kind::Gemm => gemms += 1,
                 Kind::Collective if !inside.contains_key(&launch.name) && launch.weight >= FIGURE => {
-                    in_turn |= summed_at.is_some_and(|before| before < gemms.len());
-                    summed_at = Some(gemms.len());
+                    in_turn |= summed_at.is_some_and(|before| before < gemms);
+                    summed_at = Some(gemms);
                 }
                 _ => {}
             }
@@ -62,8 +64,10 @@ pub(super) fn beside<L: Iterator<Item = (Launch, u32)>>(
         let times =
             |(name, &(_, count)): (&u32, &(Kind, usize))| known_counts.get(name).unwrap_or(&0) / count;
         let whole = inside.iter().map(times).min().unwrap_or(0) as u32;
+        let varied = varied(&inside, &known_counts, whole as usize);
         // If known GEMMs occur beside it, as in an evaluation, most kernels belong to the evaluation.
         let evaluates = events[to].before.since(events[from].before).gemms > whole * sums.gemms;
+        found.evaluations += usize::from(evaluates);
         let surplus = events[to].threads - events[from].threads - f64::from(whole) * threads;
         let (mut kernels, mut collectives, mut heavy) = (0, 0, 0);
         for launch in strangers {
@@ -89,7 +93,7 @@ pub(super) fn beside<L: Iterator<Item = (Launch, u32)>>(
         // Gradients are summed while others are computed. Sums that follow on one another, with a kernel for each to
         // divide it, may be of weights that are averaged now and then.
         found.updates |= in_turn || kernels > FEW + collectives;
-        if heavy > FEW && forward::trains(gemms.iter()) == Some(true) {
+        if varied && heavy > FEW && !found.with_gemms.contains(&occasion) {
             found.variants.insert(occasion);
         }
     }
@@ -98,15 +102,31 @@ pub(super) fn beside<L: Iterator<Item = (Launch, u32)>>(
     Some(found)
 }
 
+/// Whether, beside `whole` repetitions, all GEMMs of others were launched, and no GEMM more: an evaluation lacks those of the
+/// backward pass, a second backward pass those of the forward pass.
+fn varied(inside: &HashMap<u32, (Kind, usize)>, launched: &HashMap<u32, usize>, whole: usize) -> bool {
+    let gemms = inside.iter().filter(|(_, (kind, _))| *kind == Kind::Gemm);
+    let mut others = gemms.map(|(name, &(_, count))| {
+        let rest = launched.get(name).unwrap_or(&0) - whole * count;
+        rest.is_multiple_of(count).then_some(rest / count)
+    });
+    let Some(Some(first)) = others.next() else { return false };
+    first > 0 && others.all(|other| other == Some(first))
+}
+
 /// When something beyond a log entry occurs beside a period: after how many repetitions.
 #[derive(Debug, Default)]
 pub(super) struct Beside {
     repetitions: usize,
     with_gemms: BTreeSet<usize>,
     without: BTreeSet<usize>,
-    /// Those with another repetition, of the same GEMMs, and an update: the first of several micro-batches, which adds no
-    /// gradients to others.
+    /// Those with a repetition that lacks some launches but none of its GEMMs, and with others that weigh as much as an
+    /// update: the first of several micro-batches, which adds no gradients to earlier ones.
     variants: BTreeSet<usize>,
+    /// Occasions with more of the period's GEMMs.
+    evaluations: usize,
+    /// The period is a part of a backward pass.
+    is_backward: bool,
     /// Some of the events without GEMMs are more than a log entry.
     pub(super) updates: bool,
     /// Some of those GEMMs have forms that are absent from the period.
@@ -127,6 +147,11 @@ impl Beside {
     /// Whether one of several repetitions has other launches.
     pub(super) fn varies(&self) -> bool {
         self.repetitions as f64 / self.variants.len() as f64 <= SELDOM_WITH_GEMMS
+    }
+
+    /// Whether what looks like evaluations is the forward pass of each step.
+    pub(super) fn lacks_forward(&self) -> bool {
+        self.is_backward && self.repetitions as f64 / self.evaluations as f64 <= SELDOM_WITH_GEMMS
     }
 
     /// `covered` is the share of the repetitions in all launches.

@@ -23,6 +23,29 @@ pub(super) fn trains<'a>(launches: impl Iterator<Item = &'a Launch>) -> Option<b
     (trains && gemms.len() > 1 || gemms.len() >= FEWEST).then_some(trains)
 }
 
+/// Whether these launches are parts of a backward pass alone: they sum over the tokens for gradients of weights, and no such
+/// weight is multiplied both ways, as in a forward and a backward pass.
+pub(super) fn is_backward_alone<'a>(launches: impl Iterator<Item = &'a Launch>) -> bool {
+    let gemms: HashSet<([u32; 3], u32)> = launches
+        .filter(|launch| launch.kind == Kind::Gemm && launch.extents != Launch::UNKNOWN)
+        .map(|launch| (launch.extents, launch.form))
+        .collect();
+    // Of one side of a weight and the tokens, over its other side; transposed for one pass and not for the other.
+    let forms = |side: u32, other: u32, tokens: u32| {
+        let is_pass = move |[m, n, k]: [u32; 3]| k == other && [[m, n], [n, m]].contains(&[side, tokens]);
+        gemms.iter().filter(move |(extents, _)| is_pass(*extents)).map(|(_, form)| *form)
+    };
+    let summed: HashSet<u32> = gemms.iter().map(|&([_, _, k], _)| k).collect();
+    // The tokens are an extent of every GEMM.
+    summed.into_iter().filter(|tokens| gemms.iter().all(|(extents, _)| extents.contains(tokens))).any(
+        |tokens| {
+            gemms.iter().filter(|([_, _, k], _)| *k == tokens).all(|&([m, n, _], _)| {
+                forms(m, n, tokens).chain(forms(n, m, tokens)).collect::<HashSet<_>>().len() == 1
+            })
+        },
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,6 +71,26 @@ mod tests {
             // Of a prompt the last token alone is multiplied by the vocabulary.
             assert_eq!(trains_with(&[&forward[..], &[[50_257, 3, 768]]].concat()), Some(false));
         }
+    }
+
+    #[test]
+    fn a_backward_pass_alone_is_told_from_a_step() {
+        let gemm = |&(extents, form): &([u32; 3], u32)| Launch {
+            kind: Kind::Gemm,
+            extents,
+            form,
+            ..Launch::kernel(1, [1; 3], [1; 3])
+        };
+        let is_backward_alone = |gemms: &[([u32; 3], u32)]| {
+            let launches: Vec<_> = gemms.iter().map(gemm).collect();
+            super::is_backward_alone(launches.iter())
+        };
+        let forward = WEIGHTS.map(|[out, inner]| ([out, 4096, inner], 1));
+        let activations = WEIGHTS.map(|[out, inner]| ([inner, 4096, out], 2));
+        let weights = WEIGHTS.map(|[out, inner]| ([inner, out, 4096], 3));
+        assert!(!is_backward_alone(&[forward, activations, weights].concat()));
+        assert!(is_backward_alone(&[activations, weights].concat()));
+        assert!(!is_backward_alone(&forward));
     }
 
     #[test]

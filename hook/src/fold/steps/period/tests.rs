@@ -56,6 +56,18 @@ fn optimizer(parameters: u32) -> Vec<Op> {
     (0..parameters).map(|_| kernel(20, 1e5)).collect()
 }
 
+/// Of the GEMMs of two layers forward, and backward for activations and weights; other sizes have more tokens.
+fn extents(name: u32) -> [u32; 3] {
+    let tokens = 64 + name / OTHER_SIZES;
+    match name % OTHER_SIZES {
+        1001 | 1003 => [512, tokens, 256],
+        1002 | 1005 => [256, tokens, 512],
+        1004 => [512, 256, tokens],
+        1006 => [256, 512, tokens],
+        _ => Launch::UNKNOWN,
+    }
+}
+
 /// Steps of 50 ms each, whatever their contents; `step` gets the step number. Returns the log.
 fn play(steps: usize, step: impl FnMut(usize) -> Vec<Op>) -> Log {
     play_at(50 * MS, steps, step)
@@ -73,7 +85,7 @@ fn play_at(took: u64, steps: usize, mut step: impl FnMut(usize) -> Vec<Op>) -> L
                 form: name % OTHER_SIZES,
                 kind,
                 weight,
-                extents: Launch::UNKNOWN,
+                extents: extents(name),
                 at
             }));
         }
@@ -184,6 +196,52 @@ fn what_may_be_an_optimizer_or_a_statistic_is_not_answered() {
             ops
         });
         assert_eq!(launches(&log), None, "{every}");
+    }
+}
+
+/// With kernels of their own, and batches like those of training.
+#[test]
+fn evaluations_with_kernels_of_their_own_are_no_micro_batches() {
+    let own: Vec<Op> = (60..66).map(|name| kernel(name, 1e6)).collect();
+    for (reduces, parameters) in [(None, 12), (Some(1), 12), (None, 1)] {
+        let step: Vec<Op> =
+            [vec![kernel(40, 1e6)], forward(6), loss(), backward(6, reduces), optimizer(parameters)].concat();
+        for (every, batches) in [(4, 1), (4, 2), (8, 1), (8, 4), (10, 2), (10, 4), (16, 2), (24, 1), (24, 4)]
+        {
+            let log = play(600, |number| {
+                let test = [forward(6), own.clone()].concat().repeat(batches);
+                let is_tested = number % every == every - 1;
+                [step.clone(), if is_tested { test } else { vec![] }].concat()
+            });
+            assert_eq!(launches(&log), Some(hard(&step)), "{reduces:?} {parameters} {every} {batches}");
+        }
+    }
+}
+
+/// For a penalty on gradients: twice backward.
+#[test]
+fn a_second_backward_pass_now_and_then_makes_no_longer_step() {
+    let step: Vec<Op> = [forward(6), loss(), backward(6, None), optimizer(12)].concat();
+    let own: Vec<Op> = (60..66).map(|name| kernel(name, 1e6)).collect();
+    for every in [4, 8, 16] {
+        let log = play(600, |number| {
+            let again = [backward(6, None), own.clone()].concat();
+            [step.clone(), if number % every == every - 1 { again } else { vec![] }].concat()
+        });
+        let found = launches(&log);
+        assert!(found.is_none() || found == Some(hard(&step)), "{every}: {found:?}");
+    }
+}
+
+#[test]
+fn the_first_micro_batch_may_add_no_gradients() {
+    let adds = |first: bool| if first { vec![] } else { vec![kernel(30, 1e6); 6] };
+    for micro_batches in [3, 4, 8, 16] {
+        let step: Vec<Op> = (0..micro_batches)
+            .flat_map(|number| [forward(6), loss(), backward(6, Some(1)), adds(number == 0)].concat())
+            .chain((60..68).map(|name| kernel(name, 1e6)))
+            .collect();
+        assert_eq!(every_step(300, &step), Some(hard(&step)), "{micro_batches}");
     }
 }
 
