@@ -51,8 +51,7 @@ class _Counts:
             seen, collectives = self.process.xpu_top_counter, ["nccl" + name for name in self.COLLECTIVES]
             self.said["gemms"] = [seen(b"gemms"), self.called(self.GEMMS)]
             self.said["collectives"] = [seen(b"collectives"), self.called(collectives)]
-            with open(self.path, "w") as file:
-                json.dump(self.said, file)
+            self.write()
 
     def called(self, names):
         return sum(self.process.count_of(name.encode()) for name in names)
@@ -68,6 +67,11 @@ class _Counts:
             counts = self.counter.get_flop_counts()["Global"]
             gemms = [count for operation, count in counts.items() if "mm" in str(operation)]
             self.said["flops"] = sum(gemms) / (completed - self.FROM)
+            self.write()
+
+    def write(self):
+        with open(self.path, "w") as file:
+            json.dump(self.said, file)
 
 
 _counts = _Counts(f"{os.environ['ZOO_LOG']}.counts.{RANK}") if "ZOO_COUNT" in os.environ else None
