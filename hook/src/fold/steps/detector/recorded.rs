@@ -115,7 +115,7 @@ fn errors(program: &Program, unit: u64, shown: &[(Ended, bool)]) -> (usize, u64,
     let ((to, until), is_lower_bound) = shown[shown.len() - 1];
     let end = program.launches.last().map_or(0, |(_, launch)| launch.at);
     let (steps, own) = (to.saturating_sub(from), own_at(end).saturating_sub(own_at(since)));
-    // Of a lower bound some may be missed where the period is found anew; but it is counted to the end.
+    // Of a lower bound some may be missed where the period is found again; but it is counted to the end.
     let is_missed = is_lower_bound && steps < own && 2 * steps > own && own_at(end) - own_at(until) <= 2;
     (shown.iter().filter(is_off).count(), if is_missed { own } else { steps }, own)
 }
