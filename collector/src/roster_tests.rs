@@ -8,7 +8,7 @@ use xpu_wire::{
     },
     histogram::Histogram,
     id::{CommunicatorId, Pid, Sequence, Step},
-    ledger::{Call, LedgerPage},
+    ledger::{Call, LedgerPage, Writers},
     unit::Nanoseconds,
 };
 
@@ -173,8 +173,8 @@ fn a_silent_rank_is_read_from_its_ledger() {
     roster.hello(&who("x"), 0, RankInfo { ledger, ..info("j", 0) }, at(0.0));
     roster.summary(&who("x"), 1, Summary { communicators: vec![state(7)], ..steps(3, 1) }, at(1.0));
     page.ledger().step(Step(9), at(1.5));
-    line.enter(CommunicatorId(7), 5, Operation::Broadcast, 64, at(1.6));
-    line.enqueue(CommunicatorId(7), 4);
+    line.enter(CommunicatorId(7), 5, Operation::Broadcast, 64, at(1.6), Writers::One);
+    line.enqueue(CommunicatorId(7), 4, Writers::One);
     assert!(page.ledger().threads[0].claim(42));
     page.ledger().threads[0].enter(Call::StreamSynchronize, at(2.0));
     roster.check(at(7.0));

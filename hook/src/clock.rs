@@ -28,6 +28,11 @@ pub(crate) fn compare() {
     AHEAD.store(Moment::now().0.wrapping_sub(monotonic()), Relaxed);
 }
 
+/// Nanoseconds of CPU time that the calling thread has had.
+pub(crate) fn cpu_time() -> u64 {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` outlives the call.

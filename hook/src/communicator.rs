@@ -201,7 +201,7 @@ impl Communicators {
 mod tests {
     use std::ptr;
 
-    use xpu_wire::ledger::LedgerPage;
+    use xpu_wire::ledger::{LedgerPage, Writers};
 
     use super::*;
 
@@ -220,7 +220,7 @@ mod tests {
         let known = Communicators::new().unwrap();
         known.insert(page.ledger(), handle(64), &origin(7, 1, 8));
         let first = known.find(handle(64)).unwrap();
-        known.slot(first).progress.advance(None, 5, 0);
+        known.slot(first).progress.advance(Writers::One, None, 5, 0);
         known.slot(first).add_child(Lineage::Counted);
         known.remove(page.ledger(), handle(64));
         assert_eq!(known.find(handle(64)), None);
@@ -263,7 +263,7 @@ mod tests {
         known.insert(page.ledger(), handle(64), &origin(7, 1, 8));
         let slot = known.slot(known.find(handle(64)).unwrap());
         let proven = || slot.progress.proven_by(|last| last == 640);
-        slot.progress.advance(Some(640), 3, 0);
+        slot.progress.advance(Writers::Many, Some(640), 3, 0);
         assert_eq!(proven(), Some(3));
         known.stream_ends(ptr::without_provenance_mut(704));
         assert_eq!(proven(), Some(3));

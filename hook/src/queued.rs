@@ -8,7 +8,7 @@ use std::{
     cell::UnsafeCell,
     ffi::c_int,
     sync::atomic::{
-        AtomicU8,
+        AtomicBool, AtomicU8,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
@@ -33,6 +33,8 @@ const SHARE: f64 = 0.4;
 #[derive(Debug)]
 pub(crate) struct Queue {
     fronts: [Front; EVENTS],
+    /// A launch found none free; until the hook's thread has looked again, further launches do not search.
+    is_full: AtomicBool,
     /// The selected collectives, by their numbers: the same on all ranks.
     rate: AtomicU8,
     /// What an event costs its launching thread.
@@ -70,7 +72,12 @@ impl Queue {
             state: AtomicU8::new(FREE),
             place: UnsafeCell::new(Place { event: Event::UNMADE, ticket: 0 }),
         };
-        Self { fronts: std::array::from_fn(front), rate: AtomicU8::new(Rate::EVERY.0), costs: Costs::new() }
+        Self {
+            fronts: std::array::from_fn(front),
+            is_full: AtomicBool::new(false),
+            rate: AtomicU8::new(Rate::EVERY.0),
+            costs: Costs::new(),
+        }
     }
 
     /// Sets how many get an event, at `per_second` launches, where one costs that many nanoseconds.
@@ -87,7 +94,7 @@ impl Queue {
     #[inline]
     pub(crate) fn join(&self, lane: &Lane, ticket: u64, number: u64, stream: cudaStream_t) {
         lane.counters.fronts.add(1);
-        if Rate(self.rate.load(Relaxed)).times(number) {
+        if !self.is_full.load(Relaxed) && Rate(self.rate.load(Relaxed)).times(number) {
             self.record(lane, ticket, stream);
         }
     }
@@ -96,7 +103,9 @@ impl Queue {
         if !runtime::may_record(stream) {
             return;
         }
-        let Some(front) = self.fronts.iter().find(|front| front.take()) else { return };
+        let Some(front) = self.fronts.iter().find(|front| front.take()) else {
+            return self.is_full.store(true, Relaxed);
+        };
         // SAFETY: it was free, and this thread took it.
         let place = unsafe { &mut *front.place.get() };
         place.ticket = ticket;
@@ -132,6 +141,7 @@ impl Queue {
             }
             front.state.store(FREE, Release);
         }
+        self.is_full.store(false, Relaxed);
         observer.ledger().record.asked(coarse_now());
         waits
     }

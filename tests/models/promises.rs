@@ -3,9 +3,9 @@
 use loom::{cell::UnsafeCell, model::Builder, sync::Arc, thread};
 
 use super::{
-    communicator::CommunicatorLine, free::Free, progress::Progress, ring::Ring, sync::Relaxed, tenant::Tenant, thread::ThreadLine,
+    communicator::{CommunicatorLine, Writers}, free::Free, progress::Progress, ring::Ring, sync::Relaxed, tenant::Tenant, thread::ThreadLine,
 };
-use crate::{collective::Operation, id::CommunicatorId, ledger::Call, unit::Moment};
+use crate::{collective::Operation, id::CommunicatorId, ledger::{self, Call}, unit::Moment};
 
 /// All orders with at most two switches from a thread that could go on.
 ///
@@ -101,7 +101,8 @@ pub(crate) fn a_lane_is_one_threads_at_a_time() {
 /// One thread launches two collectives, which are done at once.
 pub(crate) fn what_is_done_was_enqueued_and_entered() {
     const ID: CommunicatorId = CommunicatorId(7);
-    model(|| {
+    for writers in [Writers::One, Writers::Many] {
+    model(move || {
         let line = Arc::new(CommunicatorLine::default());
         assert!(line.open(ID, 0, 2));
         let reader = thread::spawn({
@@ -109,30 +110,33 @@ pub(crate) fn what_is_done_was_enqueued_and_entered() {
             move || line.read().unwrap()
         });
         for n in 1..=2 {
-            line.enter(ID, 1, Operation::AllReduce, n, Moment(n));
-            line.enqueue(ID, 1);
+            line.enter(ID, 1, Operation::AllReduce, n, Moment(n), writers);
+            line.enqueue(ID, 1, writers);
             line.complete(ID, n - 1);
         }
         let reading = reader.join().unwrap();
         assert!(reading.completed <= reading.enqueued && reading.enqueued <= reading.entered, "{reading:?}");
         assert!(reading.last_bytes >= reading.entered && reading.last_at.0 >= reading.entered, "{reading:?}");
     });
+    }
 }
 
 /// A second thread launches on a stream that never ends, while another waits for the first stream.
 pub(crate) fn a_stream_proves_what_ran_there() {
     const ENDS: u64 = 64;
     const NEVER_ENDS: u64 = 128;
-    model(|| {
+    for writers in [ledger::Writers::One, ledger::Writers::Many] {
+    model(move || {
         let progress = Arc::new(Progress::default());
-        progress.advance(Some(ENDS), 1, 0);
+        progress.advance(writers, Some(ENDS), 1, 0);
         let waits = thread::spawn({
             let progress = Arc::clone(&progress);
             move || progress.proven_by(|stream| stream == ENDS)
         });
-        progress.advance(Some(NEVER_ENDS), 1, 0);
+        progress.advance(writers, Some(NEVER_ENDS), 1, 0);
         assert!([None, Some(1)].contains(&waits.join().unwrap()));
     });
+    }
 }
 
 /// Two threads launch graphs that hold collectives of one communicator.
@@ -141,9 +145,9 @@ pub(crate) fn no_launch_is_lost() {
         let progress = Arc::new(Progress::default());
         let other = thread::spawn({
             let progress = Arc::clone(&progress);
-            move || progress.advance(None, 2, 0)
+            move || progress.advance(ledger::Writers::Many, None, 2, 0)
         });
-        let before = progress.advance(None, 1, 3);
+        let before = progress.advance(ledger::Writers::Many, None, 1, 3);
         assert!([(0, 1), (2, 0)].contains(&(before, other.join().unwrap())));
         assert_eq!((progress.next(true), progress.next(false)), (3, 3));
     });
@@ -154,14 +158,14 @@ pub(crate) fn a_line_shows_one_communicator() {
     model(|| {
         let line = Arc::new(CommunicatorLine::default());
         assert!(line.open(CommunicatorId(7), 7, 70));
-        line.enter(CommunicatorId(7), 7, Operation::AllReduce, 7, Moment(7));
+        line.enter(CommunicatorId(7), 7, Operation::AllReduce, 7, Moment(7), Writers::One);
         let reader = thread::spawn({
             let line = Arc::clone(&line);
             move || line.read()
         });
         line.close();
         assert!(line.open(CommunicatorId(9), 9, 90));
-        line.enter(CommunicatorId(9), 9, Operation::AllGather, 9, Moment(9));
+        line.enter(CommunicatorId(9), 9, Operation::AllGather, 9, Moment(9), Writers::One);
         if let Some(reading) = reader.join().unwrap() {
             let owner = reading.id.0;
             assert_eq!((u64::from(reading.rank), u64::from(reading.size)), (owner, owner * 10), "{reading:?}");
@@ -207,11 +211,11 @@ pub(crate) fn nobody_counts_for_the_next() {
     });
     };
     late(|line| line.complete(GONE, 41));
-    late(|line| line.enqueue(GONE, 41));
+    late(|line| line.enqueue(GONE, 41, Writers::Many));
     late(|line| {
-        line.enter(GONE, 41, Operation::AllReduce, 1, Moment(1));
+        line.enter(GONE, 41, Operation::AllReduce, 1, Moment(1), Writers::Many);
     });
-    late(|line| line.point_to_point(GONE, 41));
+    late(|line| line.point_to_point(GONE, 41, Writers::Many));
 }
 
 /// A thread goes from one call into another while it is watched.

@@ -1,5 +1,7 @@
 //! A communicator's progress, and its stream.
 
+use xpu_wire::ledger::Writers;
+
 use super::sync::{Acquire, AtomicU64, Relaxed, Release};
 
 /// NCCL lets one thread at a time use a communicator; graphs that hold its operations may be launched by
@@ -22,13 +24,30 @@ impl Progress {
 
     /// Collectives, and sends or receives, were put on this stream; `None` if a thread of NCCL will do so, at
     /// an unknown time. Returns the number of collectives before.
-    pub(crate) fn advance(&self, stream: Option<u64>, collectives: u64, point_to_point: u64) -> u64 {
+    pub(crate) fn advance(
+        &self,
+        writers: Writers,
+        stream: Option<u64>,
+        collectives: u64,
+        point_to_point: u64,
+    ) -> u64 {
         self.stream.store(stream.map_or(0, |stream| stream + 1), Relaxed);
-        if point_to_point > 0 {
-            self.point_to_point.fetch_add(point_to_point, Relaxed);
-        }
         // A reader that sees these counts also sees their stream, or that of later ones.
-        self.collectives.fetch_add(collectives, Release)
+        match writers {
+            Writers::One => {
+                let before = self.point_to_point.load(Relaxed);
+                self.point_to_point.store(before + point_to_point, Relaxed);
+                let before = self.collectives.load(Relaxed);
+                self.collectives.store(before + collectives, Release);
+                before
+            }
+            Writers::Many => {
+                if point_to_point > 0 {
+                    self.point_to_point.fetch_add(point_to_point, Relaxed);
+                }
+                self.collectives.fetch_add(collectives, Release)
+            }
+        }
     }
 
     /// The number the next collective, or the next send or receive, will have.

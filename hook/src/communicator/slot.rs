@@ -2,13 +2,13 @@
 
 use std::{
     ffi::c_int,
-    sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
 use xpu_wire::{
     collective::Operation,
     id::CommunicatorId,
-    ledger::{CommunicatorLine, Ledger},
+    ledger::{CommunicatorLine, Ledger, Writers},
     sampling::Rate,
 };
 
@@ -40,6 +40,8 @@ pub(crate) struct Slot {
     /// [`Operation::part_of_others`] of its size, as bits.
     part_of_others: AtomicU64,
     pub(crate) progress: Progress,
+    /// CUDA graphs hold operations of it.
+    is_in_graphs: AtomicBool,
     /// Splits and grown communicators made from it, as NCCL counts them, and shrunk ones, which it does not
     /// count.
     children: AtomicU32,
@@ -73,6 +75,7 @@ impl Slot {
         self.rank.store(origin.rank, Relaxed);
         self.set_size(origin.size);
         self.progress.begin();
+        self.is_in_graphs.store(false, Relaxed);
         for count in &self.chances {
             count.store(0, Relaxed);
         }
@@ -110,6 +113,17 @@ impl Slot {
 
     pub(crate) fn line<'a>(&self, ledger: &'a Ledger) -> Option<&'a CommunicatorLine> {
         ledger.communicators.get(self.line.load(Relaxed) as usize)
+    }
+
+    /// An operation of it is captured into a CUDA graph, which any thread may launch later.
+    pub(crate) fn captured(&self) {
+        self.is_in_graphs.store(true, Relaxed);
+    }
+
+    /// Who may change its counts now.
+    #[inline]
+    pub(crate) fn writers(&self) -> Writers {
+        if self.is_in_graphs.load(Relaxed) { Writers::Many } else { Writers::One }
     }
 
     /// The number the next collective, or the next send or receive, will have.

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use cudarc::runtime::sys::{cudaGraphExec_t, cudaStream_t};
 use xpu_wire::{
     collective::Operation,
-    ledger::{Call, Calling, How},
+    ledger::{Call, Calling, How, Writers},
     unit::Moment,
 };
 
@@ -134,10 +134,10 @@ impl Contents {
                 })
             };
             if let Some((operation, bytes)) = share.last {
-                let number = line.enter(share.id, share.collectives, operation, bytes, now);
+                let number = line.enter(share.id, share.collectives, operation, bytes, now, Writers::Many);
                 note(number, operation, share.collectives);
             }
-            line.point_to_point(share.id, share.point_to_point);
+            line.point_to_point(share.id, share.point_to_point, Writers::Many);
             if share.point_to_point > 0 {
                 note(None, Operation::SendRecv, share.point_to_point);
             }
@@ -156,10 +156,10 @@ impl Contents {
         let observer = lane.observer();
         for share in self.shares() {
             let Some(slot) = share.slot(observer) else { continue };
-            let before =
-                slot.progress.advance(Some(stream.addr() as u64), share.collectives, share.point_to_point);
+            let on = Some(stream.addr() as u64);
+            let before = slot.progress.advance(Writers::Many, on, share.collectives, share.point_to_point);
             if let Some(line) = slot.line(observer.ledger()) {
-                line.enqueue(share.id, share.collectives);
+                line.enqueue(share.id, share.collectives, Writers::Many);
                 if switch::is_on() && share.collectives > 0 {
                     observer.completions.launched(
                         lane,

@@ -45,11 +45,12 @@ impl Message {
         let stream = (result != IN_PROGRESS).then_some(self.stream.addr() as u64);
         let collective = self.operation.is_collective();
         let sequence = slot.next(collective);
-        slot.progress.advance(stream, u64::from(collective), u64::from(!collective));
+        let writers = slot.writers();
+        slot.progress.advance(writers, stream, u64::from(collective), u64::from(!collective));
         let ledger = lane.observer().ledger();
         ledger.record.enqueued(self.ticket);
         if let Some(line) = slot.line(ledger).filter(|_| collective) {
-            line.enqueue(slot.id(), 1);
+            line.enqueue(slot.id(), 1, writers);
         }
         if !self.observed {
             return;
@@ -85,8 +86,9 @@ impl Message {
     /// `count` of its kind are in a graph now; they get their numbers when that is launched.
     pub(super) fn kept(&self, lane: &Lane, capture: CaptureId, count: u64) {
         let observer = lane.observer();
-        let id = observer.communicators.slot(self.communicator).id();
-        observer.graphs.captured(capture, |contents| contents.add_messages(self, id, count));
+        let slot = observer.communicators.slot(self.communicator);
+        slot.captured();
+        observer.graphs.captured(capture, |contents| contents.add_messages(self, slot.id(), count));
         if self.observed {
             lane.counters.captured.add(count);
         }

@@ -57,9 +57,10 @@ impl Tally {
         }
         let slot = lane.observer().communicators.slot(self.first.communicator);
         let stream = (result != IN_PROGRESS).then_some(self.first.stream.addr() as u64);
-        slot.progress.advance(stream, self.collectives.all, self.point_to_point.all);
+        let writers = slot.writers();
+        slot.progress.advance(writers, stream, self.collectives.all, self.point_to_point.all);
         if let Some(line) = slot.line(lane.observer().ledger()) {
-            line.enqueue(slot.id(), self.collectives.all);
+            line.enqueue(slot.id(), self.collectives.all, writers);
         }
         lane.counters.collectives.add(self.collectives.observed);
         lane.counters.point_to_point.add(self.point_to_point.observed);

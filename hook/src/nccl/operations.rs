@@ -75,10 +75,10 @@ fn begin(
     let ledger = observer.ledger();
     let line = slot.line(ledger).filter(|_| message.captured.is_none());
     let place = if operation.is_collective() {
-        line.and_then(|line| line.enter(slot.id(), 1, operation, message.bytes, now))
+        line.and_then(|line| line.enter(slot.id(), 1, operation, message.bytes, now, slot.writers()))
     } else {
         line.and_then(|line| {
-            line.point_to_point(slot.id(), 1);
+            line.point_to_point(slot.id(), 1, slot.writers());
             let meets = matches!(operation, Operation::Send | Operation::Recv);
             let way = meets.then_some(operation == Operation::Send)?;
             ledger.record.pairs.next(slot.id(), slot.rank(), peer, way)

@@ -15,7 +15,7 @@ mod sync;
 mod thread;
 
 pub use call::Call;
-pub use communicator::{CommunicatorLine, CommunicatorReading};
+pub use communicator::{CommunicatorLine, CommunicatorReading, Writers};
 pub use last::{Bytes, Claimed, ErrorReading, ExitNote, Fault, FaultReading, LastReading, REGISTERS};
 pub use page::{LedgerPage, out_of_the_way};
 pub use record::{CALLS, CallReading, Calling, How, NO_TICKET, Record, SITES, SiteReading, SiteText};

@@ -41,16 +41,33 @@ fn mark(id: CommunicatorId) -> u64 {
     id.0 << COUNT_BITS
 }
 
+/// Who may change a count at the same moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writers {
+    /// Only the calling thread: NCCL allows one thread at a time on a communicator. No locked instruction.
+    One,
+    /// Other threads too: they launch CUDA graphs that hold the communicator's operations.
+    Many,
+}
+
 /// Adds to a count of communicator `id`, and returns its number before. Does nothing if the line now belongs
 /// to another communicator.
 #[inline]
-fn change(count: &AtomicU64, id: CommunicatorId, next: impl Fn(u64) -> u64) -> Option<u64> {
+fn change(count: &AtomicU64, id: CommunicatorId, writers: Writers, next: impl Fn(u64) -> u64) -> Option<u64> {
     let mark = mark(id);
     let changed = |before: u64| {
         let ours = (before ^ mark) & !COUNT == 0;
         Some(mark | next(before & COUNT).min(COUNT)).filter(|&after| ours && after != before)
     };
-    count.fetch_update(Release, Relaxed, changed).ok().map(|before| before & COUNT)
+    let before = match writers {
+        Writers::One => {
+            let before = count.load(Relaxed);
+            count.store(changed(before)?, Release);
+            before
+        }
+        Writers::Many => count.fetch_update(Release, Relaxed, changed).ok()?,
+    };
+    Some(before & COUNT)
 }
 
 impl CommunicatorLine {
@@ -87,30 +104,31 @@ impl CommunicatorLine {
         operation: Operation,
         bytes: u64,
         now: Moment,
+        writers: Writers,
     ) -> Option<u64> {
         self.last.store((operation as u64) << 56 | bytes.min((1 << 56) - 1), Relaxed);
         self.last_at.store(now.0, Relaxed);
-        change(&self.entered, id, |before| before + count)
+        change(&self.entered, id, writers, |before| before + count)
     }
 
     /// NCCL refused the last `count` entered collectives.
     pub fn retract(&self, id: CommunicatorId, count: u64) {
-        let _ = change(&self.entered, id, |before| before.saturating_sub(count));
+        let _ = change(&self.entered, id, Writers::Many, |before| before.saturating_sub(count));
     }
 
     #[inline]
-    pub fn enqueue(&self, id: CommunicatorId, count: u64) {
-        let _ = change(&self.enqueued, id, |before| before + count);
+    pub fn enqueue(&self, id: CommunicatorId, count: u64, writers: Writers) {
+        let _ = change(&self.enqueued, id, writers, |before| before + count);
     }
 
     /// Everything up to and including collective number `sequence` is done. Never goes back.
     pub fn complete(&self, id: CommunicatorId, sequence: u64) {
-        let _ = change(&self.completed, id, |before| before.max(sequence + 1));
+        let _ = change(&self.completed, id, Writers::Many, |before| before.max(sequence + 1));
     }
 
     /// `count` more sends and receives were entered.
-    pub fn point_to_point(&self, id: CommunicatorId, count: u64) {
-        let _ = change(&self.point_to_point, id, |before| before + count);
+    pub fn point_to_point(&self, id: CommunicatorId, count: u64, writers: Writers) {
+        let _ = change(&self.point_to_point, id, writers, |before| before + count);
     }
 
     /// `None` if it is free, or is being reassigned.

@@ -127,7 +127,7 @@ fn map(fd: c_int, protection: c_int) -> io::Result<NonNull<Ledger>> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Call, KinetoCount, ThreadReading},
+        super::{Call, KinetoCount, ThreadReading, Writers},
         *,
     };
     use crate::{
@@ -146,10 +146,11 @@ mod tests {
         ledger.kineto(KinetoCount { step: Step(7), counted: 14 });
         assert!(ledger.communicators[3].open(CommunicatorId(0xabc), 2, 8));
         assert!(!ledger.communicators[3].open(CommunicatorId(0xdef), 2, 8));
-        ledger.communicators[3].enter(CommunicatorId(0xabc), 2, Operation::AllReduce, 1 << 26, Moment(80));
-        ledger.communicators[3].enqueue(CommunicatorId(0xabc), 2);
-        ledger.communicators[3].complete(CommunicatorId(0xabc), 0);
-        ledger.communicators[3].complete(CommunicatorId(0xdef), 1);
+        let line = &ledger.communicators[3];
+        line.enter(CommunicatorId(0xabc), 2, Operation::AllReduce, 1 << 26, Moment(80), Writers::One);
+        line.enqueue(CommunicatorId(0xabc), 2, Writers::Many);
+        line.complete(CommunicatorId(0xabc), 0);
+        line.complete(CommunicatorId(0xdef), 1);
         assert!(ledger.threads[0].claim(42));
         assert!(!ledger.threads[0].claim(43));
         ledger.threads[0].enter(Call::GroupEnd, Moment(90));
