@@ -54,6 +54,10 @@ const LOOKS_ONE_IN: u64 = 50;
 /// The launches of two periods of this many are not multiples by chance.
 const LONG: u32 = 64;
 
+/// Another period replaces a known one after this many repetitions: for a while a part of a step may seem to repeat as well as
+/// the whole.
+const TO_REPLACE: usize = 40;
+
 /// A period is dropped after this many consecutive searches that do not find it.
 const DOUBTS: u32 = 2;
 
@@ -151,6 +155,18 @@ struct Tracked {
     base: u64,
     /// There may have been more steps before.
     is_late: bool,
+}
+
+impl Tracked {
+    /// Whether this period is the known one. A check may find twice the known period: at the same moment that may repeat
+    /// often enough, and the known one with its exact sizes not yet.
+    fn is(&self, period: &Period, is_form: bool) -> bool {
+        let times = period.launches / self.launches.max(1);
+        let is_multiple = period.launches == times * self.launches;
+        let is_alike = period.names == self.names.wrapping_mul(times.into())
+            || (is_form != self.marker.is_form && self.launches >= LONG);
+        is_multiple && is_alike
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -320,7 +336,12 @@ impl Detector {
         if let Some((period, _)) = &found {
             self.only_answers = period.trains == Some(false);
         }
-        let found = found.filter(|(period, _)| period.trains != Some(false));
+        let may_be_followed = |period: &Period, is_form| {
+            let is_known = |tracked: Tracked| tracked.is(period, is_form);
+            over || period.seen >= TO_REPLACE || self.tracked.is_none_or(is_known)
+        };
+        let found = found
+            .filter(|(period, is_form)| period.trains != Some(false) && may_be_followed(period, *is_form));
         let next = until + LOOK_AFTER.max(((self.clock.0)() - begun) * LOOKS_ONE_IN);
         match found {
             Some((period, is_form)) => {
@@ -361,16 +382,7 @@ impl Detector {
     /// Counts steps by this period, of one thread if it is one thread's. `false` if it is in use already.
     fn follow(&mut self, period: &Period, is_form: bool, thread: Option<usize>) -> bool {
         let Period { launches, names, .. } = *period;
-        // A check may find twice the known period: at the same moment that may repeat often enough, and the known one with
-        // its exact sizes not yet.
-        let is_known = |tracked: Tracked| {
-            let times = launches / tracked.launches.max(1);
-            let is_multiple = launches == times * tracked.launches;
-            let is_alike = names == tracked.names.wrapping_mul(times.into())
-                || (is_form != tracked.marker.is_form && tracked.launches >= LONG);
-            is_multiple && is_alike
-        };
-        if self.tracked.is_some_and(is_known) {
+        if self.tracked.is_some_and(|tracked| tracked.is(period, is_form)) {
             return false;
         }
         // Totals are of all threads.
