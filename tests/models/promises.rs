@@ -102,40 +102,41 @@ pub(crate) fn a_lane_is_one_threads_at_a_time() {
 pub(crate) fn what_is_done_was_enqueued_and_entered() {
     const ID: CommunicatorId = CommunicatorId(7);
     for writers in [Writers::One, Writers::Many] {
-    model(move || {
-        let line = Arc::new(CommunicatorLine::default());
-        assert!(line.open(ID, 0, 2));
-        let reader = thread::spawn({
-            let line = Arc::clone(&line);
-            move || line.read().unwrap()
+        model(move || {
+            let line = Arc::new(CommunicatorLine::default());
+            assert!(line.open(ID, 0, 2));
+            let reader = thread::spawn({
+                let line = Arc::clone(&line);
+                move || line.read().unwrap()
+            });
+            for n in 1..=2 {
+                line.enter(ID, 1, Operation::AllReduce, n, Moment(n), writers);
+                line.enqueue(ID, 1, writers);
+                line.complete(ID, n - 1);
+            }
+            let reading = reader.join().unwrap();
+            assert!(reading.completed <= reading.enqueued && reading.enqueued <= reading.entered, "{reading:?}");
+            assert!(reading.last_bytes >= reading.entered && reading.last_at.0 >= reading.entered, "{reading:?}");
         });
-        for n in 1..=2 {
-            line.enter(ID, 1, Operation::AllReduce, n, Moment(n), writers);
-            line.enqueue(ID, 1, writers);
-            line.complete(ID, n - 1);
-        }
-        let reading = reader.join().unwrap();
-        assert!(reading.completed <= reading.enqueued && reading.enqueued <= reading.entered, "{reading:?}");
-        assert!(reading.last_bytes >= reading.entered && reading.last_at.0 >= reading.entered, "{reading:?}");
-    });
     }
 }
 
-/// A second thread launches on a stream that never ends, while another waits for the first stream.
+/// A second thread launches on a stream that never ends, while another waits for the first stream. (`progress` is compiled with
+/// the real ledger's `Writers`.)
 pub(crate) fn a_stream_proves_what_ran_there() {
     const ENDS: u64 = 64;
     const NEVER_ENDS: u64 = 128;
     for writers in [ledger::Writers::One, ledger::Writers::Many] {
-    model(move || {
-        let progress = Arc::new(Progress::default());
-        progress.advance(writers, Some(ENDS), 1, 0);
-        let waits = thread::spawn({
-            let progress = Arc::clone(&progress);
-            move || progress.proven_by(|stream| stream == ENDS)
+        model(move || {
+            let progress = Arc::new(Progress::default());
+            progress.advance(writers, Some(ENDS), 1, 0);
+            let waits = thread::spawn({
+                let progress = Arc::clone(&progress);
+                move || progress.proven_by(|stream| stream == ENDS)
+            });
+            progress.advance(writers, Some(NEVER_ENDS), 1, 0);
+            assert!([None, Some(1)].contains(&waits.join().unwrap()));
         });
-        progress.advance(writers, Some(NEVER_ENDS), 1, 0);
-        assert!([None, Some(1)].contains(&waits.join().unwrap()));
-    });
     }
 }
 

@@ -79,17 +79,8 @@ pub(super) struct Detector {
     doubts: u32,
     /// What repeats is a forward pass alone.
     only_answers: bool,
-    clock: Clock,
-}
-
-/// Measures looks, in nanoseconds. CPU time: on a busy machine looks do not become rarer.
-#[derive(Debug)]
-struct Clock(fn() -> u64);
-
-impl Default for Clock {
-    fn default() -> Self {
-        Self(cpu_time)
-    }
+    /// Measures looks, in nanoseconds: by CPU time, so that they do not become rarer on a busy machine.
+    clock: fn() -> u64,
 }
 
 /// Launches by name with sizes, and without.
@@ -195,7 +186,7 @@ impl Default for Detector {
             forms: Vec::new(),
             doubts: 0,
             only_answers: false,
-            clock: Clock::default(),
+            clock: cpu_time,
         }
     }
 }
@@ -326,7 +317,7 @@ impl Detector {
     }
 
     fn look(&mut self, until: u64, over: bool, (reported, rest): (u64, u64)) -> bool {
-        let begun = (self.clock.0)();
+        let begun = (self.clock)();
         let thread = self.threads.one_of_several_alike();
         if self.alone.as_ref().map(|(thread, _)| *thread) != thread {
             self.alone = thread.map(|thread| (thread, Logs::cut()));
@@ -342,7 +333,7 @@ impl Detector {
         };
         let found = found
             .filter(|(period, is_form)| period.trains != Some(false) && may_be_followed(period, *is_form));
-        let next = until + LOOK_AFTER.max(((self.clock.0)() - begun) * LOOKS_ONE_IN);
+        let next = until + LOOK_AFTER.max(((self.clock)() - begun) * LOOKS_ONE_IN);
         match found {
             Some((period, is_form)) => {
                 self.doubts = 0;

@@ -12,8 +12,8 @@ use super::*;
 const UNIT: u64 = 50_000;
 const UNITS: [u64; 4] = [UNIT, UNIT / 3, 2 * UNIT, 10 * UNIT];
 
-/// A look takes up to this long: nothing, as long as they do, or so long that they come seldom. With these, a part of a
-/// pipeline's step was once taken for the step.
+/// Each look takes a random time up to this, which decides when the next one comes. With the second, a part of a pipeline's
+/// step was once taken for the step.
 const LOOKS: [u64; 3] = [0, 80_000_000, SECOND];
 
 thread_local! {
@@ -89,7 +89,7 @@ fn read(name: &str, unit: u64) -> Program {
 
 /// What is detected of a program: each step that ended, and whether its number is a lower bound.
 fn detect(program: &Program) -> Vec<(Ended, bool)> {
-    let mut detector = Detector { clock: Clock(clock), ..Detector::default() };
+    let mut detector = Detector { clock, ..Detector::default() };
     let (mut ended, mut turn, mut pace) = (Vec::<(Ended, bool)>::new(), 0, None);
     for (thread, launch) in &program.launches {
         while launch.at > turn + TURN {
