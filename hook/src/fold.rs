@@ -31,6 +31,7 @@ use crate::{
     lane::Lane,
     launches::Launch,
     observer::Observer,
+    plugin,
     record::Record,
     runtime::{self, RELAXED},
     timer::{Elapsed, TimerId},
@@ -383,6 +384,12 @@ impl Fold {
             timed: total.timed,
             timed_for: total.timed_for,
             durations,
+            plan: plugin::plan_of(plugin::Kind {
+                communicator: key.communicator,
+                operation: key.operation,
+                datatype: key.datatype,
+                bytes: key.bytes,
+            }),
         })
     }
 

@@ -34,7 +34,7 @@ use crate::{
     line::Line,
     memory,
     observer::{self, Observer},
-    optimizer, steps, switch,
+    optimizer, plugin, steps, switch,
     symbol::{self, Visit},
     unwinder,
 };
@@ -205,6 +205,7 @@ impl Publisher {
         self.fold.gather(self.observer);
         self.governor.learn(self.fold.take_gaps());
         self.governor.visit(self.observer, switch::time_on(monotonic()));
+        plugin::govern(self.observer, monotonic());
         if let Some(pace) = self.fold.pace() {
             steps::govern(pace, self.observer.overhead.event_cost.load(Relaxed));
         }

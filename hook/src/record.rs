@@ -9,7 +9,7 @@ use xpu_wire::{
     sampling::Rate,
 };
 
-use crate::{functions, kernels, launches::Launch, observer::Observer, spans, timer::TimerId};
+use crate::{functions, kernels, launches::Launch, observer::Observer, plugin, spans, timer::TimerId};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Record {
@@ -166,17 +166,14 @@ impl Record {
                 ..
             } => {
                 (sequence, timeable) = (Some(Sequence(number)), false);
-                CapturedLabel::Collective {
-                    communicator: id(communicator),
-                    operation,
-                    datatype,
-                    bytes,
-                    bus_bytes,
-                }
+                let communicator = id(communicator);
+                let plan = plugin::plan_of(plugin::Kind { communicator, operation, datatype, bytes });
+                CapturedLabel::Collective { communicator, operation, datatype, bytes, bus_bytes, plan }
             }
             Self::Interval {
                 communicator,
                 operation,
+                datatype,
                 bytes,
                 bus_bytes,
                 sequence: number,
@@ -184,13 +181,10 @@ impl Record {
                 ..
             } => {
                 sequence = Some(Sequence(number));
-                CapturedLabel::Group {
-                    communicator: id(communicator),
-                    operation,
-                    bytes,
-                    bus_bytes,
-                    collectives,
-                }
+                let communicator = id(communicator);
+                let kind = plugin::Kind { communicator, operation, datatype, bytes };
+                let plan = if collectives == 1 { plugin::plan_of(kind) } else { None };
+                CapturedLabel::Group { communicator, operation, bytes, bus_bytes, collectives, plan }
             }
             Self::Graph { graph, .. } => CapturedLabel::Graph(graph),
             Self::Kernel { pattern, .. } => {

@@ -16,6 +16,7 @@ use xpu_wire::{
     frame::{CollectiveTotals, Direction, GemmTotals, MemoryTotals, PythonTotals, Summary},
     histogram::Histogram,
     id::{CommunicatorId, Rank},
+    plan::{Algorithm, Protocol},
     unit::{Moment, Nanoseconds},
 };
 
@@ -56,6 +57,7 @@ struct Moved {
     within_host: bool,
     level: u32,
     small: bool,
+    plan: Option<(Algorithm, Protocol)>,
 }
 
 /// A rank's recent operations, in xpu-timer's levels.
@@ -123,6 +125,7 @@ fn moved(total: &CollectiveTotals, size: u32, within_host: bool) -> BTreeMap<Mov
         within_host,
         level: level(gigabits(bits, took) * LEVELS_OF_BANDWIDTH / NETWORK, LEVELS_OF_BANDWIDTH),
         small: bits <= SMALL,
+        plan: total.plan.map(|plan| (plan.algorithm, plan.protocol)),
     })
 }
 
@@ -161,6 +164,14 @@ fn operation(operation: Operation) -> String {
         }
         other => other.to_string(),
     }
+}
+
+/// xpu-timer's name of algorithm and protocol: `RING_LL128`.
+fn algorithm(plan: Option<(Algorithm, Protocol)>) -> String {
+    plan.map_or_else(
+        || "UNKNOWN".to_owned(),
+        |(algorithm, protocol)| format!("{}_{}", algorithm.name(), protocol.name()),
+    )
 }
 
 /// Labels common to all its metrics, from the collector's environment.
@@ -286,8 +297,7 @@ pub(super) fn tell(
     for (kind, cell) in levels.moved.cells(now).0 {
         let transport = if kind.within_host { "IntraNode" } else { "InterNode" };
         let labels = labels(&[
-            // The algorithm for which NCCL compiled its kernel, which is not read here.
-            ("algorithm", "UNKNOWN".to_owned()),
+            ("algorithm", algorithm(kind.plan)),
             ("dtype", dtype(kind.datatype)),
             ("level", kind.level.to_string()),
             ("operation", operation(kind.operation)),

@@ -35,6 +35,7 @@ fn a_rank_is_on_its_own_host_whatever_its_process_number() {
         timed: 1,
         timed_for: Nanoseconds(1000),
         durations,
+        plan: None,
     };
     let summary = Summary { collectives: vec![total], communicators: vec![state], ..Summary::default() };
     let (mut tally, pages) =
@@ -70,6 +71,7 @@ fn rates_are_in_their_units_and_levels_as_theirs() {
         timed: 1,
         timed_for: Nanoseconds(370_000),
         durations,
+        plan: None,
     };
     let (kind, cell) = moved(&total, 8, true).pop_first().unwrap();
     let rate = gigabits(cell.work, cell.durations.sum());

@@ -259,6 +259,7 @@ mod tests {
             timed: durations.len() as u64,
             timed_for: spread.sum(),
             durations: spread,
+            plan: None,
         }
     }
 

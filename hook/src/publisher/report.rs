@@ -15,6 +15,7 @@ use crate::{
     fold::Sample,
     functions,
     lane::{Count, Counters, Lane},
+    nccl::NCCL,
     spans,
 };
 
@@ -27,6 +28,7 @@ impl Publisher {
         let both = |counter: fn(&Counters) -> [&Count; 2]| -> u64 {
             self.observer.lanes().flat_map(|lane| counter(&lane.counters)).map(Count::get).sum()
         };
+        let by_plugin = self.sum(|lane| &lane.counters.by_plugin);
         Launches {
             kernels: both(|all| [&all.kernels, &all.replayed.kernels]),
             graphs: self.sum(|lane| &lane.counters.graphs),
@@ -34,6 +36,9 @@ impl Publisher {
             collectives: both(|all| [&all.collectives, &all.replayed.collectives]),
             point_to_point: both(|all| [&all.point_to_point, &all.replayed.point_to_point]),
             captured: self.sum(|lane| &lane.counters.captured),
+            by_address: self.sum(|lane| &lane.counters.by_address),
+            by_plugin,
+            uncounted: self.observer.communicators.unknown() + NCCL.elsewhere().saturating_sub(by_plugin),
         }
     }
 

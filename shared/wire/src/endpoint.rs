@@ -87,6 +87,8 @@ pub mod variable {
     pub const DISABLE: &str = "XPU_TOP_DISABLE";
     /// `0`: functions looked up by address (`dlsym`) are not interposed.
     pub const DLSYM: &str = "XPU_TOP_DLSYM";
+    /// `0`: NCCL's profiler plugin interface is not used.
+    pub const PLUGIN: &str = "XPU_TOP_PLUGIN";
     /// Share of wall time that timing may take, in percent; `off` for no limit.
     pub const BUDGET: &str = "XPU_TOP_BUDGET";
     /// Sampling rates, for example `gemm=16,collective=8` (one in 16, one in 8; powers of two), whatever they

@@ -29,6 +29,7 @@ pub(super) fn all(report: &Report, top: usize) -> Vec<Table> {
                 "wait us",
                 "share",
                 "bus GB/s",
+                "how",
             ],
             &report.collectives,
             top,
@@ -116,7 +117,16 @@ fn collective(row: &CollectiveRow) -> Vec<String> {
         row.wait_ns.map_or_else(|| "-".to_owned(), |wait| us(Some(wait / each))),
         percent(row.share),
         unknown(row.bus_gbytes_per_s, |rate| rate.to_string()),
+        plan(&row.plans),
     ]
+}
+
+fn plan(plans: &[String]) -> String {
+    match plans {
+        [] => "?".to_owned(),
+        [only] => only.clone(),
+        [first, others @ ..] => format!("{first} +{}", others.len()),
+    }
 }
 
 fn arrival(row: &ArrivalRow) -> Vec<String> {

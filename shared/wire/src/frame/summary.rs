@@ -10,6 +10,7 @@ use crate::{
     histogram::Histogram,
     id::{CommunicatorId, DeviceIndex, DeviceUuid, JobName, Pid, Rank, Sequence, Step},
     ledger::CommunicatorReading,
+    plan::Plan,
     sampling::Rate,
     unit::{Moment, Nanoseconds},
 };
@@ -141,6 +142,8 @@ pub struct CollectiveTotals {
     pub timed: u64,
     pub timed_for: Nanoseconds,
     pub durations: Histogram,
+    /// How NCCL carries them out; `None` while unknown, or if it is not the same for all.
+    pub plan: Option<Plan>,
 }
 
 /// One communicator as this rank sees it. A rank sends at most [`crate::ledger::COMMUNICATORS`].
@@ -205,6 +208,12 @@ pub struct Launches {
     pub point_to_point: u64,
     /// GEMMs and NCCL operations recorded into CUDA graphs: counted, not timed.
     pub captured: u64,
+    /// Of the NCCL operations, those that the program called by a looked-up address, and those that only NCCL's
+    /// profiler plugin interface showed.
+    pub by_address: u64,
+    pub by_plugin: u64,
+    /// NCCL calls that were seen and not counted: of another copy, or on an unknown communicator.
+    pub uncounted: u64,
 }
 
 /// The state of the hook itself.

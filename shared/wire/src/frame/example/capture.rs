@@ -10,6 +10,7 @@ use crate::{
     },
     gemm::{ComputeType, GemmShape},
     id::{CommunicatorId, Rank, Sequence, Step},
+    plan::{Algorithm, Plan, Protocol},
     unit::{Moment, Nanoseconds},
 };
 
@@ -91,6 +92,11 @@ pub fn part(rank: u32, late: u64) -> CapturePart {
                 datatype: DataType::Bfloat16,
                 bytes: 1000,
                 bus_bytes: 1000,
+                plan: Some(Plan {
+                    algorithm: Algorithm::Ring,
+                    protocol: Protocol::Simple,
+                    channels: 24,
+                }),
             },
             CapturedLabel::Blocked(crate::frame::BlockingCall::StreamSynchronize),
         ],
