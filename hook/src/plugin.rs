@@ -256,7 +256,12 @@ unsafe extern "C-unwind" fn finalize<const VERSION: usize>(passed: *mut c_void) 
 pub(crate) fn govern(observer: &Observer, now: u64) {
     static WINDOWS: Mutex<Windows> = Mutex::new(Windows::new());
     let Ok(mut windows) = WINDOWS.try_lock() else { return };
+    let made = contexts::made();
     mask::ask(contexts::are_needed(observer) || capture::is_on() || windows.is_open(now));
+    if contexts::made() != made {
+        // One was made meanwhile: it must not miss its first call.
+        mask::ask(true);
+    }
 }
 
 /// In a forked child.

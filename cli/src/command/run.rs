@@ -8,6 +8,7 @@ mod inherited;
 mod kineto;
 mod name;
 mod preload;
+mod profiler;
 mod sanitizer;
 
 use std::{
@@ -167,6 +168,7 @@ fn prepare(
         );
     }
     command.env("LD_PRELOAD", preload::with(&hook, &before)?);
+    command.envs(profiler::variable(&hook));
     command.env(variable::JOB, job(args).as_str());
     command.env(variable::SOCKET, socket);
     if !args.no_kineto {

@@ -5,7 +5,7 @@ use std::{
     ptr,
     sync::atomic::{
         AtomicPtr, AtomicU8, AtomicU32, AtomicU64,
-        Ordering::{AcqRel, Acquire, Relaxed, Release},
+        Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
     },
 };
 
@@ -21,6 +21,9 @@ use crate::{
 
 /// Communicators at once. Those beyond are not seen by the plugin.
 const CONTEXTS: usize = 256;
+
+/// Contexts ever made.
+static MADE: AtomicU32 = AtomicU32::new(0);
 
 static ALL: [Context; CONTEXTS] = [const { Context::new() }; CONTEXTS];
 
@@ -69,6 +72,7 @@ impl Context {
         context.is_theirs.store(0, Relaxed);
         let usable = known.is_some() && id != 0 && size > 0;
         context.state.store(if usable { NEW } else { NAMELESS }, Release);
+        MADE.fetch_add(1, SeqCst);
         Some(context)
     }
 
@@ -153,6 +157,10 @@ impl Context {
         }
         self.state.store(FREE, Release);
     }
+}
+
+pub(super) fn made() -> u32 {
+    MADE.load(SeqCst)
 }
 
 /// Whether the plugin has to see calls, because nothing else does or may.

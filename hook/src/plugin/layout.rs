@@ -228,3 +228,6 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+mod headers;

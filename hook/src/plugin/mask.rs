@@ -105,6 +105,8 @@ pub(super) unsafe fn learn(place: *mut c_int) {
             || known.compare_exchange(ptr::null_mut(), place, Release, Relaxed).is_ok()
     };
     let _ = PLACES.iter().find(is_free);
+    // Its first call decides who counts it.
+    OWN.store(CHEAP as c_int, Relaxed);
     let all = merged();
     WRITTEN.store(all, Relaxed);
     // SAFETY: the caller promises it; NCCL reads it atomically.
