@@ -210,6 +210,7 @@ mod tests {
             operation: Operation::AllReduce,
             bus_bytes: 8,
             duration: Nanoseconds(sequence),
+            peer: None,
         }
     }
 

@@ -252,12 +252,32 @@ unsafe extern "C-unwind" fn finalize<const VERSION: usize>(passed: *mut c_void) 
     result
 }
 
+/// [`set`]
+static MODE: AtomicU8 = AtomicU8::new(GOVERNED);
+const NEVER: u8 = 0;
+const GOVERNED: u8 = 1;
+const ALWAYS: u8 = 2;
+
+/// As `xpu_top_set_plugin`. `false` if there is no such mode.
+pub(crate) fn set(mode: c_int) -> bool {
+    let mode = u8::try_from(mode).ok().filter(|&mode| mode <= ALWAYS);
+    if let Some(mode) = mode {
+        MODE.store(mode, Relaxed);
+    }
+    mode.is_some()
+}
+
 /// Now and then, on the hook's own thread: which events are needed.
 pub(crate) fn govern(observer: &Observer, now: u64) {
     static WINDOWS: Mutex<Windows> = Mutex::new(Windows::new());
     let Ok(mut windows) = WINDOWS.try_lock() else { return };
     let made = contexts::made();
-    mask::ask(contexts::are_needed(observer) || capture::is_on() || windows.is_open(now));
+    let learns = match MODE.load(Relaxed) {
+        NEVER => false,
+        ALWAYS => true,
+        _ => capture::is_on() || windows.is_open(now),
+    };
+    mask::ask(contexts::are_needed(observer) || learns);
     if contexts::made() != made {
         // One was made meanwhile: it must not miss its first call.
         mask::ask(true);

@@ -11,6 +11,14 @@ use xpu_wire::{
 
 use crate::{functions, kernels, launches::Launch, observer::Observer, plugin, spans, timer::TimerId};
 
+/// A send or receive as the rank at its other end knows it, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Meets {
+    pub(crate) peer: u32,
+    /// Among the messages from the one to the other.
+    pub(crate) pair: u32,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Record {
     Gemm {
@@ -31,6 +39,8 @@ pub(crate) enum Record {
         sequence: u64,
         /// When it was launched, in monotonic nanoseconds.
         at: u64,
+        /// Of a send or receive.
+        meets: Option<Meets>,
         timer: Option<TimerId>,
         /// Its sampling rate, if GEMMs wait for it on its own stream.
         exposed: Option<Rate>,
@@ -48,6 +58,8 @@ pub(crate) enum Record {
         sequence: u64,
         /// 0 if there are only sends and receives: other ranks do something else.
         collectives: u64,
+        /// The send and the receive, if there is at most one of each, of the bytes that the group moves.
+        meets: [Option<Meets>; 2],
         /// When it was launched, in monotonic nanoseconds.
         at: u64,
         timer: TimerId,

@@ -38,6 +38,7 @@ ok(process.pncclCommDestroy(comm))";
 
 const SEEN: &str = "
 comm = communicator()
+if hasattr(process, 'xpu_top_set_plugin'): ok(process.xpu_top_set_plugin(2))
 for _ in range(40): ok(all_reduce(comm, 1 << 20))
 for _ in range(10):
     with Group():

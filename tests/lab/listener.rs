@@ -42,6 +42,7 @@ pub struct Sample {
     pub operation: Operation,
     pub bus_bytes: u64,
     pub duration: Nanoseconds,
+    pub peer: Option<u32>,
 }
 
 /// By ZeroMQ's name for the connection.
@@ -203,6 +204,7 @@ impl Speaker {
                 operation: sample.operation,
                 bus_bytes: sample.bus_bytes,
                 duration: sample.duration,
+                peer: sample.peer,
             }));
         }
         samples.sort_by_key(|sample| (sample.communicator, sample.sequence));

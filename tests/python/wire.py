@@ -45,6 +45,7 @@ COLLECTIVE_SAMPLE = {
     "operation": ("enum", OPERATION),
     "bus_bytes": "int",
     "duration": "int",
+    "peer": ("option", "int"),
 }
 LAUNCHES = {
     "kernels": "int",
@@ -53,6 +54,9 @@ LAUNCHES = {
     "collectives": "int",
     "point_to_point": "int",
     "captured": "int",
+    "by_address": "int",
+    "by_plugin": "int",
+    "uncounted": "int",
 }
 XID = {"code": "int", "at": "int"}
 DEVICE_READING = {

@@ -244,6 +244,7 @@ impl<'a> Collectors<'a> {
                             operation,
                             bus_bytes: bytes,
                             duration: nanoseconds(duration),
+                            peer: None,
                         });
                     }
                 }

@@ -69,6 +69,7 @@ fn begin(
         ticket: NO_TICKET,
         operation,
         peer,
+        pair: None,
         datatype,
         bytes,
         bus_bytes: if peer == slot.rank() { 0 } else { operation.bus_bytes_of(bytes, slot.part_of_others()) },
@@ -90,6 +91,9 @@ fn begin(
             ledger.record.pairs.next(slot.id(), slot.rank(), peer, way)
         })
     };
+    if !operation.is_collective() {
+        message.pair = place.map(|pair| pair as u32);
+    }
     if message.observed && !asked.unseen && caller() == BY_ADDRESS {
         lane.counters.by_address.add(1);
     }
@@ -114,7 +118,7 @@ fn begin(
     lane.entered(Call::Collective, now);
     let mut timing = Timing::Not;
     let timeable = slot.size() > 1 && message.observed && message.captured.is_none();
-    let chosen = if timeable { slot.choose(operation.is_collective()) } else { None };
+    let chosen = if timeable { slot.choose(operation.is_collective(), message.pair) } else { None };
     if chosen.is_some() {
         timing = lane.start_timing(stream);
         if matches!(timing, Timing::Not) {
@@ -244,6 +248,7 @@ pub(crate) fn launched_unseen(
         bus_bytes,
         sequence,
         at,
+        meets: None,
         timer: None,
         exposed: None,
         ticket,

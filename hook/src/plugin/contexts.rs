@@ -46,7 +46,7 @@ const NEW: u8 = 2;
 const PRELOADED: u8 = 3;
 /// Calls on it are seen here alone.
 const ALONE: u8 = 4;
-/// It has no rank and no size here.
+/// It has no rank and no size here: nothing is counted.
 const NAMELESS: u8 = 5;
 
 impl Context {
@@ -171,7 +171,7 @@ pub(super) fn are_needed(observer: &Observer) -> bool {
         if new && context.is_known(&observer.communicators) {
             let _ = context.state.compare_exchange(NEW, PRELOADED, AcqRel, Relaxed);
         }
-        needed |= matches!(context.state.load(Acquire), MAKING | NEW | ALONE | NAMELESS);
+        needed |= matches!(context.state.load(Acquire), MAKING | NEW | ALONE);
     }
     needed
 }

@@ -108,5 +108,6 @@ fn indexed(sample: &Sample, communicators: &[CommunicatorState]) -> Option<Colle
         operation: sample.operation,
         bus_bytes: sample.bus_bytes,
         duration: sample.duration,
+        peer: sample.peer,
     })
 }

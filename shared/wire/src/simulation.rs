@@ -219,6 +219,7 @@ impl Simulation {
             operation: Operation::AllReduce,
             bus_bytes,
             duration: Nanoseconds((transfer + waits + jitter) as u64),
+            peer: None,
         }
     }
 

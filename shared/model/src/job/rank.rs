@@ -24,7 +24,7 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds, Tflops},
 };
 
-use super::{ArrivalSkew, Joins, PaceHistory, Place, Transfers};
+use super::{ArrivalSkew, Joins, PaceHistory, Place, Route, Transfers};
 
 /// The time of [`WINDOW`] digests at the usual rate.
 const RATES: Duration = Duration::from_secs(WINDOW as u64);
@@ -52,6 +52,8 @@ pub struct RankView {
     exit: Option<Box<RankExit>>,
     intervals: Intervals,
     samples: VecDeque<Sample>,
+    /// Sends and receives.
+    messages: VecDeque<Sample>,
     arrival_skew: ArrivalSkew,
     /// Sampling rates of collectives in its last digests.
     collective_rates: VecDeque<Rate>,
@@ -76,6 +78,8 @@ pub struct RankView {
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     pub communicator: CommunicatorId,
+    /// Its ranks, for the match: the communicator itself, or the two ends of a send or receive.
+    pub party: CommunicatorId,
     pub sequence: Sequence,
     pub operation: Operation,
     /// Position of the others' durations of it.
@@ -96,6 +100,7 @@ impl RankView {
             exit: None,
             intervals: Intervals::default(),
             samples: VecDeque::new(),
+            messages: VecDeque::new(),
             arrival_skew: ArrivalSkew::default(),
             collective_rates: VecDeque::new(),
             ahead: VecDeque::new(),
@@ -250,10 +255,12 @@ impl RankView {
             let Some(communicator) = digest.communicators.get(usize::from(sample.communicator)) else {
                 continue;
             };
-            let (id, size) = (communicator.id, communicator.size);
-            let (place, whole) = joins.report(id, sample.sequence, (size, rate), sample.duration);
+            let route = sample.peer.map(|peer| Route::of(communicator, sample.operation, peer));
+            let (party, size) = route.map_or((communicator.id, communicator.size), |route| (route.party(), 2));
+            let (place, whole) = joins.report(party, sample.sequence, (size, rate), sample.duration);
             let taken = Sample {
-                communicator: id,
+                communicator: communicator.id,
+                party,
                 sequence: sample.sequence,
                 operation: sample.operation,
                 place,
@@ -261,7 +268,12 @@ impl RankView {
                 duration: sample.duration,
             };
             if let Some(join) = whole {
-                transfers.take(&taken, &join, digest.heard);
+                transfers.take(&taken, route, &join, digest.heard);
+            }
+            if route.is_some() {
+                // One end waits for the other by design: no rank is late for it.
+                push_bounded(&mut self.messages, taken, SAMPLES);
+                continue;
             }
             push_bounded(&mut self.samples, taken, SAMPLES);
             // The stages of a pipeline end one after the other: lateness there is the stage's.

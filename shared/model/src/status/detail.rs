@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use xpu_wire::{
+    collective::Operation,
     frame::{CollectiveTotals, GemmTotals, Life, RankDigest},
     histogram::Histogram,
     unit::{GigabytesPerSecond, Tflops},
@@ -151,9 +152,11 @@ fn gemm(total: &GemmTotals) -> GemmStatus {
 
 pub(super) fn collective(job: &Job, view: &RankView, total: &CollectiveTotals) -> CollectiveStatus {
     let bus_bytes = view.bus_bytes(total);
+    // One of each in a group is timed as both, and matched as either.
+    let as_either = total.operation == Operation::SendRecv;
     let same = |sample: &Sample| {
-        (sample.communicator, sample.operation, Some(sample.bus_bytes))
-            == (total.communicator, total.operation, bus_bytes)
+        let is_of = sample.operation == total.operation || as_either && !sample.operation.is_collective();
+        is_of && (sample.communicator, Some(sample.bus_bytes)) == (total.communicator, bus_bytes)
     };
     CollectiveStatus {
         communicator: total.communicator.to_string(),
@@ -162,7 +165,7 @@ pub(super) fn collective(job: &Job, view: &RankView, total: &CollectiveTotals) -
         bytes: total.bytes,
         count: total.count,
         timed: total.timed,
-        bus_gb_s: job.bus_bandwidth_of(view.samples().filter(|sample| same(sample))),
+        bus_gb_s: job.bus_bandwidth_of(view.samples().chain(view.messages()).filter(|sample| same(sample))),
         us_p50: microseconds(&total.durations, 0.5),
         us_p99: microseconds(&total.durations, 0.99),
         us_max: microseconds(&total.durations, 1.0),

@@ -196,6 +196,9 @@ pub struct CollectiveSample {
     pub bus_bytes: u64,
     /// From start to end on this rank's GPU, including the wait for the last rank.
     pub duration: Nanoseconds,
+    /// Of a send or receive: the other rank, by its number in the communicator. The sequence is then the number
+    /// among the messages from the one to the other.
+    pub peer: Option<u32>,
 }
 
 /// Launches that are only counted.

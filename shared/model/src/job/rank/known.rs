@@ -157,6 +157,11 @@ impl RankView {
         self.samples.iter()
     }
 
+    /// The latest timed sends and receives, oldest first.
+    pub fn messages(&self) -> impl Iterator<Item = &Sample> {
+        self.messages.iter()
+    }
+
     /// Bytes over the bus of one collective of this kind; `None` if its communicator is closed.
     pub fn bus_bytes(&self, total: &CollectiveTotals) -> Option<u64> {
         let known = |state: &&CommunicatorState| state.id == total.communicator;
