@@ -14,7 +14,7 @@ use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
 use xpu_collector::{
     Collector, Hangs, HangsConfig, HttpConfig, Relay, Server, Upstream, prepare_memory, read_crash,
-    read_stacks, serve,
+    read_stacks, sample_main_thread, serve,
 };
 use xpu_wire::{id::Pid, unit::Moment};
 
@@ -31,6 +31,10 @@ fn main() -> ExitCode {
     let args = Args::parse();
     if let Some(pid) = args.read_stacks {
         let read = read_stacks(Pid(pid), args.native, args.gpus, &mut std::io::stdout());
+        return read.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
+    if let Some(pid) = args.sample_main_thread {
+        let read = sample_main_thread(Pid(pid), &mut std::io::stdout());
         return read.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     if args.read_crash {

@@ -5,6 +5,7 @@
 mod kineto;
 mod records;
 mod standstill;
+mod times;
 
 use std::{
     collections::{BTreeMap, HashMap},

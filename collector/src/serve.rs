@@ -34,12 +34,16 @@ use crate::{
     memory::Memory,
     roster::{Effect, Identity, Roster},
     runs::Runs,
+    sampler::Sampler,
     stacks::{Answer, Stacks, Target},
     subscription::Subscriptions,
 };
 
 /// Interval of every job's digest.
 const DIGEST: Duration = Duration::from_secs(1);
+
+/// Digests from one report of what hosts do to the next.
+const TIMES_EVERY: u32 = 5;
 
 /// Interval of process checks; also the longest wait before a signal is noticed.
 const CHECK: Duration = Duration::from_millis(250);
@@ -65,6 +69,7 @@ pub struct Collector {
     cpu: Cpus,
     past: Past,
     runs: Runs,
+    sampler: Sampler,
     kineto: Kineto,
     complaints: Complaints,
     /// When a rank last lived, a request last came, or a process was found that may become a rank.
@@ -86,6 +91,7 @@ impl Collector {
             runs: Runs::new(config.runs.clone(), config.host.clone()),
             roster: Roster::new(config.peaks),
             stacks: Stacks::new(config.reader.clone()),
+            sampler: Sampler::new(config.reader.clone(), config.samples),
             exits: Exits::new(config.reader.clone()),
             kineto: Kineto::new(config.kineto.clone(), now),
             config,
@@ -108,6 +114,7 @@ impl Collector {
     /// Serves until it is stopped, or idle for the configured time.
     pub fn serve(&mut self, stop: &AtomicBool) -> zmq::Result<()> {
         let (mut digest_at, mut check_at, mut memory) = (Moment::now(), Moment::now(), Memory::default());
+        let mut digests = 0_u32;
         while !stop.load(Relaxed) {
             self.wait(digest_at.min(check_at).since(Moment::now()))?;
             let now = Moment::now();
@@ -144,6 +151,13 @@ impl Collector {
                 self.cpu.forget(now);
                 for digest in self.roster.digests(now) {
                     self.publish(Body::Digest(digest), now);
+                }
+                self.sampler.turn(&mut self.roster, now);
+                digests = digests.wrapping_add(1);
+                if digests.is_multiple_of(TIMES_EVERY) {
+                    for times in self.roster.times(now) {
+                        self.publish(Body::Times(times), now);
+                    }
                 }
                 self.runs.tend(now, |job| self.roster.gpu(job));
                 if self.is_idle(now) {
@@ -472,11 +486,12 @@ impl Collector {
             }
             Body::Exit(exit) => topic::events(&exit.job),
             Body::Cpu(cpu) => topic::events(&cpu.job),
+            Body::Times(times) => topic::events(&times.job),
             Body::Record(record) => topic::events(&record.job),
             _ => return,
         };
         let is_heard = self.subscriptions.cover(&topic);
-        let is_kept = matches!(body, Body::Digest(_) | Body::Cpu(_) | Body::Event(_));
+        let is_kept = matches!(body, Body::Digest(_) | Body::Cpu(_) | Body::Times(_) | Body::Event(_));
         if !is_heard && !is_kept {
             self.counting.next(&topic);
             return;

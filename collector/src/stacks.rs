@@ -8,6 +8,7 @@ mod native;
 mod python;
 mod read;
 mod reader;
+mod sample;
 
 use std::{
     collections::VecDeque,
@@ -29,6 +30,7 @@ pub(crate) use native::{CrashFrame, crashed};
 pub(crate) use read::end_with_the_collector;
 pub use read::read;
 use reader::Reader;
+pub use sample::sample;
 
 use crate::address::Address;
 

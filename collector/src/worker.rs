@@ -4,6 +4,7 @@ mod ending;
 mod record;
 mod standstill;
 mod step_times;
+mod times;
 mod word;
 
 use std::{collections::VecDeque, time::Duration};
@@ -29,6 +30,7 @@ use crate::{
 };
 pub(crate) use standstill::Motion;
 use step_times::StepTimes;
+use times::Times;
 
 /// A rank whose process lives without sending for this time is silent: five summaries are missing.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -59,6 +61,7 @@ pub(crate) struct Worker {
     latest: Summary,
     pending: Pending,
     step_times: StepTimes,
+    times: Times,
     device: Option<DeviceReading>,
     digest: RankDigest,
     /// Its totals at the last digests, oldest first.
@@ -105,6 +108,7 @@ impl Worker {
             latest: Summary::default(),
             pending: Pending::default(),
             step_times: StepTimes::default(),
+            times: Times::default(),
             device: None,
             digest: digest::empty(&info, now),
             progress: VecDeque::new(),

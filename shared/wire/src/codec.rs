@@ -91,6 +91,7 @@ pub fn encode(frame: &Frame) -> Vec<u8> {
         Body::Event(body) => payload(frame, body, &mut bytes),
         Body::Exit(body) => payload(frame, body, &mut bytes),
         Body::Cpu(body) => payload(frame, body, &mut bytes),
+        Body::Times(body) => payload(frame, body, &mut bytes),
         Body::CaptureSheet(body) => payload(frame, body, &mut bytes),
         Body::TimedCaptureSheet(body) => payload(frame, body, &mut bytes),
     }
@@ -143,6 +144,7 @@ pub fn decode(bytes: &[u8]) -> Result<Frame, DecodeError> {
         66 => body(kind, rest, Body::Event),
         67 => body(kind, rest, Body::Exit),
         68 => body(kind, rest, Body::Cpu),
+        69 => body(kind, rest, Body::Times),
         96 => body(kind, rest, Body::CaptureSheet),
         97 => body(kind, rest, Body::TimedCaptureSheet),
         kind => Err(DecodeError::Kind { kind }),

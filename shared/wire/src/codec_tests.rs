@@ -177,6 +177,7 @@ fn frames() -> Vec<Frame> {
         frame(Body::CaptureSheet(crate::frame::example::capture::sheet(&[0, 1]))),
         frame(Body::Exit(crate::frame::example::exit())),
         frame(Body::Cpu(crate::frame::HostCpu::example())),
+        frame(Body::Times(crate::frame::HostTimes::example())),
         frame(Body::Stacks(crate::frame::example::stacks::rank(1, &["main", "train"]))),
         frame(Body::Record(record("log_metrics"))),
         frame(Body::Request(Request::Records { job: "j".into(), ranks: vec![Rank(1)], most: 64 })),
@@ -230,7 +231,7 @@ fn the_frames_that_other_languages_are_tried_on_are_of_this_format_and_of_every_
         rest = after;
     }
     assert_eq!(kinds, all.iter().map(|frame| frame.body.kind()).collect());
-    assert_eq!(kinds.len(), 22, "of every kind there is one");
+    assert_eq!(kinds.len(), 23, "of every kind there is one");
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod record;
 mod relay;
 mod stacks;
 mod summary;
+mod times;
 
 pub use activity::{
     Blocked, BlockingCall, Copies, Direction, GraphTotals, KernelTotals, MemoryTotals, PythonTotals,
@@ -51,6 +52,7 @@ pub use summary::{
     CollectiveSample, CollectiveTotals, CommunicatorState, GemmTotals, HookHealth, Launches, RankInfo,
     StepSource, Steps, Summary, TimedBy,
 };
+pub use times::{HostTimes, MainThread, RankTimes, SampledPlace};
 
 use crate::{
     id::{HostName, JobName, Pid, Rank},
@@ -104,6 +106,9 @@ pub enum Body {
     Exit(RankExit),
     /// Collector to viewers, topic `<job>/e`, once a second while there are any: ranks that wait for the CPU.
     Cpu(HostCpu),
+    /// Collector to viewers, topic `<job>/e`, every five seconds, and before a snapshot: what the ranks' hosts
+    /// do.
+    Times(HostTimes),
     /// Collector to viewer: a request was not carried out, with the remedy.
     Refusal(String),
     /// Relay to viewer: the hosts behind it, in answer to [`Request::Snapshot`] and before their snapshots.
@@ -153,6 +158,7 @@ impl Body {
             Self::Event(_) => 66,
             Self::Exit(_) => 67,
             Self::Cpu(_) => 68,
+            Self::Times(_) => 69,
             Self::CaptureSheet(_) => 96,
             Self::TimedCaptureSheet(_) => 97,
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use xpu_wire::{
     endpoint::BasePort,
-    frame::{Body, Event, Frame, HostCpu, HostDigest, HostSnapshot},
+    frame::{Body, Event, Frame, HostCpu, HostDigest, HostSnapshot, HostTimes},
     id::{HostName, JobName, Rank},
     unit::Moment,
 };
@@ -90,6 +90,13 @@ impl Jobs {
                 let known = self.job_mut(job);
                 for cpu in ranks {
                     known.with_rank(cpu.rank, |view| view.take_cpu(cpu, frame.now));
+                }
+            }
+            Body::Times(HostTimes { job, ranks }) => {
+                if let Some(known) = self.known.get_mut(job) {
+                    for times in ranks {
+                        known.with_rank(times.rank, |view| view.take_times(times, frame.now));
+                    }
                 }
             }
             Body::Stacks(stacks) => self.known.get_mut(&stacks.job).map_or((), |job| job.keep_stacks(stacks)),

@@ -18,7 +18,9 @@ use intervals::{Interval, Intervals, WINDOW};
 use stalls::Stalls;
 use xpu_wire::{
     collective::Operation,
-    frame::{Advance, DeviceReading, Life, Progress, RankCpu, RankDigest, RankExit, RankInfo, Summary},
+    frame::{
+        Advance, DeviceReading, Life, Progress, RankCpu, RankDigest, RankExit, RankInfo, RankTimes, Summary,
+    },
     id::{CommunicatorId, HostName, Pid, Sequence},
     sampling::Rate,
     unit::{Moment, Nanoseconds, Tflops},
@@ -67,6 +69,8 @@ pub struct RankView {
     pace: Option<Nanoseconds>,
     devices: VecDeque<DeviceReading>,
     cpu_waits: CpuWaits,
+    /// What its host did, and when that was said.
+    times: Option<Box<(Moment, RankTimes)>>,
     history: VecDeque<f32>,
     /// For a watched rank.
     detail: Option<Box<Detail>>,
@@ -111,6 +115,7 @@ impl RankView {
             pace: None,
             devices: VecDeque::new(),
             cpu_waits: CpuWaits::default(),
+            times: None,
             history: VecDeque::new(),
             detail: None,
             changed: 0,
@@ -301,6 +306,15 @@ impl RankView {
     pub(super) fn take_cpu(&mut self, cpu: &RankCpu, at: Moment) -> bool {
         if self.pid == cpu.pid {
             self.cpu_waits.take(cpu, at);
+        }
+        false
+    }
+
+    /// What its host did: no finding depends on it.
+    pub(super) fn take_times(&mut self, times: &RankTimes, at: Moment) -> bool {
+        let is_newer = self.times.as_ref().is_none_or(|known| known.0 < at);
+        if self.pid == times.pid && is_newer {
+            self.times = Some(Box::new((at, times.clone())));
         }
         false
     }
