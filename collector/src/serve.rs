@@ -43,7 +43,7 @@ use crate::{
 const DIGEST: Duration = Duration::from_secs(1);
 
 /// Digests from one report of what hosts do to the next.
-const TIMES_EVERY: u32 = 5;
+pub(crate) const TIMES_EVERY: u32 = 5;
 
 /// Interval of process checks; also the longest wait before a signal is noticed.
 const CHECK: Duration = Duration::from_millis(250);
