@@ -15,7 +15,7 @@ use std::{
 use xpu_model::peak::Peaks;
 use xpu_wire::{
     frame::{
-        Body, Command, DeviceReading, Event, HostCpu, HostDigest, JobSnapshot, Life, RankCpu, RankDetail,
+        Body, Command, DeviceReading, Event, HostCpu, HostDigest, JobSnapshot, Life, NcclReport, RankCpu, RankDetail, RankNccl,
         RankExit, RankInfo, RankRecord, RankSnapshot, Summary,
     },
     id::{DeviceUuid, JobName, Pid, Rank},
@@ -334,6 +334,16 @@ impl Roster {
             }
         }
         jobs
+    }
+
+    pub(crate) fn take_nccl(&mut self, from: &Identity, number: u64, report: NcclReport) {
+        if let Some(worker) = self.of(from) {
+            worker.take_nccl(number, report);
+        }
+    }
+
+    pub(crate) fn nccl(&self, job: &JobName, rank: Rank) -> Option<RankNccl> {
+        self.places.get(&Place { job: job.clone(), rank })?.nccl()
     }
 
     pub(crate) fn detail(&self, job: &JobName, rank: Rank) -> Option<RankDetail> {

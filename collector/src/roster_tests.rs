@@ -109,7 +109,6 @@ fn the_last_samples_of_a_closed_communicator_are_told() {
         operation: Operation::AllReduce,
         bus_bytes: 8,
         duration: Nanoseconds(5),
-        peer: None,
     };
     let open = Summary { communicators: vec![state(7)], samples: vec![sample], ..steps(1, 1) };
     roster.summary(&who("x"), 1, open, at(1.0));

@@ -223,6 +223,10 @@ impl Collector {
                 Ok(Frame { number, body, .. }) => match body {
                     Body::Hello(info) => self.roster.hello(&from, number, info, now),
                     Body::Summary(summary) => self.roster.summary(&from, number, summary, now),
+                    Body::Nccl(report) => {
+                        self.roster.take_nccl(&from, number, report);
+                        continue;
+                    }
                     Body::Goodbye => self.roster.goodbye(&from, now),
                     Body::CaptureAnswer(_) | Body::CapturePart(_) => {
                         self.pass_on(&from, body, now);
@@ -457,6 +461,10 @@ impl Collector {
                     if self.subscriptions.cover(&topic::detail(&job, rank))
                         && let Some(detail) = self.roster.detail(&job, rank)
                     {
+                        // First: what is made of the details may need it.
+                        if let Some(nccl) = self.roster.nccl(&job, rank) {
+                            self.publish(Body::NcclDetail(nccl), now);
+                        }
                         self.publish(Body::Detail(detail), now);
                     }
                 }
@@ -477,6 +485,7 @@ impl Collector {
         let topic = match &body {
             Body::Digest(digest) => topic::overview(&digest.job),
             Body::Detail(detail) => topic::detail(&detail.job, detail.rank),
+            Body::NcclDetail(nccl) => topic::detail(&nccl.job, nccl.rank),
             Body::Event(event) => {
                 note(event);
                 if let Event::Joined(info) = event {

@@ -10,7 +10,6 @@ use xpu_wire::{
     gemm::GemmShape,
     histogram::Histogram,
     id::CommunicatorId,
-    plan::Plan,
     unit::Nanoseconds,
 };
 
@@ -24,8 +23,6 @@ struct Count {
     made: u64,
     timed: u64,
     timed_for: Nanoseconds,
-    /// Of collectives.
-    plan: Option<Plan>,
 }
 
 type CollectiveKey = (CommunicatorId, Operation, DataType, u64);
@@ -42,17 +39,12 @@ pub(crate) struct Totals {
 impl Totals {
     pub(crate) fn take(&mut self, summary: &Summary) {
         for gemm in &summary.gemms {
-            let count =
-                Count { made: gemm.count, timed: gemm.timed, timed_for: gemm.timed_for, plan: None };
+            let count = Count { made: gemm.count, timed: gemm.timed, timed_for: gemm.timed_for };
             self.turned_away += u64::from(!insert(&mut self.gemms, gemm.shape, count));
         }
         for collective in &summary.collectives {
-            let count = Count {
-                made: collective.count,
-                timed: collective.timed,
-                timed_for: collective.timed_for,
-                plan: collective.plan,
-            };
+            let count =
+                Count { made: collective.count, timed: collective.timed, timed_for: collective.timed_for };
             self.turned_away += u64::from(!insert(&mut self.collectives, key(collective), count));
         }
         for graph in &summary.graphs {
@@ -60,8 +52,7 @@ impl Totals {
             self.turned_away += u64::from(!insert(&mut self.graphs, graph.graph, rested));
         }
         for kernel in &summary.kernels {
-            let count =
-                Count { made: kernel.count, timed: kernel.timed, timed_for: kernel.timed_for, plan: None };
+            let count = Count { made: kernel.count, timed: kernel.timed, timed_for: kernel.timed_for };
             self.turned_away += u64::from(!insert(&mut self.kernels, kernel.pattern.clone(), count));
         }
     }
@@ -95,7 +86,7 @@ impl Totals {
     pub(crate) fn complete(&self, summary: &mut Summary) {
         let sent: HashSet<_> = summary.gemms.iter().map(|gemm| gemm.shape).collect();
         let rest = self.gemms.iter().filter(|(shape, _)| !sent.contains(shape));
-        summary.gemms.extend(rest.map(|(&shape, &Count { made: count, timed, timed_for, .. })| GemmTotals {
+        summary.gemms.extend(rest.map(|(&shape, &Count { made: count, timed, timed_for })| GemmTotals {
             shape,
             count,
             timed,
@@ -104,16 +95,16 @@ impl Totals {
         }));
         let sent: HashSet<_> = summary.collectives.iter().map(key).collect();
         let rest = self.collectives.iter().filter(|(key, _)| !sent.contains(key));
-        summary.collectives.extend(rest.map(|(key, &Count { made: count, timed, timed_for, plan })| {
+        summary.collectives.extend(rest.map(|(key, &Count { made: count, timed, timed_for })| {
             let &(communicator, operation, datatype, bytes) = key;
             let durations = Histogram::new();
-            CollectiveTotals { communicator, operation, datatype, bytes, count, timed, timed_for, durations, plan }
+            CollectiveTotals { communicator, operation, datatype, bytes, count, timed, timed_for, durations }
         }));
         let sent: HashSet<_> = summary.graphs.iter().map(|graph| graph.graph).collect();
         summary.graphs.extend(self.graphs.values().filter(|graph| !sent.contains(&graph.graph)).cloned());
         let sent: HashSet<_> = summary.kernels.iter().map(|kernel| kernel.pattern.clone()).collect();
         let rest = self.kernels.iter().filter(|(pattern, _)| !sent.contains(*pattern));
-        summary.kernels.extend(rest.map(|(pattern, &Count { made: count, timed, timed_for, .. })| {
+        summary.kernels.extend(rest.map(|(pattern, &Count { made: count, timed, timed_for })| {
             KernelTotals { pattern: pattern.clone(), count, timed, timed_for, durations: Histogram::new() }
         }));
     }

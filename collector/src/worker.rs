@@ -13,8 +13,7 @@ use xpu_wire::{
     endpoint::user_id,
     frame::{
         Advance, CommunicatorState, DeviceReading, Life, Progress, RankDetail, RankDigest, RankExit,
-        RankInfo, RankRecord, RankStacks, Summary,
-    },
+        RankInfo, RankRecord, RankStacks, Summary, NcclReport, RankNccl},
     id::{DeviceUuid, Step},
     ledger::{self, KinetoCount, LedgerPage},
     process::{self, Process},
@@ -53,6 +52,8 @@ pub(crate) struct Worker {
     joined: Moment,
     /// The expected number of its next frame.
     expected: u64,
+    /// How its NCCL calls are seen; nothing to report if it has not said so.
+    nccl: NcclReport,
     step: Option<(Step, Moment)>,
     /// The last median of its steps.
     pace: Option<Nanoseconds>,
@@ -101,6 +102,7 @@ impl Worker {
             gone: None,
             joined: now,
             expected: number.wrapping_add(1),
+            nccl: NcclReport::default(),
             step: None,
             pace: None,
             totals: Totals::default(),
@@ -192,6 +194,20 @@ impl Worker {
 
     pub(crate) fn shapes_turned_away(&self) -> u64 {
         self.totals.turned_away()
+    }
+
+    pub(crate) fn take_nccl(&mut self, number: u64, mut report: NcclReport) {
+        report.plans.truncate(NcclReport::PLANS);
+        self.nccl = report;
+        if number == self.expected {
+            self.expected = number.wrapping_add(1);
+        }
+    }
+
+    /// `None` if there is nothing to report.
+    pub(crate) fn nccl(&self) -> Option<RankNccl> {
+        let (job, rank) = (self.info.job.clone(), self.info.rank);
+        (self.nccl != NcclReport::default()).then(|| RankNccl { job, rank, report: self.nccl.clone() })
     }
 
     /// Takes a summary. `false` if frames before it were lost, and with them shapes that may not change

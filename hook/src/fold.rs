@@ -16,7 +16,7 @@ use totals::Totals;
 use xpu_wire::{
     collective::Operation,
     datatype::DataType,
-    frame::{CollectiveTotals, GemmTotals, TimedBy},
+    frame::{CollectiveTotals, GemmTotals, PlannedCollective, TimedBy},
     gemm::GemmShape,
     histogram::Histogram,
     id::{CommunicatorId, DeviceUuid, Sequence},
@@ -419,13 +419,17 @@ impl Fold {
             timed: total.timed,
             timed_for: total.timed_for,
             durations,
-            plan: plugin::plan_of(plugin::Kind {
-                communicator: key.communicator,
-                operation: key.operation,
-                datatype: key.datatype,
-                bytes: key.bytes,
-            }),
         })
+    }
+
+    /// Plans of the collectives that were launched, at most `most`.
+    pub(crate) fn plans(&self, most: usize) -> Vec<PlannedCollective> {
+        let planned = |key: &CollectiveKey| {
+            let &CollectiveKey { communicator, operation, datatype, bytes } = key;
+            let plan = plugin::plan_of(plugin::Kind { communicator, operation, datatype, bytes })?;
+            Some(PlannedCollective { communicator, operation, datatype, bytes, plan })
+        };
+        self.collectives.keys().filter_map(planned).take(most).collect()
     }
 
     /// The `most` samples of smallest priority since the last call, the same ones on every rank.

@@ -15,7 +15,7 @@ use std::{
 use xpu_wire::{
     codec,
     frame::{
-        Body, CaptureAnswer, CaptureEnd, CaptureOrder, CaptureWindow, Command, Frame, Launches, StepSource,
+        Body, CaptureAnswer, CaptureEnd, CaptureOrder, CaptureWindow, Command, Frame, Launches, NcclReport, StepSource,
     },
     ledger::Call,
     unit::Moment,
@@ -292,6 +292,10 @@ impl Publisher {
         }
         if std::mem::take(&mut self.everything) {
             self.fold.say_everything();
+        }
+        let nccl = self.nccl();
+        if nccl != NcclReport::default() {
+            self.say(Body::Nccl(nccl));
         }
         loop {
             let summary = self.summary(launches);

@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, fs};
 use xpu_tests::{built, place::Place, program::Program};
 use xpu_wire::{
     collective::Operation,
+    frame::{CollectiveTotals, NcclReport},
     plan::{Algorithm, Plan, Protocol},
 };
 
@@ -64,8 +65,10 @@ fn watched(version: &str, set: &[(&str, &str)], script: &str) -> Job {
 
 /// Count, timed and plan, by operation and size.
 fn totals(job: &Job, rank: usize) -> BTreeMap<(Operation, u64), (u64, u64, Option<Plan>)> {
-    let said = job.after_step(rank, 1).collectives();
-    said.into_iter().map(|(key, totals)| (key, (totals.count, totals.timed, totals.plan))).collect()
+    let said = job.after_step(rank, 1);
+    let plan = |totals: &CollectiveTotals| said.nccl.plan_of(totals);
+    let all = said.collectives();
+    all.into_iter().map(|(key, totals)| (key, (totals.count, totals.timed, plan(&totals)))).collect()
 }
 
 #[test]
@@ -84,8 +87,9 @@ fn what_no_interposed_function_sees_is_counted_and_timed() {
             let said = job.after_step(rank, 1);
             let launches = said.launches();
             assert_eq!((launches.collectives, launches.point_to_point), (60, 10));
-            assert_eq!((launches.by_plugin, launches.by_address, launches.uncounted), (70, 0, 0));
             let health = &said.summaries.last().unwrap().hook;
+            let NcclReport { by_address, by_plugin, uncounted, .. } = said.nccl;
+            assert_eq!((by_address, by_plugin, uncounted), (0, 70, 0));
             assert_eq!((health.dropped_records, &health.blind[..]), (0, &[][..]));
             let line = &job.ledger(rank).ledger().read().communicators[0];
             assert_eq!((line.rank, line.size), (rank as u32, 2));
@@ -104,8 +108,10 @@ fn an_older_interface_counts() {
     for rank in [0, 1] {
         let totals = totals(&job, rank);
         assert_eq!(totals[&(Operation::AllReduce, 2 << 20)], (40, 0, Some(PLAN)));
-        let launches = job.after_step(rank, 1).launches();
-        assert_eq!((launches.collectives, launches.point_to_point, launches.by_plugin), (60, 10, 70));
+        let said = job.after_step(rank, 1);
+        let launches = said.launches();
+        assert_eq!((launches.collectives, launches.point_to_point), (60, 10));
+        assert_eq!(said.nccl.by_plugin, 70);
         let line = &job.ledger(rank).ledger().read().communicators[0];
         assert_eq!((line.entered, line.enqueued, line.point_to_point), (60, 60, 10));
     }
@@ -117,9 +123,10 @@ fn what_both_see_is_counted_once() {
     for version in ["22304", "22403", "22602", "22703", "22809", "22902", "23102"] {
         let job = watched(version, &[], SEEN);
         for rank in [0, 1] {
-            let launches = job.after_step(rank, 1).launches();
+            let said = job.after_step(rank, 1);
+            let (launches, seen) = (said.launches(), &said.nccl);
             assert_eq!((launches.collectives, launches.point_to_point), (60, 2), "{version}");
-            assert_eq!((launches.by_plugin, launches.uncounted), (0, 0), "{version}");
+            assert_eq!((seen.by_plugin, seen.uncounted), (0, 0), "{version}");
             let totals = totals(&job, rank);
             assert_eq!(totals[&(Operation::AllReduce, 2 << 20)], (40, 40, Some(PLAN)), "{version}");
             assert_eq!(totals[&(Operation::AllGather, 8 << 10)].2, Some(PLAN), "{version}");

@@ -45,7 +45,6 @@ COLLECTIVE_SAMPLE = {
     "operation": ("enum", OPERATION),
     "bus_bytes": "int",
     "duration": "int",
-    "peer": ("option", "int"),
 }
 LAUNCHES = {
     "kernels": "int",
@@ -54,9 +53,6 @@ LAUNCHES = {
     "collectives": "int",
     "point_to_point": "int",
     "captured": "int",
-    "by_address": "int",
-    "by_plugin": "int",
-    "uncounted": "int",
 }
 XID = {"code": "int", "at": "int"}
 DEVICE_READING = {

@@ -41,7 +41,6 @@ fn detail() -> Summary {
         timed: count / 4,
         timed_for: Nanoseconds(count / 4 * microseconds * 1_000),
         durations: durations(microseconds),
-        plan: None,
     };
     Summary {
         gemms: vec![

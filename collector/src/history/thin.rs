@@ -8,7 +8,6 @@ use std::{
 use xpu_wire::{
     frame::{Body, CollectiveSample, Frame, HostDigest, RankDigest},
     id::{CommunicatorId, JobName, Rank},
-    sampling,
     unit::{Moment, Nanoseconds},
 };
 
@@ -128,7 +127,7 @@ impl Thinned {
         while self.samples.len() > most && self.rate < u64::BITS {
             self.rate += 1;
             let rate = self.rate;
-            self.samples.retain(|(_, sample)| sampling::priority(sample.sequence.0).leading_zeros() >= rate);
+            self.samples.retain(|(_, sample)| sample.priority().leading_zeros() >= rate);
         }
     }
 

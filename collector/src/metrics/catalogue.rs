@@ -131,6 +131,7 @@ metrics! {
     BLOCKED = Counter Seconds "xpu_top_blocked" "Time threads were blocked in calls that wait for the GPU, and in launches into a full queue";
     EXPOSED = Counter Seconds "xpu_top_exposed" "Exposed communication: time that GEMM streams waited for it, estimated from a sample";
     LAUNCHES = Counter Number "xpu_top_launches" "Launches by kind";
+    NCCL_CALLS = Counter Number "xpu_top_nccl_calls" "NCCL operations by how they are seen, and calls that are not counted";
     MEMORY_HELD = Gauge Bytes "xpu_top_memory_held" "Device memory allocated through the CUDA runtime and not freed";
     // GEMMs.
     GEMM_RATE = Gauge FlopsPerSecond "xpu_top_gemm_rate" "FLOPS of the timed GEMMs of the last half minute";

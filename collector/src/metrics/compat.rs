@@ -13,10 +13,10 @@ use xpu_model::{
 use xpu_wire::{
     collective::Operation,
     datatype::DataType,
-    frame::{CollectiveTotals, Direction, GemmTotals, MemoryTotals, PythonTotals, Summary},
+    frame::{CollectiveTotals, Direction, GemmTotals, MemoryTotals, NcclReport, PythonTotals, Summary},
     histogram::Histogram,
     id::{CommunicatorId, Rank},
-    plan::{Algorithm, Protocol},
+    plan::{Algorithm, Plan, Protocol},
     unit::{Moment, Nanoseconds},
 };
 
@@ -77,7 +77,7 @@ impl Levels {
     }
 
     /// `on_host`: the number of a communicator's ranks on the rank's host.
-    pub(super) fn take(&mut self, summary: &Summary, on_host: impl Fn(CommunicatorId) -> u32, at: Moment) {
+    pub(super) fn take(&mut self, (summary, nccl): (&Summary, &NcclReport), on_host: impl Fn(CommunicatorId) -> u32, at: Moment) {
         self.memory.clone_from(&summary.memory);
         self.python = summary.python;
         let peaks = self.peaks.or_of(&summary.device);
@@ -89,7 +89,8 @@ impl Levels {
         for total in summary.collectives.iter().filter(|total| !total.durations.is_empty()) {
             let size = summary.communicators.iter().find(|state| state.id == total.communicator);
             let Some(size) = size.map(|state| state.size).filter(|&size| size > 1) else { continue };
-            for (kind, cell) in moved(total, size, on_host(total.communicator) >= size) {
+            let plan = nccl.plan_of(total);
+            for (kind, cell) in moved(total, plan, size, on_host(total.communicator) >= size) {
                 self.moved.take(kind, &cell, at);
             }
         }
@@ -117,7 +118,7 @@ fn multiplied(gemm: &GemmTotals, peaks: &Peaks) -> BTreeMap<Multiplied, Cell> {
     })
 }
 
-fn moved(total: &CollectiveTotals, size: u32, within_host: bool) -> BTreeMap<Moved, Cell> {
+fn moved(total: &CollectiveTotals, plan: Option<Plan>, size: u32, within_host: bool) -> BTreeMap<Moved, Cell> {
     let bits = total.bytes as f64 * total.operation.bus_factor(size) * 8.0;
     by_level(&total.durations, bits, |took| Moved {
         operation: total.operation,
@@ -125,7 +126,7 @@ fn moved(total: &CollectiveTotals, size: u32, within_host: bool) -> BTreeMap<Mov
         within_host,
         level: level(gigabits(bits, took) * LEVELS_OF_BANDWIDTH / NETWORK, LEVELS_OF_BANDWIDTH),
         small: bits <= SMALL,
-        plan: total.plan.map(|plan| (plan.algorithm, plan.protocol)),
+        plan: plan.map(|plan| (plan.algorithm, plan.protocol)),
     })
 }
 

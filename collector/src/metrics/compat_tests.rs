@@ -35,7 +35,6 @@ fn a_rank_is_on_its_own_host_whatever_its_process_number() {
         timed: 1,
         timed_for: Nanoseconds(1000),
         durations,
-        plan: None,
     };
     let summary = Summary { collectives: vec![total], communicators: vec![state], ..Summary::default() };
     let (mut tally, pages) =
@@ -71,9 +70,8 @@ fn rates_are_in_their_units_and_levels_as_theirs() {
         timed: 1,
         timed_for: Nanoseconds(370_000),
         durations,
-        plan: None,
     };
-    let (kind, cell) = moved(&total, 8, true).pop_first().unwrap();
+    let (kind, cell) = moved(&total, None, 8, true).pop_first().unwrap();
     let rate = gigabits(cell.work, cell.durations.sum());
     assert!((rate - 1.75 * 8.0 * 1_048_576.0 / 370_000.0).abs() < 0.5, "{rate}");
     assert_eq!((kind.level, kind.small), (2, false));

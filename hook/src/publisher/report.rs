@@ -15,7 +15,6 @@ use crate::{
     fold::Sample,
     functions,
     lane::{Count, Counters, Lane},
-    nccl::NCCL,
     spans,
 };
 
@@ -28,7 +27,6 @@ impl Publisher {
         let both = |counter: fn(&Counters) -> [&Count; 2]| -> u64 {
             self.observer.lanes().flat_map(|lane| counter(&lane.counters)).map(Count::get).sum()
         };
-        let by_plugin = self.sum(|lane| &lane.counters.by_plugin);
         Launches {
             kernels: both(|all| [&all.kernels, &all.replayed.kernels]),
             graphs: self.sum(|lane| &lane.counters.graphs),
@@ -36,9 +34,6 @@ impl Publisher {
             collectives: both(|all| [&all.collectives, &all.replayed.collectives]),
             point_to_point: both(|all| [&all.point_to_point, &all.replayed.point_to_point]),
             captured: self.sum(|lane| &lane.counters.captured),
-            by_address: self.sum(|lane| &lane.counters.by_address),
-            by_plugin,
-            uncounted: self.observer.communicators.unknown() + NCCL.elsewhere().saturating_sub(by_plugin),
         }
     }
 
@@ -104,10 +99,12 @@ fn indexed(sample: &Sample, communicators: &[CommunicatorState]) -> Option<Colle
         communicators.iter().position(|line| (line.id, line.rank) == (sample.communicator, sample.rank))?;
     Some(CollectiveSample {
         communicator: u8::try_from(index).ok()?,
-        sequence: sample.sequence,
+        sequence: match sample.peer {
+            Some(peer) => CollectiveSample::sequence_of(peer, sample.sequence.0 as u32),
+            None => sample.sequence,
+        },
         operation: sample.operation,
         bus_bytes: sample.bus_bytes,
         duration: sample.duration,
-        peer: sample.peer,
     })
 }

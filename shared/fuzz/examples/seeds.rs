@@ -70,7 +70,6 @@ fn detail(snapshot: &Frame) -> Option<Frame> {
             timed,
             timed_for,
             durations,
-            plan: None,
         }],
         communicators: rank.digest.communicators.clone(),
         samples: rank.digest.samples.clone(),

@@ -16,6 +16,7 @@ pub mod example;
 mod exit;
 mod history;
 mod kineto;
+mod nccl;
 mod record;
 mod relay;
 mod stacks;
@@ -45,6 +46,7 @@ pub use kineto::{
     KinetoBytes, KinetoEnd, KinetoOptions, KinetoOrder, KinetoPart, KinetoRank, KinetoStanding, KinetoWindow,
     KinetoWish,
 };
+pub use nccl::{NcclReport, PlannedCollective, RankNccl};
 pub use record::{CallSite, CallState, RankRecord, RecordedCall, RecordedCommunicator};
 pub use relay::{RelaySnapshot, RelayedHost};
 pub use stacks::{RankStacks, Reading, StackFrame, TaskState, ThreadStack};
@@ -79,6 +81,8 @@ pub enum Body {
     Hello(RankInfo),
     /// Worker to collector, once a second: its activity.
     Summary(Summary),
+    /// Worker to collector: how its NCCL calls are seen.
+    Nccl(NcclReport),
     /// Worker to collector: an orderly end.
     Goodbye,
     /// Worker to collector, forwarded to the requester: whether this rank records the requested steps.
@@ -100,6 +104,8 @@ pub enum Body {
     Digest(HostDigest),
     /// Collector to viewers, topic `<job>/r/<rank>`: a rank's full summary.
     Detail(RankDetail),
+    /// Collector to viewers, topic `<job>/r/<rank>`: how a rank's NCCL calls are seen.
+    NcclDetail(RankNccl),
     /// Collector to viewers, topic `<job>/e`.
     Event(Event),
     /// Collector to viewers, topic `<job>/e`, and after a snapshot: a rank failed.
@@ -143,6 +149,7 @@ impl Body {
             Self::Goodbye => 3,
             Self::CaptureAnswer(_) => 4,
             Self::CapturePart(_) => 5,
+            Self::Nccl(_) => 6,
             Self::Command(_) => 16,
             Self::Request(_) => 32,
             Self::Snapshot(_) => 33,
@@ -159,6 +166,7 @@ impl Body {
             Self::Exit(_) => 67,
             Self::Cpu(_) => 68,
             Self::Times(_) => 69,
+            Self::NcclDetail(_) => 70,
             Self::CaptureSheet(_) => 96,
             Self::TimedCaptureSheet(_) => 97,
         }

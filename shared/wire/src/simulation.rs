@@ -219,7 +219,6 @@ impl Simulation {
             operation: Operation::AllReduce,
             bus_bytes,
             duration: Nanoseconds((transfer + waits + jitter) as u64),
-            peer: None,
         }
     }
 

@@ -73,6 +73,10 @@ impl Jobs {
                 }
             }
             Body::Detail(detail) => self.job_mut(&detail.job).detail(detail.rank, detail),
+            Body::NcclDetail(nccl) => self.job_mut(&nccl.job).with_rank(nccl.rank, |view| {
+                view.take_nccl(&nccl.report);
+                false
+            }),
             Body::Event(Event::Joined(info)) => {
                 let known = self.job_mut(&info.job);
                 known.hear_clock(frame, behind);
@@ -103,6 +107,7 @@ impl Jobs {
             Body::Record(record) => self.known.get_mut(&record.job).map_or((), |job| job.keep_record(record)),
             Body::Hello(_)
             | Body::Summary(_)
+            | Body::Nccl(_)
             | Body::Goodbye
             | Body::Command(_)
             | Body::Request(_)

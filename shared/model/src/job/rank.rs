@@ -19,7 +19,8 @@ use stalls::Stalls;
 use xpu_wire::{
     collective::Operation,
     frame::{
-        Advance, DeviceReading, Life, Progress, RankCpu, RankDigest, RankExit, RankInfo, RankTimes, Summary,
+        Advance, DeviceReading, Life, NcclReport, Progress, RankCpu, RankDigest, RankExit, RankInfo, RankTimes,
+        Summary,
     },
     id::{CommunicatorId, HostName, Pid, Sequence},
     sampling::Rate,
@@ -260,13 +261,13 @@ impl RankView {
             let Some(communicator) = digest.communicators.get(usize::from(sample.communicator)) else {
                 continue;
             };
-            let route = sample.peer.map(|peer| Route::of(communicator, sample.operation, peer));
+            let route = sample.peer().map(|peer| Route::of(communicator, sample.operation, peer));
             let (party, size) = route.map_or((communicator.id, communicator.size), |route| (route.party(), 2));
-            let (place, whole) = joins.report(party, sample.sequence, (size, rate), sample.duration);
+            let (place, whole) = joins.report(party, sample.number(), (size, rate), sample.duration);
             let taken = Sample {
                 communicator: communicator.id,
                 party,
-                sequence: sample.sequence,
+                sequence: sample.number(),
                 operation: sample.operation,
                 place,
                 bus_bytes: sample.bus_bytes,
@@ -336,6 +337,10 @@ impl RankView {
 
     pub(super) fn detail(&mut self, summary: &Summary) {
         self.detail.get_or_insert_default().take(summary);
+    }
+
+    pub(super) fn take_nccl(&mut self, report: &NcclReport) {
+        self.detail.get_or_insert_default().nccl = report.clone();
     }
 
     pub(super) fn forget_detail(&mut self) {

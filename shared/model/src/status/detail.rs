@@ -71,6 +71,9 @@ pub struct CollectiveStatus {
     pub timed: u64,
     /// On the transfer alone, over the latest timed ones of this kind.
     pub bus_gb_s: Option<GigabytesPerSecond>,
+    /// How NCCL carries it out (`RING/LL128 x24`), if that is known and the same for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
     /// As this rank saw it, waiting for others included.
     pub us_p50: Option<f64>,
     pub us_p99: Option<f64>,
@@ -166,6 +169,7 @@ pub(super) fn collective(job: &Job, view: &RankView, total: &CollectiveTotals) -
         count: total.count,
         timed: total.timed,
         bus_gb_s: job.bus_bandwidth_of(view.samples().chain(view.messages()).filter(|sample| same(sample))),
+        plan: view.nccl().and_then(|(_, report)| report.plan_of(total)).map(|plan| plan.to_string()),
         us_p50: microseconds(&total.durations, 0.5),
         us_p99: microseconds(&total.durations, 0.99),
         us_max: microseconds(&total.durations, 1.0),

@@ -10,8 +10,7 @@ use crate::{
     histogram::Histogram,
     id::{CommunicatorId, DeviceIndex, DeviceUuid, JobName, Pid, Rank, Sequence, Step},
     ledger::CommunicatorReading,
-    plan::Plan,
-    sampling::Rate,
+    sampling::{self, Rate},
     unit::{Moment, Nanoseconds},
 };
 
@@ -142,8 +141,6 @@ pub struct CollectiveTotals {
     pub timed: u64,
     pub timed_for: Nanoseconds,
     pub durations: Histogram,
-    /// How NCCL carries them out; `None` while unknown, or if it is not the same for all.
-    pub plan: Option<Plan>,
 }
 
 /// One communicator as this rank sees it. A rank sends at most [`crate::ledger::COMMUNICATORS`].
@@ -190,15 +187,36 @@ impl From<&CommunicatorReading> for CommunicatorState {
 pub struct CollectiveSample {
     /// Index into the `communicators` of the same message.
     pub communicator: u8,
+    /// Of a send or receive see [`Self::sequence_of`].
     pub sequence: Sequence,
     pub operation: Operation,
     /// Bytes over the bus ([`Operation::bus_bytes`]); of a group, the sum.
     pub bus_bytes: u64,
     /// From start to end on this rank's GPU, including the wait for the last rank.
     pub duration: Nanoseconds,
-    /// Of a send or receive: the other rank, by its number in the communicator. The sequence is then the number
+}
+
+impl CollectiveSample {
+    /// The sequence of a send or receive: the other rank, by its number in the communicator, and the number
     /// among the messages from the one to the other.
-    pub peer: Option<u32>,
+    pub fn sequence_of(peer: u32, number: u32) -> Sequence {
+        Sequence(u64::from(peer) << 32 | u64::from(number))
+    }
+
+    /// Of a send or receive, the other rank.
+    pub fn peer(&self) -> Option<u32> {
+        (!self.operation.is_collective()).then_some((self.sequence.0 >> 32) as u32)
+    }
+
+    /// The number that all its ranks know it by.
+    pub fn number(&self) -> Sequence {
+        if self.operation.is_collective() { self.sequence } else { Sequence(self.sequence.0 & u64::from(u32::MAX)) }
+    }
+
+    /// Of several, all its ranks keep those of smallest priority.
+    pub fn priority(&self) -> u64 {
+        sampling::priority(self.number().0)
+    }
 }
 
 /// Launches that are only counted.
@@ -211,12 +229,6 @@ pub struct Launches {
     pub point_to_point: u64,
     /// GEMMs and NCCL operations recorded into CUDA graphs: counted, not timed.
     pub captured: u64,
-    /// Of the NCCL operations, those that the program called by a looked-up address, and those that only NCCL's
-    /// profiler plugin interface showed.
-    pub by_address: u64,
-    pub by_plugin: u64,
-    /// NCCL calls that were seen and not counted: of another copy, or on an unknown communicator.
-    pub uncounted: u64,
 }
 
 /// The state of the hook itself.

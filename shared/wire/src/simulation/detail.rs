@@ -10,7 +10,6 @@ use crate::{
     gemm::{ComputeType, GemmShape},
     histogram::Histogram,
     id::{CommunicatorId, Rank, Step},
-    plan::{Algorithm, Plan, Protocol},
     unit::Nanoseconds,
 };
 
@@ -97,13 +96,9 @@ impl Simulation {
             timed: count / 4,
             timed_for: Nanoseconds(count / 4 * each),
             durations,
-            plan: Some(PLAN),
         }
     }
 }
-
-/// Of large messages within a host of eight.
-const PLAN: Plan = Plan { algorithm: Algorithm::Nvls, protocol: Protocol::Simple, channels: 24 };
 
 /// The forward pass, and the backward pass for activations and for weights.
 fn shapes() -> impl Iterator<Item = (GemmShape, f64)> {
