@@ -15,8 +15,8 @@ use std::{
 use xpu_model::peak::Peaks;
 use xpu_wire::{
     frame::{
-        Body, Command, DeviceReading, Event, HostCpu, HostDigest, JobSnapshot, Life, NcclReport, RankCpu, RankDetail, RankNccl,
-        RankExit, RankInfo, RankRecord, RankSnapshot, Summary,
+        Body, Command, DeviceReading, Event, HostCpu, HostDigest, JobSnapshot, Life, NcclReport, RankCpu,
+        RankDetail, RankExit, RankInfo, RankNccl, RankRecord, RankSnapshot, Summary,
     },
     id::{DeviceUuid, JobName, Pid, Rank},
     unit::Moment,

@@ -12,8 +12,9 @@ use std::{collections::VecDeque, time::Duration};
 use xpu_wire::{
     endpoint::user_id,
     frame::{
-        Advance, CommunicatorState, DeviceReading, Life, Progress, RankDetail, RankDigest, RankExit,
-        RankInfo, RankRecord, RankStacks, Summary, NcclReport, RankNccl},
+        Advance, CommunicatorState, DeviceReading, Life, NcclReport, Progress, RankDetail, RankDigest,
+        RankExit, RankInfo, RankNccl, RankRecord, RankStacks, Summary,
+    },
     id::{DeviceUuid, Step},
     ledger::{self, KinetoCount, LedgerPage},
     process::{self, Process},

@@ -28,8 +28,8 @@ use std::{
     },
 };
 
-pub(crate) use chain::{answer, version_of};
 use chain::{About, Init3, Init4, Init5, Record, Start, Stop};
+pub(crate) use chain::{answer, version_of};
 use contexts::Context;
 use layout::{Descriptor, GROUP_ENDS, layout};
 use mask::Windows;
@@ -208,7 +208,8 @@ unsafe extern "C-unwind" fn start<const VERSION: usize>(
     // A context that is none of the hook's: the chained plugin's own, perhaps of another process.
     let theirs = context.map_or(Some(passed).filter(|passed| !passed.is_null()), Context::theirs);
     // SAFETY: as NCCL documents.
-    let (handle, result) = theirs.map_or((ptr::null_mut(), 0), |theirs| unsafe { chain::start(VERSION, theirs, event) });
+    let (handle, result) =
+        theirs.map_or((ptr::null_mut(), 0), |theirs| unsafe { chain::start(VERSION, theirs, event) });
     let own = context.and_then(|context| {
         // SAFETY: as NCCL documents.
         guard::called_back(|lane, inside| unsafe { seen::start(lane, inside, context, event, handle) })

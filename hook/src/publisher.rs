@@ -15,7 +15,8 @@ use std::{
 use xpu_wire::{
     codec,
     frame::{
-        Body, CaptureAnswer, CaptureEnd, CaptureOrder, CaptureWindow, Command, Frame, Launches, NcclReport, StepSource,
+        Body, CaptureAnswer, CaptureEnd, CaptureOrder, CaptureWindow, Command, Frame, Launches, NcclReport,
+        StepSource,
     },
     ledger::Call,
     unit::Moment,

@@ -93,8 +93,11 @@ hold()";
         }
         assert_eq!(grouped, expected, "rank {rank}");
         let said = job.after_step(rank, 1);
-        let mut messages: Vec<_> =
-            said.samples().iter().map(|one| (one.operation, one.peer, one.sequence.0, one.bus_bytes)).collect();
+        let mut messages: Vec<_> = said
+            .samples()
+            .iter()
+            .map(|one| (one.operation, one.peer, one.sequence.0, one.bus_bytes))
+            .collect();
         messages.sort();
         // Only of groups with one message each way: four of the pair came before, in other groups.
         let (next, last) = (Some((rank as u32 + 1) % 3), Some((rank as u32 + 2) % 3));

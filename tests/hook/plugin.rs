@@ -95,7 +95,8 @@ fn what_no_interposed_function_sees_is_counted_and_timed() {
             assert_eq!((line.rank, line.size), (rank as u32, 2));
             assert_eq!((line.entered, line.enqueued, line.completed, line.point_to_point), (60, 60, 60, 10));
         }
-        let numbers = |rank| job.after_step(rank, 1).samples().iter().map(|one| one.sequence.0).collect::<Vec<_>>();
+        let numbers =
+            |rank| job.after_step(rank, 1).samples().iter().map(|one| one.sequence.0).collect::<Vec<_>>();
         assert_eq!(numbers(0), numbers(1), "both ranks time the same ones");
         job.end();
     }

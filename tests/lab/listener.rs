@@ -15,7 +15,7 @@ use xpu_net::socket;
 use xpu_wire::{
     codec,
     collective::Operation,
-    frame::{Body, CollectiveTotals, Command, Frame, GemmTotals, Launches, RankInfo, Summary, NcclReport},
+    frame::{Body, CollectiveTotals, Command, Frame, GemmTotals, Launches, NcclReport, RankInfo, Summary},
     gemm::GemmShape,
     id::{CommunicatorId, HostName, Pid, Sequence},
     unit::{Moment, Nanoseconds},

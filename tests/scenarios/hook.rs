@@ -190,7 +190,6 @@ impl Hook {
                         operation,
                         bus_bytes: bytes,
                         duration: nanoseconds(duration),
-                        peer: None,
                     });
                 }
             }

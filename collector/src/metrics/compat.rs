@@ -77,7 +77,12 @@ impl Levels {
     }
 
     /// `on_host`: the number of a communicator's ranks on the rank's host.
-    pub(super) fn take(&mut self, (summary, nccl): (&Summary, &NcclReport), on_host: impl Fn(CommunicatorId) -> u32, at: Moment) {
+    pub(super) fn take(
+        &mut self,
+        (summary, nccl): (&Summary, &NcclReport),
+        on_host: impl Fn(CommunicatorId) -> u32,
+        at: Moment,
+    ) {
         self.memory.clone_from(&summary.memory);
         self.python = summary.python;
         let peaks = self.peaks.or_of(&summary.device);
@@ -118,7 +123,12 @@ fn multiplied(gemm: &GemmTotals, peaks: &Peaks) -> BTreeMap<Multiplied, Cell> {
     })
 }
 
-fn moved(total: &CollectiveTotals, plan: Option<Plan>, size: u32, within_host: bool) -> BTreeMap<Moved, Cell> {
+fn moved(
+    total: &CollectiveTotals,
+    plan: Option<Plan>,
+    size: u32,
+    within_host: bool,
+) -> BTreeMap<Moved, Cell> {
     let bits = total.bytes as f64 * total.operation.bus_factor(size) * 8.0;
     by_level(&total.durations, bits, |took| Moved {
         operation: total.operation,

@@ -254,7 +254,11 @@ pub(crate) fn launched_unseen(
         ticket,
     });
     let counters = &lane.counters;
-    if collective { counters.collectives.add(1) } else { counters.point_to_point.add(1) };
+    if collective {
+        counters.collectives.add(1)
+    } else {
+        counters.point_to_point.add(1)
+    };
 }
 
 /// A call's peer or root, if it has one.

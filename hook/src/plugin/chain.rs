@@ -200,7 +200,9 @@ pub(super) unsafe fn stop(version: usize, handle: *mut c_void) -> c_int {
 /// As NCCL documents; the handle is not the hook's.
 pub(super) unsafe fn record(version: usize, handle: *mut c_void, state: c_int, more: *mut c_void) -> c_int {
     // SAFETY: the caller promises it.
-    behind(version).and_then(|plugin| plugin.record).map_or(0, |record| unsafe { record(handle, state, more) })
+    behind(version)
+        .and_then(|plugin| plugin.record)
+        .map_or(0, |record| unsafe { record(handle, state, more) })
 }
 
 /// # Safety
@@ -222,7 +224,9 @@ mod tests {
     fn only_the_plugins_own_symbols_are_followed() {
         assert_eq!(version_of(c"ncclProfiler_v1"), Some(1));
         assert_eq!(version_of(c"ncclProfiler_v7"), Some(7));
-        for name in [c"ncclProfiler_v8", c"ncclProfiler_v0", c"ncclProfiler_v10", c"ncclProfiler", c"ncclNet_v5"] {
+        for name in
+            [c"ncclProfiler_v8", c"ncclProfiler_v0", c"ncclProfiler_v10", c"ncclProfiler", c"ncclNet_v5"]
+        {
             assert_eq!(version_of(name), None, "{name:?}");
         }
         let other: *mut c_void = ptr::without_provenance_mut(64);

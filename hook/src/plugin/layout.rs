@@ -92,16 +92,7 @@ const V4: Layout = Layout {
     size: 104,
     narrow_type: true,
     numbers: false,
-    coll: Coll {
-        hash: None,
-        func: 32,
-        count: 56,
-        root: 64,
-        datatype: 72,
-        channels: 80,
-        algo: 88,
-        proto: 96,
-    },
+    coll: Coll { hash: None, func: 32, count: 56, root: 64, datatype: 72, channels: 80, algo: 88, proto: 96 },
     p2p: P2p { func: 24, datatype: 40, count: 48, peer: 56 },
 };
 
@@ -121,11 +112,7 @@ const V3: Layout = Layout {
     ..V4
 };
 
-const V2: Layout = Layout {
-    size: 128,
-    coll: Coll { channels: 104, algo: 112, proto: 120, ..V3.coll },
-    ..V3
-};
+const V2: Layout = Layout { size: 128, coll: Coll { channels: 104, algo: 112, proto: 120, ..V3.coll }, ..V3 };
 
 const V1: Layout = Layout {
     size: 120,
@@ -222,8 +209,14 @@ mod tests {
         for version in 1..=VERSIONS {
             let Layout { size, numbers, coll, p2p, .. } = *layout(version);
             let width = if numbers { 1 } else { 8 };
-            let ends =
-                [coll.proto + width, coll.algo + width, coll.channels + 1, coll.count + 8, p2p.peer + 4, p2p.count + 8];
+            let ends = [
+                coll.proto + width,
+                coll.algo + width,
+                coll.channels + 1,
+                coll.count + 8,
+                p2p.peer + 4,
+                p2p.count + 8,
+            ];
             assert!(ends.iter().all(|&end| end <= size), "version {version}");
         }
     }

@@ -21,7 +21,8 @@ const KINDS: usize = 1024;
 /// Places at which one may be.
 const PLACES: usize = 8;
 
-static PLANS: [Entry; KINDS] = [const { Entry { key: AtomicU64::new(0), plan: AtomicU32::new(NONE) } }; KINDS];
+static PLANS: [Entry; KINDS] =
+    [const { Entry { key: AtomicU64::new(0), plan: AtomicU32::new(NONE) } }; KINDS];
 
 const NONE: u32 = 0;
 /// Collectives of this kind had several plans: which of them one had is not known.

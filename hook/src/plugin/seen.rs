@@ -24,7 +24,10 @@ use crate::{
     group::Group,
     guard,
     lane::Lane,
-    nccl::{IN_PROGRESS, operations::{self, Asked}},
+    nccl::{
+        IN_PROGRESS,
+        operations::{self, Asked},
+    },
 };
 
 /// A group of calls that this thread has open with NCCL.
@@ -129,7 +132,10 @@ unsafe fn call(lane: &Lane, handle: ncclComm_t, event: Descriptor) {
         )
     };
     let Some(operation) = operation(name).filter(|operation| operation.is_collective()) else { return };
-    let has_root = matches!(operation, Operation::Broadcast | Operation::Reduce | Operation::Gather | Operation::Scatter);
+    let has_root = matches!(
+        operation,
+        Operation::Broadcast | Operation::Reduce | Operation::Gather | Operation::Scatter
+    );
     let asked = Asked { root: has_root.then_some(root), unseen: true, ..Asked::default() };
     if OPEN.get().handle == 0 {
         return;
@@ -148,13 +154,21 @@ unsafe fn launched(lane: &Lane, context: &Context, alone: Option<ncclComm_t>, ev
     // SAFETY: the caller promises it.
     let (operation, datatype, plan, count, hash, root) = unsafe {
         let numbers = event.layout.numbers;
-        let operation = if numbers { numbered(event.byte(fields.func)) } else { operation(event.name(fields.func)) };
-        let datatype =
-            if numbers { c_int::from(event.byte(fields.datatype)) } else { number(event.name(fields.datatype)) };
+        let operation =
+            if numbers { numbered(event.byte(fields.func)) } else { operation(event.name(fields.func)) };
+        let datatype = if numbers {
+            c_int::from(event.byte(fields.datatype))
+        } else {
+            number(event.name(fields.datatype))
+        };
         let channels = event.byte(fields.channels);
         let plan = if numbers {
             let (algorithm, protocol) = (event.byte(fields.algo), event.byte(fields.proto));
-            Plan { algorithm: Algorithm::from_nccl(algorithm), protocol: Protocol::from_nccl(protocol), channels }
+            Plan {
+                algorithm: Algorithm::from_nccl(algorithm),
+                protocol: Protocol::from_nccl(protocol),
+                channels,
+            }
         } else {
             let (algorithm, protocol) = (event.name(fields.algo), event.name(fields.proto));
             Plan { algorithm: Algorithm::named(algorithm), protocol: Protocol::named(protocol), channels }
@@ -171,7 +185,9 @@ unsafe fn launched(lane: &Lane, context: &Context, alone: Option<ncclComm_t>, ev
     let communicator = hash.map_or_else(|| context.id(), CommunicatorId);
     let observer = lane.observer();
     let size = match context.size() {
-        0 => observer.communicators.open().find(|slot| slot.id() == communicator).map_or(0, |slot| slot.size()),
+        0 => {
+            observer.communicators.open().find(|slot| slot.id() == communicator).map_or(0, |slot| slot.size())
+        }
         size => size,
     };
     let element = DataType::from_nccl(datatype);
@@ -196,9 +212,13 @@ unsafe fn exchanged(lane: &Lane, handle: ncclComm_t, event: Descriptor) {
     // SAFETY: the caller promises it.
     let (operation, datatype, count, peer) = unsafe {
         let numbers = event.layout.numbers;
-        let operation = if numbers { numbered(event.byte(fields.func)) } else { operation(event.name(fields.func)) };
-        let datatype =
-            if numbers { c_int::from(event.byte(fields.datatype)) } else { number(event.name(fields.datatype)) };
+        let operation =
+            if numbers { numbered(event.byte(fields.func)) } else { operation(event.name(fields.func)) };
+        let datatype = if numbers {
+            c_int::from(event.byte(fields.datatype))
+        } else {
+            number(event.name(fields.datatype))
+        };
         (operation, datatype, event.whole(fields.count), event.int(fields.peer))
     };
     let Some(operation @ (Operation::Send | Operation::Recv)) = operation else { return };

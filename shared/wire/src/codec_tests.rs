@@ -178,6 +178,8 @@ fn frames() -> Vec<Frame> {
         frame(Body::Exit(crate::frame::example::exit())),
         frame(Body::Cpu(crate::frame::HostCpu::example())),
         frame(Body::Times(crate::frame::HostTimes::example())),
+        frame(Body::Nccl(nccl())),
+        frame(Body::NcclDetail(crate::frame::RankNccl { job: "j".into(), rank: Rank(1), report: nccl() })),
         frame(Body::Stacks(crate::frame::example::stacks::rank(1, &["main", "train"]))),
         frame(Body::Record(record("log_metrics"))),
         frame(Body::Request(Request::Records { job: "j".into(), ranks: vec![Rank(1)], most: 64 })),
@@ -197,6 +199,22 @@ fn frames() -> Vec<Frame> {
         })),
     ]);
     all
+}
+
+fn nccl() -> crate::frame::NcclReport {
+    let plan = crate::plan::Plan {
+        algorithm: crate::plan::Algorithm::Ring,
+        protocol: crate::plan::Protocol::Ll128,
+        channels: 24,
+    };
+    let planned = crate::frame::PlannedCollective {
+        communicator: crate::id::CommunicatorId(7),
+        operation: crate::collective::Operation::AllReduce,
+        datatype: crate::datatype::DataType::Bfloat16,
+        bytes: 1 << 20,
+        plan,
+    };
+    crate::frame::NcclReport { by_address: 1, by_plugin: 2, uncounted: 3, plans: vec![planned] }
 }
 
 /// Test data for clients in other languages. `UPDATE_EXPECT=1` rewrites it.

@@ -49,7 +49,9 @@ fn program(versions: &[usize]) -> String {
             lines += &one(&format!("offsetof({of}, {field})"));
         }
     }
-    format!("#include <stddef.h>\n#include <stdio.h>\n#include \"err.h\"\n#include \"profiler.h\"\nint main() {{\n{lines}}}\n")
+    format!(
+        "#include <stddef.h>\n#include <stdio.h>\n#include \"err.h\"\n#include \"profiler.h\"\nint main() {{\n{lines}}}\n"
+    )
 }
 
 #[test]
@@ -59,9 +61,8 @@ fn fields_are_where_the_public_headers_have_them() {
         return;
     };
     let folder = Path::new(&folder);
-    let versions: Vec<_> = (1..=VERSIONS)
-        .filter(|version| folder.join(format!("profiler_v{version}.h")).exists())
-        .collect();
+    let versions: Vec<_> =
+        (1..=VERSIONS).filter(|version| folder.join(format!("profiler_v{version}.h")).exists()).collect();
     assert!(!versions.is_empty(), "no profiler_v1.h in {}", folder.display());
     let place = env::temp_dir().join(format!("xpu-top-layouts-{}", std::process::id()));
     fs::create_dir_all(&place).unwrap();

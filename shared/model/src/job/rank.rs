@@ -262,7 +262,8 @@ impl RankView {
                 continue;
             };
             let route = sample.peer().map(|peer| Route::of(communicator, sample.operation, peer));
-            let (party, size) = route.map_or((communicator.id, communicator.size), |route| (route.party(), 2));
+            let (party, size) =
+                route.map_or((communicator.id, communicator.size), |route| (route.party(), 2));
             let (place, whole) = joins.report(party, sample.number(), (size, rate), sample.duration);
             let taken = Sample {
                 communicator: communicator.id,

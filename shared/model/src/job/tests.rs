@@ -2,9 +2,7 @@ use proptest::prelude::*;
 use xpu_wire::{
     codec,
     collective::Operation,
-    frame::{
-        Advance, Body, CollectiveSample, Event, Frame, Life, Progress, RankDigest, StepSource, example,
-    },
+    frame::{Advance, Body, CollectiveSample, Event, Frame, Life, Progress, RankDigest, StepSource, example},
     id::Step,
     simulation::Simulation,
     unit::Nanoseconds,
@@ -588,7 +586,10 @@ fn a_message_has_the_bandwidth_of_the_end_that_came_last() {
                 sequence: CollectiveSample::sequence_of(1 - place as u32, (second * 10 + number) as u32),
                 operation,
                 bus_bytes: 100_000_000,
-                duration: Nanoseconds(if (number % 2) as usize == place { 1_000_000 } else { 9_000_000 } * if slow { 4 } else { 1 }),
+                duration: Nanoseconds(
+                    if (number % 2) as usize == place { 1_000_000 } else { 9_000_000 }
+                        * if slow { 4 } else { 1 },
+                ),
             };
             rank.samples = (0..10).map(message).collect();
         }

@@ -210,7 +210,11 @@ impl CollectiveSample {
 
     /// The number that all its ranks know it by.
     pub fn number(&self) -> Sequence {
-        if self.operation.is_collective() { self.sequence } else { Sequence(self.sequence.0 & u64::from(u32::MAX)) }
+        if self.operation.is_collective() {
+            self.sequence
+        } else {
+            Sequence(self.sequence.0 & u64::from(u32::MAX))
+        }
     }
 
     /// Of several, all its ranks keep those of smallest priority.

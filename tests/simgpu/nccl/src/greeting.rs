@@ -18,7 +18,8 @@ impl Greeting {
     pub(crate) fn of_id(id: &[u8; 128], magic: u64) -> Self {
         // Before 2.26: Bernstein's, over signed bytes.
         let old = || {
-            id.iter().fold(5381_u64, |hash, &byte| hash.wrapping_mul(33) ^ (i64::from(byte.cast_signed()) as u64))
+            id.iter()
+                .fold(5381_u64, |hash, &byte| hash.wrapping_mul(33) ^ (i64::from(byte.cast_signed()) as u64))
         };
         Self { hash: if about::version() < 22_600 { old() } else { hash(&[id]) }, magic }
     }

@@ -184,7 +184,11 @@ struct Descriptor([u64; 17]);
 impl Descriptor {
     fn new(plugin: &Plugin, kind: u64, parent: usize, rank: u32) -> Self {
         let mut new = Self([0; 17]);
-        if plugin.version < 5 { new.put(0, kind as u8) } else { new.put(0, kind) };
+        if plugin.version < 5 {
+            new.put(0, kind as u8)
+        } else {
+            new.put(0, kind)
+        };
         new.put(8, parent);
         new.put(16, rank);
         new
@@ -264,7 +268,8 @@ fn called(plugin: &Plugin, comm: &Communicator, call: Call, group: usize) -> usi
 
 /// The outermost end of a group, or a call alone.
 pub(crate) fn launch<T>(submit: impl FnOnce() -> T) -> T {
-    let (group, calls) = OPEN.with_borrow_mut(|open| (mem::take(&mut open.group), mem::take(&mut open.calls)));
+    let (group, calls) =
+        OPEN.with_borrow_mut(|open| (mem::take(&mut open.group), mem::take(&mut open.calls)));
     let Some(plugin) = plugin().filter(|_| !calls.is_empty()) else { return submit() };
     record(plugin, group, ENDS);
     let result = submit();
@@ -348,6 +353,15 @@ fn name(data_type: c_int) -> &'static CStr {
 
 /// Of version 1.
 fn number(func: &CStr) -> u8 {
-    let all = [c"Broadcast", c"Reduce", c"AllGather", c"ReduceScatter", c"AllReduce", c"SendRecv", c"Send", c"Recv"];
+    let all = [
+        c"Broadcast",
+        c"Reduce",
+        c"AllGather",
+        c"ReduceScatter",
+        c"AllReduce",
+        c"SendRecv",
+        c"Send",
+        c"Recv",
+    ];
     all.iter().position(|&one| one == func).map_or(u8::MAX, |place| place as u8)
 }

@@ -6,8 +6,8 @@ use std::ffi::{c_int, c_void};
 use crate::action::Kind;
 use crate::call::call;
 use crate::communicator::Direction;
-use crate::key::UniqueId;
 use crate::job::Place;
+use crate::key::UniqueId;
 use crate::{collectives, group, lifetime, transfers};
 
 #[unsafe(no_mangle)]

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use xpu_wire::{
     collective::Operation,
     datatype::DataType,
-    frame::{CollectiveTotals, GemmTotals, GraphTotals, KernelTotals, Launches, NcclReport, SpanTotals, Summary},
+    frame::{
+        CollectiveTotals, GemmTotals, GraphTotals, KernelTotals, Launches, NcclReport, SpanTotals, Summary,
+    },
     gemm::GemmShape,
     histogram::Histogram,
     id::{CommunicatorId, Step},

@@ -92,11 +92,7 @@ pub fn part(rank: u32, late: u64) -> CapturePart {
                 datatype: DataType::Bfloat16,
                 bytes: 1000,
                 bus_bytes: 1000,
-                plan: Some(Plan {
-                    algorithm: Algorithm::Ring,
-                    protocol: Protocol::Simple,
-                    channels: 24,
-                }),
+                plan: Some(Plan { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 24 }),
             },
             CapturedLabel::Blocked(crate::frame::BlockingCall::StreamSynchronize),
         ],
