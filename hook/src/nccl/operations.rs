@@ -6,7 +6,7 @@ use cudarc::{nccl::sys::ncclComm_t, runtime::sys::cudaStream_t};
 use xpu_wire::{
     collective::Operation,
     datatype::DataType,
-    ledger::{Call, Calling, How, NO_TICKET},
+    ledger::{Call, Calling, How, NO_TICKET, Writers},
     sampling::Rate,
 };
 
@@ -206,12 +206,14 @@ pub(crate) fn launched_unseen(
     let now = time_of_day(at);
     let collective = operation.is_collective();
     let line = slot.line(ledger);
+    // Threads of NCCL's may tell of launches, too.
+    let writers = Writers::Many;
     let peer = asked.peer.map_or(NO_PEER, c_int::cast_unsigned);
     let place = if collective {
-        line.and_then(|line| line.enter(slot.id(), 1, operation, bytes, now))
+        line.and_then(|line| line.enter(slot.id(), 1, operation, bytes, now, writers))
     } else {
         line.and_then(|line| {
-            line.point_to_point(slot.id(), 1);
+            line.point_to_point(slot.id(), 1, writers);
             ledger.record.pairs.next(slot.id(), slot.rank(), peer, operation == Operation::Send)
         })
     };
@@ -231,10 +233,10 @@ pub(crate) fn launched_unseen(
         site: 0,
     });
     let sequence = slot.next(collective);
-    slot.progress.advance(None, u64::from(collective), u64::from(!collective));
+    slot.progress.advance(writers, None, u64::from(collective), u64::from(!collective));
     ledger.record.enqueued(ticket);
     if let Some(line) = line.filter(|_| collective) {
-        line.enqueue(slot.id(), 1);
+        line.enqueue(slot.id(), 1, writers);
     }
     if !switch::is_on() {
         return;

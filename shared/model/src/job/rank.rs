@@ -19,8 +19,8 @@ use stalls::Stalls;
 use xpu_wire::{
     collective::Operation,
     frame::{
-        Advance, DeviceReading, Life, NcclReport, Progress, RankCpu, RankDigest, RankExit, RankInfo, RankTimes,
-        Summary,
+        Advance, DeviceReading, Life, NcclReport, Progress, RankCpu, RankDigest, RankExit, RankInfo,
+        RankTimes, Summary,
     },
     id::{CommunicatorId, HostName, Pid, Sequence},
     sampling::Rate,
