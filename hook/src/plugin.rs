@@ -206,7 +206,7 @@ unsafe extern "C-unwind" fn start<const VERSION: usize>(
     let event = Descriptor { at: event, layout: layout(VERSION) };
     let context = Context::of(passed);
     // A context that is none of the hook's: the chained plugin's own, perhaps of another process.
-    let theirs = context.map_or(Some(passed).filter(|passed| !passed.is_null()), Context::theirs);
+    let theirs = context.map_or_else(|| Some(passed).filter(|passed| !passed.is_null()), Context::theirs);
     // SAFETY: as NCCL documents.
     let (handle, result) =
         theirs.map_or((ptr::null_mut(), 0), |theirs| unsafe { chain::start(VERSION, theirs, event) });
@@ -244,7 +244,7 @@ unsafe extern "C-unwind" fn record<const VERSION: usize>(
 
 unsafe extern "C-unwind" fn finalize<const VERSION: usize>(passed: *mut c_void) -> c_int {
     let context = Context::of(passed);
-    let theirs = context.map_or(Some(passed).filter(|passed| !passed.is_null()), Context::theirs);
+    let theirs = context.map_or_else(|| Some(passed).filter(|passed| !passed.is_null()), Context::theirs);
     // SAFETY: as NCCL documents.
     let result = theirs.map_or(0, |theirs| unsafe { chain::finalize(VERSION, theirs) });
     if let Some(context) = context {

@@ -181,10 +181,9 @@ pub(super) unsafe fn start(version: usize, context: *mut c_void, event: Descript
     let mut copy = [0_u64; LARGEST];
     // SAFETY: a descriptor of this version is so long, and the copy at least.
     let result = unsafe {
-        let to: *mut u8 = copy.as_mut_ptr().cast();
-        ptr::copy_nonoverlapping(event.at.cast::<u8>(), to, event.layout.size);
-        to.add(PARENT).cast::<*mut c_void>().write(ptr::null_mut());
-        start(context, &raw mut handle, to.cast())
+        ptr::copy_nonoverlapping(event.at.cast::<u8>(), copy.as_mut_ptr().cast(), event.layout.size);
+        copy[PARENT / size_of::<u64>()] = 0;
+        start(context, &raw mut handle, copy.as_mut_ptr().cast())
     };
     (handle, result)
 }

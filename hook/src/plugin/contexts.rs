@@ -79,7 +79,8 @@ impl Context {
     /// What NCCL passes: a context of this process, or something else's, or NULL.
     pub(super) fn of(passed: *mut c_void) -> Option<&'static Self> {
         let offset = passed.addr().wrapping_sub(ALL.as_ptr().addr());
-        let context = ALL.get(offset / size_of::<Self>()).filter(|_| offset % size_of::<Self>() == 0)?;
+        let context =
+            ALL.get(offset / size_of::<Self>()).filter(|_| offset.is_multiple_of(size_of::<Self>()))?;
         (context.state.load(Acquire) > MAKING).then_some(context)
     }
 

@@ -21,6 +21,7 @@ use super::{
     plans::{self, Kind},
 };
 use crate::{
+    communicator::Slot,
     group::Group,
     guard,
     lane::Lane,
@@ -185,9 +186,7 @@ unsafe fn launched(lane: &Lane, context: &Context, alone: Option<ncclComm_t>, ev
     let communicator = hash.map_or_else(|| context.id(), CommunicatorId);
     let observer = lane.observer();
     let size = match context.size() {
-        0 => {
-            observer.communicators.open().find(|slot| slot.id() == communicator).map_or(0, |slot| slot.size())
-        }
+        0 => observer.communicators.open().find(|slot| slot.id() == communicator).map_or(0, Slot::size),
         size => size,
     };
     let element = DataType::from_nccl(datatype);
