@@ -178,8 +178,6 @@ fn frames() -> Vec<Frame> {
         frame(Body::Exit(crate::frame::example::exit())),
         frame(Body::Cpu(crate::frame::HostCpu::example())),
         frame(Body::Times(crate::frame::HostTimes::example())),
-        frame(Body::Nccl(nccl())),
-        frame(Body::NcclDetail(crate::frame::RankNccl { job: "j".into(), rank: Rank(1), report: nccl() })),
         frame(Body::Stacks(crate::frame::example::stacks::rank(1, &["main", "train"]))),
         frame(Body::Record(record("log_metrics"))),
         frame(Body::Request(Request::Records { job: "j".into(), ranks: vec![Rank(1)], most: 64 })),
@@ -198,7 +196,13 @@ fn frames() -> Vec<Frame> {
             }],
         })),
     ]);
+    all.extend(of_nccl().map(frame));
     all
+}
+
+fn of_nccl() -> [Body; 2] {
+    let (job, rank, report) = ("j".into(), Rank(1), nccl());
+    [Body::Nccl(nccl()), Body::NcclDetail(crate::frame::RankNccl { job, rank, report })]
 }
 
 fn nccl() -> crate::frame::NcclReport {

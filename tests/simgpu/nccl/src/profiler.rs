@@ -1,8 +1,8 @@
 //! The profiler plugin interface, as far as collectives, transfers and groups go, in the version that
 //! belongs to the pretended NCCL: `init`, the events of calls from version 5 on, of launches in all of them.
 //!
-//! As in the original, an outermost group is one event, its end is told before it launches, and launches
-//! are told on the thread that launches.
+//! As in the original, an outermost group is one event, its end is reported before it launches, and launches
+//! are reported on the thread that launches.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -223,7 +223,7 @@ fn record(plugin: &Plugin, handle: usize, state: c_int) {
     }
 }
 
-/// A call: tells of it, does it, and tells of the launch unless it is in a group.
+/// A call: reports it, does it, and reports the launch unless it is in a group.
 pub(crate) fn call<T>(comm: &Arc<Communicator>, call: Call, depth: u32, submit: impl FnOnce() -> T) -> T {
     let Some(plugin) = plugin() else { return submit() };
     let wanted = mask();
