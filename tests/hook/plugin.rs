@@ -102,7 +102,7 @@ fn what_no_interposed_function_sees_is_counted_and_timed() {
     }
 }
 
-/// Version 4 tells no streams, and versions 1 to 3 no ranks.
+/// Version 4 has no streams, and versions 1 to 3 no ranks.
 #[test]
 fn an_older_interface_counts() {
     let job = watched("22703", &[], UNSEEN);

@@ -25,7 +25,7 @@ static BEHIND: [AtomicPtr<Plugin>; VERSIONS] = [const { AtomicPtr::new(ptr::null
 /// The layout of version 7 is that of this NCCL.
 static SEVENTH: AtomicBool = AtomicBool::new(false);
 
-/// Public forks had other layouts under the name of version 7: it is spoken with NVIDIA's NCCL from here on.
+/// Public forks had other layouts under the name of version 7: it is used with NVIDIA's NCCL from here on.
 const SINCE: c_int = 23_102;
 /// Not known yet: 2.33.
 const BEFORE: c_int = 23_300;
@@ -119,7 +119,7 @@ pub(super) type Start = unsafe extern "C-unwind" fn(*mut c_void, *mut *mut c_voi
 pub(super) type Stop = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
 pub(super) type Record = unsafe extern "C-unwind" fn(*mut c_void, c_int, *mut c_void) -> c_int;
 
-/// What NCCL tells of a communicator from version 4 on.
+/// What NCCL reports of a communicator from version 4 on.
 #[derive(Clone, Copy)]
 pub(super) struct About {
     pub(super) id: u64,

@@ -1,4 +1,4 @@
-//! The communicators that NCCL has told the plugin about, each behind the context that NCCL passes back.
+//! The communicators that NCCL has reported to the plugin, each behind the context that NCCL passes back.
 
 use std::{
     ffi::c_void,

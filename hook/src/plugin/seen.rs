@@ -89,7 +89,7 @@ pub(super) unsafe fn start(
 fn begin_group(lane: &Lane, theirs: *mut c_void) -> *mut c_void {
     let open = OPEN.get();
     if open.handle != 0 {
-        // Its end was not told: nothing of it is known to be launched.
+        // Its end was not reported: nothing of it is known to be launched.
         let _ = lane.group(|group| group.discard(lane, 0));
     }
     let handle = if theirs.is_null() { ptr::without_provenance_mut(TAG | 1) } else { theirs };

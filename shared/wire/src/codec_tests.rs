@@ -177,7 +177,6 @@ fn frames() -> Vec<Frame> {
         frame(Body::CaptureSheet(crate::frame::example::capture::sheet(&[0, 1]))),
         frame(Body::Exit(crate::frame::example::exit())),
         frame(Body::Cpu(crate::frame::HostCpu::example())),
-        frame(Body::Times(crate::frame::HostTimes::example())),
         frame(Body::Stacks(crate::frame::example::stacks::rank(1, &["main", "train"]))),
         frame(Body::Record(record("log_metrics"))),
         frame(Body::Request(Request::Records { job: "j".into(), ranks: vec![Rank(1)], most: 64 })),
@@ -196,13 +195,14 @@ fn frames() -> Vec<Frame> {
             }],
         })),
     ]);
-    all.extend(of_nccl().map(frame));
+    all.extend(more_bodies().map(frame));
     all
 }
 
-fn of_nccl() -> [Body; 2] {
+fn more_bodies() -> [Body; 3] {
     let (job, rank, report) = ("j".into(), Rank(1), nccl());
-    [Body::Nccl(nccl()), Body::NcclDetail(crate::frame::RankNccl { job, rank, report })]
+    let times = Body::Times(crate::frame::HostTimes::example());
+    [times, Body::Nccl(nccl()), Body::NcclDetail(crate::frame::RankNccl { job, rank, report })]
 }
 
 fn nccl() -> crate::frame::NcclReport {
