@@ -176,7 +176,6 @@ fn frames() -> Vec<Frame> {
         frame(Body::CapturePart(crate::frame::example::capture::part(1, 0))),
         frame(Body::CaptureSheet(crate::frame::example::capture::sheet(&[0, 1]))),
         frame(Body::Exit(crate::frame::example::exit())),
-        frame(Body::Cpu(crate::frame::HostCpu::example())),
         frame(Body::Stacks(crate::frame::example::stacks::rank(1, &["main", "train"]))),
         frame(Body::Record(record("log_metrics"))),
         frame(Body::Request(Request::Records { job: "j".into(), ranks: vec![Rank(1)], most: 64 })),
@@ -199,10 +198,11 @@ fn frames() -> Vec<Frame> {
     all
 }
 
-fn more_bodies() -> [Body; 3] {
+fn more_bodies() -> [Body; 4] {
     let (job, rank, report) = ("j".into(), Rank(1), nccl());
     let times = Body::Times(crate::frame::HostTimes::example());
-    [times, Body::Nccl(nccl()), Body::NcclDetail(crate::frame::RankNccl { job, rank, report })]
+    let cpu = Body::Cpu(crate::frame::HostCpu::example());
+    [cpu, times, Body::Nccl(nccl()), Body::NcclDetail(crate::frame::RankNccl { job, rank, report })]
 }
 
 fn nccl() -> crate::frame::NcclReport {

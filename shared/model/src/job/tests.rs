@@ -574,7 +574,7 @@ proptest! {
 fn a_message_has_the_bandwidth_of_the_end_that_came_last() {
     let simulation = Simulation::new(3, 1, 2);
     let mut jobs = Jobs::default();
-    let mut send = |second: u64, frame: &mut Frame, slow: bool| {
+    let send = |second: u64, frame: &mut Frame, slow: bool| {
         let Body::Digest(digest) = &mut frame.body else { unreachable!() };
         for (place, rank) in digest.ranks.iter_mut().enumerate() {
             let operation = if place == 0 { Operation::Send } else { Operation::Recv };
