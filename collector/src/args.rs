@@ -56,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "runs_dir")]
     no_runs: bool,
     /// Never sample Python stacks of jobs whose GPUs wait for their hosts
-    #[arg(long)]
+    #[arg(long, env = "XPU_TOP_NO_SAMPLES", value_parser = clap::builder::FalseyValueParser::new())]
     no_samples: bool,
     /// Where to keep the incident folders of hangs and failed ranks [default: ~/.local/state/xpu-top/hangs]
     #[arg(long, value_name = "DIR")]

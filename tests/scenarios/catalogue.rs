@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Names of all classes, in the order of the table.
-pub(crate) const NAMES: [&str; 54] = [
+pub(crate) const NAMES: [&str; 53] = [
     "healthy: data parallel",
     "healthy: sharded",
     "healthy: tensor x data parallel",
@@ -25,7 +25,6 @@ pub(crate) const NAMES: [&str; 54] = [
     "healthy: many buckets, few timed",
     "healthy: bound by its hosts",
     "healthy: bursts of ten steps",
-    "healthy: a fault that ended",
     "a slightly slower GPU",
     "an expert with more to do",
     "slow compute",
@@ -71,7 +70,7 @@ pub(crate) const NAMES: [&str; 54] = [
 const MAY_BE_LEFT: [&str; 2] = ["a slightly slower GPU", "an expert with more to do"];
 
 /// What is played with two and three ranks too.
-const OF_FEW: [&str; 17] = [
+const OF_FEW: [&str; 16] = [
     "healthy: data parallel",
     "healthy: bound by its hosts",
     "healthy: sharded",
@@ -81,7 +80,6 @@ const OF_FEW: [&str; 17] = [
     "more work than the others",
     "pauses of one rank",
     "healthy: bursts of ten steps",
-    "healthy: a fault that ended",
     "a neighbour on its GPU",
     "copies",
     "a thread that holds the GIL",
@@ -211,12 +209,6 @@ fn fill(
             (setting.burst, setting.ahead) = (10, true);
             healthy(setting, chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]))
         }
-        // It is looked at from half a minute after that on.
-        "healthy: a fault that ended" => {
-            setting.trouble = Trouble::Compute { ranks: vec![rank], factor: chance.between(10, 1.2, 2.0) };
-            (setting.from, setting.to) = (10.0, 11.0 + setting.step);
-            None
-        }
         "healthy: warm-up that compiles" => {
             setting.warm_up = true;
             None
@@ -326,7 +318,7 @@ fn fill(
         }
         "checkpoints of one rank" => {
             setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]);
-            let (seconds, every) = (chance.between(10, 1.0, 2.0), chance.between(11, 5.0, 7.0));
+            let (seconds, every) = (chance.between(10, 1.0, 1.6), chance.between(11, 4.5, 5.5));
             setting.trouble = Trouble::Pauses { rank, seconds, every };
             let classes = vec![Class::Pauses, Class::Host];
             Some(Expected { kind: Kind::SlowRank, classes, ranks: Named::Exactly(vec![rank]) })
@@ -338,6 +330,9 @@ fn fill(
             slow(Class::Compute)
         }
         "two faults at once" => {
+            if ranks < 3 {
+                return Err(NotPlayed);
+            }
             setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]);
             let other = (rank + 1) % ranks;
             let (seconds, every) = (chance.between(10, 1.2, 1.6), chance.between(11, 3.0, 4.0));

@@ -125,6 +125,10 @@ pub(crate) enum Stall {
     Unsent,
 }
 
+/// Copies from pageable memory take their time in a call that is asynchronous by its name: PyTorch then waits
+/// for the little that is left.
+const COUNTED: f64 = 0.1;
+
 impl Trouble {
     /// How many times longer it computes.
     pub(crate) fn slowness(&self, rank: u32) -> f64 {
@@ -168,7 +172,7 @@ impl Trouble {
     /// Of the seconds lost before a step, those in copies that are waited for.
     pub(crate) fn copied(&self, rank: u32, lost: f64) -> f64 {
         match self {
-            Self::Copies { rank: slow, .. } if *slow == rank => 0.9 * lost,
+            Self::Copies { rank: slow, .. } if *slow == rank => COUNTED * lost,
             _ => 0.0,
         }
     }

@@ -34,6 +34,10 @@ pub(crate) enum What {
     Computed {
         seconds: f64,
     },
+    /// The GPU's compute stream waited for communication.
+    Exposed {
+        seconds: f64,
+    },
     Passed,
     Step {
         seconds: f64,
@@ -162,7 +166,11 @@ impl<'a> Flow<'a> {
                 Op::Collective { .. } => self.collective(index, chance.of(index as u64), stall),
                 Op::Join => {
                     for rank in self.ranks() {
-                        self.at[rank] = self.at[rank].max(self.beside[rank]);
+                        let waited = self.beside[rank] - self.at[rank];
+                        if waited > 0.0 {
+                            self.at[rank] = self.beside[rank];
+                            self.push(rank, self.at[rank], What::Exposed { seconds: waited });
+                        }
                     }
                 }
             }
@@ -343,6 +351,7 @@ impl<'a> Flow<'a> {
                     self.beside[rank] = end_here;
                 } else {
                     self.at[rank] = end_here;
+                    self.push(rank, end_here, What::Exposed { seconds: end_here - came });
                 }
                 if end_here.is_finite() {
                     let what = What::Done {

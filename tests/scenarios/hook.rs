@@ -11,7 +11,7 @@ use xpu_wire::{
     gemm::{ComputeType, GemmShape},
     histogram::Histogram,
     id::{CommunicatorId, DeviceIndex, DeviceUuid, Pid, Rank, Sequence, Step},
-    ledger::{Call, LedgerPage},
+    ledger::{Call, LedgerPage, Writers},
     sampling::{Rate, priority},
     unit::Nanoseconds,
 };
@@ -58,6 +58,7 @@ pub(crate) struct Hook {
     waited: [f64; 2],
     waits: [u64; 2],
     samples: Vec<CollectiveSample>,
+    exposed: f64,
     heard: f64,
 }
 
@@ -109,6 +110,7 @@ impl Hook {
             waited: [0.0; 2],
             waits: [0; 2],
             samples: Vec::new(),
+            exposed: 0.0,
             heard: 0.0,
         }
     }
@@ -170,9 +172,9 @@ impl Hook {
             What::Entered { circle, operation, bytes, launched } => {
                 let line = &ledger.communicators[circle];
                 let id = self.communicators[circle].id;
-                line.enter(id, 1, operation, bytes, moment(when));
+                line.enter(id, 1, operation, bytes, moment(when), Writers::One);
                 if launched {
-                    line.enqueue(id, 1);
+                    line.enqueue(id, 1, Writers::One);
                     self.launches.collectives += 1;
                 }
             }
@@ -207,12 +209,13 @@ impl Hook {
             What::Passed => {
                 self.launches.point_to_point += 1;
                 let widest = self.communicators.len() - 1;
-                ledger.communicators[widest].point_to_point(self.communicators[widest].id, 1);
+                ledger.communicators[widest].point_to_point(self.communicators[widest].id, 1, Writers::One);
             }
             What::Waited { seconds, copies } => {
                 self.waited[usize::from(copies)] += seconds;
                 self.waits[usize::from(copies)] += 1;
             }
+            What::Exposed { seconds } => self.exposed += seconds,
             What::Computed { .. } => {}
         }
     }
@@ -301,6 +304,7 @@ impl Hook {
             samples,
             launches: self.launches,
             blocked: blocked.filter(|blocked| blocked.count > 0).collect(),
+            exposed_for: Some(nanoseconds(self.exposed)),
             device: "NVIDIA H200".to_owned(),
             device_uuid: Some(uuid(self.rank)),
             hook: HookHealth {

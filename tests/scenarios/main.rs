@@ -86,7 +86,7 @@ fn main() -> ExitCode {
         for (seed, scenario, verdict) in verdicts {
             if has("--tell")
                 && (!verdict.wrong.is_empty()
-                    || (!scenario.expected.is_empty() && !(verdict.in_time && verdict.late == Some(true))))
+                    || !(scenario.expected.is_empty() || verdict.in_time && verdict.is_well_told()))
             {
                 let setting = &scenario.setting;
                 println!(
@@ -102,6 +102,9 @@ fn main() -> ExitCode {
                     verdict.late,
                     verdict.cost
                 );
+                for text in &verdict.last {
+                    println!("    at the end: {text}");
+                }
                 for (at, text) in &verdict.wrong {
                     println!("    wrong at {at:+.1} s: {text}");
                 }

@@ -39,6 +39,16 @@ pub(crate) struct Verdict {
     pub cost: Option<(f64, f64)>,
     /// Whether a viewer that comes only at the end is told the same.
     pub late: Option<bool>,
+    /// What was found at the end.
+    pub last: Vec<String>,
+}
+
+impl Verdict {
+    /// To who comes late, and with what it costs.
+    pub(crate) fn is_well_told(&self) -> bool {
+        self.late == Some(true)
+            && self.cost.is_none_or(|(told, injected)| (told / injected - 1.0).abs() <= 0.15)
+    }
 }
 
 pub(crate) fn play(scenario: &Scenario) -> Verdict {
@@ -82,6 +92,10 @@ pub(crate) fn play(scenario: &Scenario) -> Verdict {
             break;
         }
     }
+    verdict.last = found
+        .iter()
+        .map(|one| format!("{:?} {:?} {:?} {:?}: {}", one.kind, one.class, one.ranks, one.cost, one.evidence))
+        .collect();
     verdict.in_time = scenario.may_be_left
         || verdict.named.is_some_and(|(seconds, steps)| {
             if scenario.is_stall() { seconds <= HANG_SECONDS } else { seconds <= SECONDS || steps <= STEPS }

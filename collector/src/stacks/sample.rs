@@ -79,7 +79,7 @@ impl Seen {
     /// `frames`: the innermost first.
     fn take(&mut self, frames: &[StackFrame]) {
         let own = frames.iter().find(|frame| !is_library(&frame.file));
-        let Some(place) = own.or(frames.first()) else { return };
+        let Some(place) = own.or_else(|| frames.first()) else { return };
         self.samples += 1;
         self.loading += u32::from(frames.iter().any(|frame| frame.file.ends_with(LOADER)));
         let lines = self.places.entry((place.function.clone(), place.file.clone())).or_default();
