@@ -96,6 +96,9 @@ pub(crate) struct Args {
     /// Locate a fatal signal from its handler's note on standard input, and exit
     #[arg(long, hide = true)]
     pub(crate) read_crash: bool,
+    /// Name the kernel that an exception stopped, from this core dump of a GPU, remove the file, and exit
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(crate) read_gpu_core: Option<PathBuf>,
     /// With native frames: each thread is stopped for a moment
     #[arg(long, hide = true)]
     pub(crate) native: bool,

@@ -43,7 +43,7 @@ mod subscription;
 mod totals;
 mod worker;
 
-pub use exits::read_crash;
+pub use exits::{read_crash, read_gpu_core};
 pub use follow::Upstream;
 pub use hangs::{Hangs, HangsConfig};
 pub use http::{

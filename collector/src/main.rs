@@ -14,7 +14,7 @@ use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
 use xpu_collector::{
     Collector, Hangs, HangsConfig, HttpConfig, Relay, Server, Upstream, prepare_memory, read_crash,
-    read_stacks, sample_main_thread, serve,
+    read_gpu_core, read_stacks, sample_main_thread, serve,
 };
 use xpu_wire::{id::Pid, unit::Moment};
 
@@ -39,6 +39,10 @@ fn main() -> ExitCode {
     }
     if args.read_crash {
         let read = read_crash(&mut std::io::stdin(), &mut std::io::stdout());
+        return read.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
+    if let Some(file) = &args.read_gpu_core {
+        let read = read_gpu_core(file, &mut std::io::stdout());
         return read.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     if args.print_token {

@@ -11,6 +11,7 @@ use xpu_wire::{
 };
 
 use crate::{
+    cpu::CpuReading,
     history::Past,
     roster::{Effect, Identity, Roster},
     serve::TIMES_EVERY,
@@ -62,10 +63,11 @@ impl Offline {
         &mut self,
         now: Moment,
         device: impl FnMut(DeviceUuid) -> Option<DeviceReading>,
-        cpu: impl FnMut(Rank, Pid) -> Option<RankCpu>,
+        mut cpu: impl FnMut(Rank, Pid) -> Option<RankCpu>,
     ) -> Vec<Frame> {
         self.roster.take_devices(device);
-        let mut bodies: Vec<_> = self.roster.cpu(cpu).into_iter().map(Body::Cpu).collect();
+        let read = |rank, pid| cpu(rank, pid).map(|wait| CpuReading { wait, is_busy: false });
+        let mut bodies = self.roster.cpu(now, read);
         bodies.extend(self.roster.digests(now).into_iter().map(Body::Digest));
         self.digests += 1;
         if self.digests.is_multiple_of(TIMES_EVERY) {

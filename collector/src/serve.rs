@@ -145,8 +145,8 @@ impl Collector {
                 self.roster.take_devices(|uuid| self.devices.reading(uuid, now));
                 self.devices.forget(now);
                 self.past.tend(now);
-                for cpu in self.roster.cpu(|rank, pid| self.cpu.read(rank, pid, now)) {
-                    self.publish(Body::Cpu(cpu), now);
+                for body in self.roster.cpu(now, |rank, pid| self.cpu.read(rank, pid, now)) {
+                    self.publish(body, now);
                 }
                 self.cpu.forget(now);
                 for digest in self.roster.digests(now) {
@@ -468,7 +468,13 @@ impl Collector {
                         self.publish(Body::Detail(detail), now);
                     }
                 }
-                Effect::Departed(departure) => self.exits.take(*departure),
+                Effect::Departed(mut departure) => {
+                    if self.stacks.reads_gpus_of(departure.report.pid) {
+                        // Its core dump is being read, and is not that of an exception.
+                        departure.surroundings.gpu_core = None;
+                    }
+                    self.exits.take(*departure);
+                }
                 Effect::Complain(about, detail) => self.complaints.raise(about, &detail, now),
             }
         }
@@ -496,11 +502,13 @@ impl Collector {
             Body::Exit(exit) => topic::events(&exit.job),
             Body::Cpu(cpu) => topic::events(&cpu.job),
             Body::Times(times) => topic::events(&times.job),
+            Body::Work(work) => topic::events(&work.job),
             Body::Record(record) => topic::events(&record.job),
             _ => return,
         };
         let is_heard = self.subscriptions.cover(&topic);
-        let is_kept = matches!(body, Body::Digest(_) | Body::Cpu(_) | Body::Times(_) | Body::Event(_));
+        let is_kept =
+            matches!(body, Body::Digest(_) | Body::Cpu(_) | Body::Times(_) | Body::Work(_) | Body::Event(_));
         if !is_heard && !is_kept {
             self.counting.next(&topic);
             return;

@@ -24,6 +24,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
+pub(crate) use gpu::failed_kernel;
 pub(crate) use launchers::Launcher;
 use launchers::Launchers;
 pub(crate) use native::{CrashFrame, crashed};
@@ -216,6 +217,11 @@ impl Stacks {
             self.launchers.go_on();
         }
         answers
+    }
+
+    /// Whether the GPUs of this process are being read, by a core dump that ends it.
+    pub(crate) fn reads_gpus_of(&self, pid: Pid) -> bool {
+        self.wanted().any(|wanted| wanted.target.pid == pid && wanted.target.gpus.is_some())
     }
 
     /// What is wanted and not yet answered.

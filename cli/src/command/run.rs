@@ -174,11 +174,14 @@ fn prepare(
     if !args.no_kineto {
         command.envs(kineto::variables(runtime));
     }
-    if args.gpu_core {
+    if args.gpu_core || args.gpu_core_on_hang {
         match gpu_core::variables(runtime) {
             Ok(variables) => drop(command.envs(variables)),
             Err(why) => warn(&format!("{why}: xpu-top stacks --gpus will not work")),
         }
+    }
+    if args.gpu_core_on_hang {
+        command.env(variable::GPU_CORE, variable::GPU_CORE_ON_HANG);
     }
     if let Some(line) = &args.on_hang {
         command.env(variable::ON_HANG, line);

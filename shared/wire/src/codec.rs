@@ -94,6 +94,7 @@ pub fn encode(frame: &Frame) -> Vec<u8> {
         Body::Exit(body) => payload(frame, body, &mut bytes),
         Body::Cpu(body) => payload(frame, body, &mut bytes),
         Body::Times(body) => payload(frame, body, &mut bytes),
+        Body::Work(body) => payload(frame, body, &mut bytes),
         Body::CaptureSheet(body) => payload(frame, body, &mut bytes),
         Body::TimedCaptureSheet(body) => payload(frame, body, &mut bytes),
     }
@@ -149,6 +150,7 @@ pub fn decode(bytes: &[u8]) -> Result<Frame, DecodeError> {
         68 => body(kind, rest, Body::Cpu),
         69 => body(kind, rest, Body::Times),
         70 => body(kind, rest, Body::NcclDetail),
+        71 => body(kind, rest, Body::Work),
         96 => body(kind, rest, Body::CaptureSheet),
         97 => body(kind, rest, Body::TimedCaptureSheet),
         kind => Err(DecodeError::Kind { kind }),

@@ -95,6 +95,18 @@ fn of_a_time() -> Vec<Frame> {
     ]
 }
 
+fn of_hosts() -> Vec<Frame> {
+    let frame = |body| Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body };
+    vec![
+        frame(Body::Cpu(crate::frame::HostCpu::example())),
+        frame(Body::Times(crate::frame::HostTimes::example())),
+        frame(Body::Nccl(nccl())),
+        frame(Body::NcclDetail(crate::frame::RankNccl { job: "j".into(), rank: Rank(1), report: nccl() })),
+        frame(Body::Exit(crate::frame::example::exit())),
+        frame(Body::Work(crate::frame::HostWork { job: "j".into(), ranks: vec![(Rank(1), Pid(7))] })),
+    ]
+}
+
 fn frames() -> Vec<Frame> {
     let simulation = Simulation::new(7, 1, 2);
     let frame = |body| Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body };
@@ -118,6 +130,7 @@ fn frames() -> Vec<Frame> {
     let mut all = simulation.snapshots(4);
     all.extend(simulation.digests(5));
     all.extend(of_a_time());
+    all.extend(of_hosts());
     all.push(frame(Body::Request(Request::GpuStacks { job: "j".into(), ranks: vec![Rank(1)] })));
     all.extend([
         frame(Body::Summary(Summary { steps: Some(steps), spans: vec![data], ..Summary::default() })),
@@ -175,7 +188,6 @@ fn frames() -> Vec<Frame> {
         })),
         frame(Body::CapturePart(crate::frame::example::capture::part(1, 0))),
         frame(Body::CaptureSheet(crate::frame::example::capture::sheet(&[0, 1]))),
-        frame(Body::Exit(crate::frame::example::exit())),
         frame(Body::Stacks(crate::frame::example::stacks::rank(1, &["main", "train"]))),
         frame(Body::Record(record("log_metrics"))),
         frame(Body::Request(Request::Records { job: "j".into(), ranks: vec![Rank(1)], most: 64 })),
@@ -194,15 +206,7 @@ fn frames() -> Vec<Frame> {
             }],
         })),
     ]);
-    all.extend(more_bodies().map(frame));
     all
-}
-
-fn more_bodies() -> [Body; 4] {
-    let (job, rank, report) = ("j".into(), Rank(1), nccl());
-    let times = Body::Times(crate::frame::HostTimes::example());
-    let cpu = Body::Cpu(crate::frame::HostCpu::example());
-    [cpu, times, Body::Nccl(nccl()), Body::NcclDetail(crate::frame::RankNccl { job, rank, report })]
 }
 
 fn nccl() -> crate::frame::NcclReport {
@@ -253,7 +257,7 @@ fn the_frames_that_other_languages_are_tried_on_are_of_this_format_and_of_every_
         rest = after;
     }
     assert_eq!(kinds, all.iter().map(|frame| frame.body.kind()).collect());
-    assert_eq!(kinds.len(), 25, "of every kind there is one");
+    assert_eq!(kinds.len(), 26, "of every kind there is one");
 }
 
 #[test]
@@ -266,8 +270,8 @@ fn every_kind_of_frame_comes_back_as_it_was() {
 /// Frames with a text in each field that the others leave empty.
 fn wordy() -> Vec<Frame> {
     use crate::frame::{
-        Asked, CapturedLabel, CommunicatorState, Ending, FunctionKind, HookHealth, KernelTotals, MissingRank,
-        RankDetail, RankExit, TaskState, Tracing,
+        Asked, CapturedLabel, CommunicatorState, Ending, FailedKernel, FunctionKind, HookHealth,
+        KernelTotals, MissingRank, RankDetail, RankExit, TaskState, Tracing,
     };
     let text = || "text".to_owned();
     let frame = |body| Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body };
@@ -320,6 +324,11 @@ fn wordy() -> Vec<Frame> {
     }
     let killed = RankExit {
         ending: Ending::OutOfMemory { certain: true, told_by: text() },
+        kernel: crate::frame::example::exit().kernel.map(|kernel| FailedKernel {
+            name: text(),
+            error: text(),
+            ..kernel
+        }),
         asked: Some(Asked { by: Pid(1), name: text(), at: Moment(1) }),
         ..crate::frame::example::exit()
     };

@@ -33,13 +33,14 @@ pub use capture::{
     CaptureWindow, CapturedLabel, CapturedOperation, CapturedSpan, FunctionKind, MissingRank, StepMark,
     TimedCaptureSheet, Tracing,
 };
-pub use cpu::{HostCpu, RankCpu};
+pub use cpu::{HostCpu, HostWork, RankCpu};
 pub use device::{DeviceReading, Throttle, Xid};
 pub use digest::{
     HostDigest, HostSnapshot, Inside, JobSnapshot, Life, Progress, RankDetail, RankDigest, RankSnapshot,
 };
 pub use exit::{
-    ApiError, Asked, EndCause, Ending, FatalSignal, PythonException, RankExit, TERM, signal_name,
+    ApiError, Asked, EndCause, Ending, FailedKernel, FatalSignal, PythonException, RankExit, TERM,
+    kernel_size, signal_name,
 };
 pub use history::{History, Packed};
 pub use kineto::{
@@ -115,6 +116,9 @@ pub enum Body {
     /// Collector to viewers, topic `<job>/e`, every five seconds, and before a snapshot: what the ranks' hosts
     /// do.
     Times(HostTimes),
+    /// Collector to viewers, topic `<job>/e`, once a second while there are any: ranks that work on their CPU and make
+    /// no progress.
+    Work(HostWork),
     /// Collector to viewer: a request was not carried out, with the remedy.
     Refusal(String),
     /// Relay to viewer: the hosts behind it, in answer to [`Request::Snapshot`] and before their snapshots.
@@ -167,6 +171,7 @@ impl Body {
             Self::Cpu(_) => 68,
             Self::Times(_) => 69,
             Self::NcclDetail(_) => 70,
+            Self::Work(_) => 71,
             Self::CaptureSheet(_) => 96,
             Self::TimedCaptureSheet(_) => 97,
         }

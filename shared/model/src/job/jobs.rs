@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use xpu_wire::{
     endpoint::BasePort,
-    frame::{Body, Event, Frame, HostCpu, HostDigest, HostSnapshot, HostTimes},
+    frame::{Body, Event, Frame, HostCpu, HostDigest, HostSnapshot, HostTimes, HostWork},
     id::{HostName, JobName, Rank},
     unit::Moment,
 };
@@ -101,6 +101,12 @@ impl Jobs {
                     for times in ranks {
                         known.with_rank(times.rank, |view| view.take_times(times, frame.now));
                     }
+                }
+            }
+            Body::Work(HostWork { job, ranks }) => {
+                let known = self.job_mut(job);
+                for &(rank, pid) in ranks {
+                    known.with_rank(rank, |view| view.take_work(pid, frame.now));
                 }
             }
             Body::Stacks(stacks) => self.known.get_mut(&stacks.job).map_or((), |job| job.keep_stacks(stacks)),

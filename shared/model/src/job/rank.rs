@@ -72,6 +72,8 @@ pub struct RankView {
     cpu_waits: CpuWaits,
     /// What its host did, and when that was said.
     times: Option<Box<(Moment, RankTimes)>>,
+    /// When it last worked on its CPU instead of making progress.
+    busy_at: Moment,
     history: VecDeque<f32>,
     /// For a watched rank.
     detail: Option<Box<Detail>>,
@@ -117,6 +119,7 @@ impl RankView {
             devices: VecDeque::new(),
             cpu_waits: CpuWaits::default(),
             times: None,
+            busy_at: Moment::default(),
             history: VecDeque::new(),
             detail: None,
             changed: 0,
@@ -317,6 +320,14 @@ impl RankView {
         let is_newer = self.times.as_ref().is_none_or(|known| known.0 < at);
         if self.pid == times.pid && is_newer {
             self.times = Some(Box::new((at, times.clone())));
+        }
+        false
+    }
+
+    /// It worked on its CPU. It only matters if others wait for it.
+    pub(super) fn take_work(&mut self, pid: Pid, at: Moment) -> bool {
+        if self.pid == pid {
+            self.busy_at = self.busy_at.max(at);
         }
         false
     }

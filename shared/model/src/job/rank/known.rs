@@ -64,9 +64,9 @@ impl RankView {
         self.heard().since(self.advance.moved)
     }
 
-    /// Time without a launch or a completed wait for the GPU, at the last report.
+    /// Time without a launch, a completed wait for the GPU, or work on its CPU, at the last report.
     pub fn idle_for(&self) -> Duration {
-        self.heard().since(self.advance.worked)
+        self.heard().since(self.advance.worked.max(self.busy_at))
     }
 
     /// Duration of a step, by the last digests with one, however old.
