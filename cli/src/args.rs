@@ -22,7 +22,7 @@ use xpu_net::key::KeyError;
 use xpu_tui::config::{Config, ConfigError};
 use xpu_wire::{
     endpoint::BasePort,
-    frame::CaptureOrder,
+    frame::{CaptureOrder, SampleOrder},
     id::{JobName, Rank},
 };
 
@@ -207,6 +207,15 @@ pub struct CaptureArgs {
     /// No Python functions
     #[arg(long)]
     pub light: bool,
+    /// Also sample Python's stacks, this often per second, 1000 at most [default: 500; with --native 100]
+    #[arg(long, value_name = "HZ", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = sample_rate)]
+    pub python: Option<u32>,
+    /// With native frames in these stacks: each thread is stopped for a moment each time
+    #[arg(long, requires = "python")]
+    pub native: bool,
+    /// Also trace the same steps with PyTorch's profiler (Kineto): the traces go to FILE.kineto
+    #[arg(long, conflicts_with_all = ["kernels", "on_finding"])]
+    pub kineto: bool,
     /// Exit as soon as everything has arrived, without watching some 13 seconds longer for slow ranks
     #[arg(long)]
     pub no_watch: bool,
@@ -239,6 +248,12 @@ pub struct KinetoArgs {
     /// Only these ranks: `0-7,16` [default: all]
     #[arg(long, value_name = "LIST", value_parser = ranks)]
     pub ranks: Option<RankList>,
+    /// Only matching ranks: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
+    #[arg(long, value_name = "FILTER", conflicts_with = "ranks")]
+    pub filter: Option<Filter>,
+    /// Only the ranks of these processes, as their hosts number them
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["ranks", "filter"])]
+    pub pids: Option<Vec<u32>>,
     /// Also the input shapes of operators
     #[arg(long)]
     pub record_shapes: bool,
@@ -423,6 +438,12 @@ fn ranks(text: &str) -> Result<RankList, String> {
         all.extend((from..=to).map(Rank));
     }
     Ok(RankList(all.into_iter().collect()))
+}
+
+/// 0 stands for the default.
+fn sample_rate(text: &str) -> Result<u32, String> {
+    let rate = text.parse().ok().filter(|rate| (0..=SampleOrder::RATE).contains(rate));
+    rate.ok_or_else(|| format!("write readings per second, {} at most", SampleOrder::RATE))
 }
 
 fn kinds(text: &str) -> Result<KindList, String> {

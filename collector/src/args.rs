@@ -93,6 +93,12 @@ pub(crate) struct Args {
     /// Sample the main thread of this process for ten seconds, write where it was to standard output, and exit
     #[arg(long, value_name = "PID", hide = true)]
     pub(crate) sample_main_thread: Option<u32>,
+    /// Sample the Python stacks of this process, as ordered on standard input, and write them to standard output
+    #[arg(long, value_name = "PID", hide = true)]
+    pub(crate) sample_python: Option<u32>,
+    /// The descriptor of its ledger
+    #[arg(long, value_name = "FD", hide = true, requires = "sample_python")]
+    pub(crate) ledger: Option<u32>,
     /// Locate a fatal signal from its handler's note on standard input, and exit
     #[arg(long, hide = true)]
     pub(crate) read_crash: bool,

@@ -57,4 +57,4 @@ pub use metrics::Pages;
 pub use offline::Offline;
 pub use relay::{Relay, RelayConfig};
 pub use serve::Collector;
-pub use stacks::{read as read_stacks, sample as sample_main_thread};
+pub use stacks::{read as read_stacks, sample as sample_main_thread, sample_python};

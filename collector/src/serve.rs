@@ -10,7 +10,8 @@ use xpu_model::expected;
 use xpu_wire::{
     VERSION, codec,
     frame::{
-        Body, CaptureWindow, Command, Event, Frame, HostSnapshot, KinetoWish, RankStacks, Request, topic,
+        Body, CaptureOutcome, CaptureWindow, Command, Event, Frame, HostSnapshot, KinetoWish, RankStacks,
+        Request, SampleOrder, topic,
     },
     id::{JobName, Rank},
     unit::Moment,
@@ -35,7 +36,7 @@ use crate::{
     roster::{Effect, Identity, Roster},
     runs::Runs,
     sampler::Sampler,
-    stacks::{Answer, Stacks, Target},
+    stacks::{Answer, Samplers, Stacks, Target},
     subscription::Subscriptions,
 };
 
@@ -63,6 +64,7 @@ pub struct Collector {
     counting: Counting,
     subscriptions: Subscriptions,
     stacks: Stacks,
+    samplers: Samplers,
     exits: Exits,
     captures: Captures,
     devices: Devices,
@@ -92,6 +94,7 @@ impl Collector {
             roster: Roster::new(config.peaks),
             stacks: Stacks::new(config.reader.clone()),
             sampler: Sampler::new(config.reader.clone(), config.samples),
+            samplers: Samplers::new(config.reader.clone()),
             exits: Exits::new(config.reader.clone()),
             kineto: Kineto::new(config.kineto.clone(), now),
             config,
@@ -122,6 +125,7 @@ impl Collector {
             self.take_workers(now)?;
             self.take_requests(now)?;
             self.tell_stacks(now);
+            self.tell_samples(now);
             let told = self.kineto.turn(&self.roster, now);
             self.tell_each(told, now);
             if now >= check_at {
@@ -176,7 +180,8 @@ impl Collector {
         let Sockets { workers, front: Front { data, control, .. }, .. } = &self.sockets;
         let mut items: Vec<_> =
             [workers, data, control].iter().map(|socket| socket.as_poll_item(POLLIN)).collect();
-        let others = self.stacks.descriptors().chain(self.kineto.descriptors());
+        let others = self.stacks.descriptors().chain(self.samplers.descriptors());
+        let others = others.chain(self.kineto.descriptors());
         items.extend(others.map(|descriptor| PollItem::from_fd(descriptor, POLLIN)));
         // Rounded up: a wait of less than a millisecond would spin.
         let milliseconds = i64::try_from(longest.as_micros().div_ceil(1000)).unwrap_or(i64::MAX);
@@ -317,7 +322,9 @@ impl Collector {
                 let command = Command::CaptureTime(order, window);
                 self.capture((&job, &ranks), (order.number, command), viewer, now)
             }
+            Request::Sample { job, ranks, order } => self.sample((&job, &ranks), order, viewer, (now, ahead)),
             Request::EndCapture { job, number } => {
+                self.samplers.end_all(number);
                 for identity in self.roster.identities(&job) {
                     self.tell(&identity, Command::EndCapture(number), now);
                 }
@@ -386,6 +393,24 @@ impl Collector {
         None
     }
 
+    /// Samples the Python stacks of ranks during their capture.
+    fn sample(
+        &mut self,
+        (job, ranks): (&JobName, &[Rank]),
+        order: SampleOrder,
+        viewer: &Address,
+        (now, ahead): (Moment, i64),
+    ) -> Option<Body> {
+        let window = order.window.map(|window| CaptureWindow { at: clock::here(window.at, ahead), ..window });
+        let order = SampleOrder { window, ..order };
+        for target in self.roster.sampled(job, ranks, now) {
+            if let Some(refused) = self.samplers.begin(target, &order, viewer, Instant::now()) {
+                self.tell_each(vec![(viewer.clone(), Body::PythonSamples(refused))], now);
+            }
+        }
+        None
+    }
+
     /// A request to the ranks' Kineto. Immediate answers are sent here.
     fn take_kineto(
         &mut self,
@@ -418,6 +443,10 @@ impl Collector {
             _ => return,
         };
         let is_its_own = self.roster.place_of(from) == Some((job, rank));
+        let agreed = matches!(&body, Body::CaptureAnswer(answer) if answer.outcome == CaptureOutcome::Agreed);
+        if is_its_own && !agreed {
+            self.samplers.end(job, rank, number);
+        }
         let Some(viewer) = self.captures.viewer(number).filter(|_| is_its_own).cloned() else { return };
         let bytes = self.encode(CONTROL, body, now);
         self.counting.sent(&viewer.answer(&self.sockets.front.control, &bytes));
@@ -441,6 +470,15 @@ impl Collector {
                 self.counting.sent(&viewer.answer(&self.sockets.front.control, &bytes));
             }
         }
+    }
+
+    /// Sends sampled stacks to their requesters.
+    fn tell_samples(&mut self, now: Moment) {
+        let parts = self.samplers.turn(Instant::now());
+        self.tell_each(
+            parts.into_iter().map(|(viewer, part)| (viewer, Body::PythonSamples(part))).collect(),
+            now,
+        );
     }
 
     /// Publishes ranks' ends, once their data is complete.

@@ -9,6 +9,7 @@ mod python;
 mod read;
 mod reader;
 mod sample;
+mod samples;
 
 use std::{
     collections::VecDeque,
@@ -32,6 +33,8 @@ pub(crate) use read::end_with_the_collector;
 pub use read::read;
 use reader::Reader;
 pub use sample::sample;
+pub(crate) use samples::Samplers;
+pub use samples::sample_python;
 
 use crate::address::Address;
 

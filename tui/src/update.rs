@@ -38,6 +38,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
             | Action::Found(..)
             | Action::Recorded(_)
             | Action::Captured(_)
+            | Action::Traced(_)
             | Action::Listed(_)
             | Action::Opened(..)
     ) {
@@ -73,6 +74,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Control(what) => return control(app, what),
         Action::Recorded(standing) => app.recording = standing,
         Action::Captured(standing) => app.captured(standing),
+        Action::Traced(standing) => app.traced(standing),
         Action::Listed(_)
         | Action::Opened(..)
         | Action::OpenFile
@@ -81,6 +83,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
             return folder::act(app, action);
         }
         Action::Capture => return Some(Effect::Capture(None)),
+        Action::Kineto => return Some(Effect::Kineto),
         Action::CaptureOf(wanted) => return Some(Effect::Capture(Some(wanted))),
         Action::Dress(theme) => app.dress(app.palette.dressed(theme)),
         Action::ShowMetric(metric) => show_metric(app, metric),

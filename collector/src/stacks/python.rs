@@ -75,7 +75,8 @@ impl Spy {
     }
 }
 
-fn thread(pid: Pid, trace: StackTrace, numbers: &[u32]) -> PythonThread {
+/// A Python thread as py-spy read it.
+pub(super) fn thread(pid: Pid, trace: StackTrace, numbers: &[u32]) -> PythonThread {
     let name = trace.thread_name.unwrap_or_default();
     let said = trace.os_thread_id.and_then(|number| u32::try_from(number).ok());
     let number = said.or_else(|| descriptor_number(pid, trace.thread_id)).filter(|n| numbers.contains(n));
@@ -124,7 +125,7 @@ fn descriptor_number(_pid: Pid, _descriptor: u64) -> Option<u32> {
 }
 
 /// Why there are no Python frames, and the remedy.
-fn reason(pid: Pid, error: &anyhow::Error) -> String {
+pub(super) fn reason(pid: Pid, error: &anyhow::Error) -> String {
     if is_refused(pid) {
         let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
         let remedy = match scope.as_deref().map(str::trim) {

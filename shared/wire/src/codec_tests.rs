@@ -7,8 +7,8 @@ use crate::{
     frame::{
         CallSite, CallState, CaptureOrder, CaptureWindow, Command, Event, KinetoBytes, KinetoEnd,
         KinetoOptions, KinetoOrder, KinetoPart, KinetoRank, KinetoStanding, KinetoWindow, KinetoWish,
-        RankRecord, RecordedCall, RecordedCommunicator, Request, SpanTotals, StackFrame, StepSource, Steps,
-        Summary, TimedBy, TimedCaptureSheet, Work,
+        RankRecord, RecordedCall, RecordedCommunicator, Request, SampleOrder, SpanTotals, StackFrame,
+        StepSource, Steps, Summary, TimedBy, TimedCaptureSheet, Work,
     },
     histogram::Histogram,
     id::{CommunicatorId, Pid, Rank, Step},
@@ -132,6 +132,9 @@ fn frames() -> Vec<Frame> {
     all.extend(of_a_time());
     all.extend(of_hosts());
     all.push(frame(Body::Request(Request::GpuStacks { job: "j".into(), ranks: vec![Rank(1)] })));
+    let order = SampleOrder { capture: ORDER, window: Some(WINDOW), rate: 500, natively: true };
+    all.push(frame(Body::Request(Request::Sample { job: "j".into(), ranks: vec![Rank(1)], order })));
+    all.push(frame(Body::PythonSamples(crate::frame::example::capture::samples(1))));
     all.extend([
         frame(Body::Summary(Summary { steps: Some(steps), spans: vec![data], ..Summary::default() })),
         frame(Body::Goodbye),
@@ -257,7 +260,7 @@ fn the_frames_that_other_languages_are_tried_on_are_of_this_format_and_of_every_
         rest = after;
     }
     assert_eq!(kinds, all.iter().map(|frame| frame.body.kind()).collect());
-    assert_eq!(kinds.len(), 26, "of every kind there is one");
+    assert_eq!(kinds.len(), 27, "of every kind there is one");
 }
 
 #[test]
@@ -322,6 +325,11 @@ fn wordy() -> Vec<Frame> {
         thread.name = text();
         thread.task = Some(TaskState { letter: 'S', waits_in: Some(text()), call: None });
     }
+    let mut samples = crate::frame::example::capture::samples(1);
+    samples.threads[0].name = text();
+    if let Some(account) = &mut samples.account {
+        account.why = Some(text());
+    }
     let killed = RankExit {
         ending: Ending::OutOfMemory { certain: true, told_by: text() },
         kernel: crate::frame::example::exit().kernel.map(|kernel| FailedKernel {
@@ -342,6 +350,7 @@ fn wordy() -> Vec<Frame> {
             Body::Stacks(stacks),
             Body::Exit(killed),
             Body::Record(RankRecord { why: text(), ..record(&text()) }),
+            Body::PythonSamples(samples),
         ]
         .map(frame),
     );
@@ -439,7 +448,7 @@ proptest! {
 
     #[test]
     fn any_payload_behind_a_good_header_is_refused_or_understood(
-        kind in prop::sample::select(vec![1_u16, 2, 3, 16, 32, 33, 34, 35, 37, 38, 64, 65, 66]),
+        kind in prop::sample::select(vec![1_u16, 2, 3, 16, 32, 33, 34, 35, 37, 38, 41, 64, 65, 66]),
         payload in prop::collection::vec(any::<u8>(), 0..600),
     ) {
         let mut bytes = Vec::from(MAGIC);

@@ -19,6 +19,7 @@ mod kineto;
 mod nccl;
 mod record;
 mod relay;
+mod samples;
 mod stacks;
 mod summary;
 mod times;
@@ -50,6 +51,7 @@ pub use kineto::{
 pub use nccl::{NcclReport, PlannedCollective, RankNccl};
 pub use record::{CallSite, CallState, RankRecord, RecordedCall, RecordedCommunicator};
 pub use relay::{RelaySnapshot, RelayedHost};
+pub use samples::{PythonSample, PythonSamples, SampleAccount, SampleOrder, SampledStack, SampledThread};
 pub use stacks::{RankStacks, Reading, StackFrame, TaskState, ThreadStack};
 pub use summary::{
     CollectiveSample, CollectiveTotals, CommunicatorState, GemmTotals, HookHealth, Launches, RankInfo,
@@ -130,6 +132,8 @@ pub enum Body {
     Kineto(KinetoRank),
     /// Collector to viewer: a part of the written trace.
     KinetoPart(KinetoPart),
+    /// Collector to viewer, in answer to [`Request::Sample`]: sampled Python stacks of a rank.
+    PythonSamples(PythonSamples),
     /// In a file only: what a capture was asked to record.
     CaptureSheet(CaptureSheet),
     /// In a file only: the same for a time instead of steps.
@@ -164,6 +168,7 @@ impl Body {
             Self::KinetoPart(_) => 38,
             Self::History(_) => 39,
             Self::Record(_) => 40,
+            Self::PythonSamples(_) => 41,
             Self::Digest(_) => 64,
             Self::Detail(_) => 65,
             Self::Event(_) => 66,
@@ -224,6 +229,9 @@ pub enum Request {
     /// As `Stacks` with native frames, and with the kernels on the GPUs of these ranks ([`ThreadStack::is_gpu`]).
     /// Reading them ends what runs there and mostly the rank, so a rank that still advances is refused.
     GpuStacks { job: JobName, ranks: Vec<Rank> },
+    /// Sample the Python stacks of these ranks of a job on this host during a capture; of all its ranks if none
+    /// is named. The samples come as [`PythonSamples`] when the rank has recorded its steps.
+    Sample { job: JobName, ranks: Vec<Rank>, order: SampleOrder },
 }
 
 /// Something that happened once.

@@ -125,7 +125,8 @@ impl Jobs {
             | Body::History(_)
             | Body::Refusal(_)
             | Body::Kineto(_)
-            | Body::KinetoPart(_) => {}
+            | Body::KinetoPart(_)
+            | Body::PythonSamples(_) => {}
         }
     }
 
