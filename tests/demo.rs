@@ -336,7 +336,7 @@ fn who_comes_late_is_told_at_once_what_is_wrong_since_when_and_so_after_a_restar
     assert!((cost(&again) / cost(&finding) - 1.0).abs() < 0.5, "{finding:#} {again:#}");
 }
 
-/// A clock a little lower, of which each place tells the same: rank, cause, cost. A recording is looked at, where time stands
+/// A clock a little lower: rank, cause and cost are the same in each place. A recording is looked at, where time stands
 /// still.
 #[test]
 fn what_a_lower_clock_costs_is_the_same_on_all_pages_in_the_report_and_in_the_document() {
@@ -362,6 +362,8 @@ fn what_a_lower_clock_costs_is_the_same_on_all_pages_in_the_report_and_in_the_do
 
     let mut command = demo.place.command(built::artifact("xpu-top"));
     command.env("HOME", demo.place.path("")).env_remove("XDG_CONFIG_HOME").arg("--replay").arg(&file);
+    // The report is written into the working directory too.
+    command.current_dir(demo.place.path(""));
     let mut terminal = Terminal::start(command, 200, 50);
     let flat = |screen: &str| screen.replace('\n', " ").split_whitespace().collect::<Vec<_>>().join(" ");
     terminal.shows("REPLAY").keys("}").wait("the overview", |screen| flat(screen).contains(&evidence[..60]));

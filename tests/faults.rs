@@ -96,7 +96,7 @@ fn of_two_who_is_stopped_and_continued_is_named() {
     job.runs_for(FROM);
     let stop = Arc::new(AtomicBool::new(false));
     let pid = job.ranks[1].pid();
-    let beat = thread::spawn({
+    let signals = thread::spawn({
         let stop = Arc::clone(&stop);
         move || {
             let send = |signal: &str| {
@@ -110,7 +110,7 @@ fn of_two_who_is_stopped_and_continued_is_named() {
     });
     let found = job.named(|found| found["evidence"].as_str().is_some_and(|text| text.contains("stopped")));
     stop.store(true, Relaxed);
-    beat.join().expect("it ends");
+    signals.join().expect("it ends");
     assert_eq!(found["class"], "host", "{found:#}");
 }
 

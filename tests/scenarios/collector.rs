@@ -68,7 +68,7 @@ impl<'a> Collectors<'a> {
         self.flow.stalled.unwrap_or(self.setting.from)
     }
 
-    /// What a viewer is told that comes now, by all hosts.
+    /// What all hosts send to a viewer that comes now.
     pub(crate) fn tell(&mut self, at: f64) -> Vec<Frame> {
         let all = self.hosts.iter_mut();
         all.flat_map(|host| host.tell(std::time::Duration::from_mins(10), moment(at))).collect()

@@ -220,7 +220,7 @@ impl Hook {
         }
     }
 
-    /// GEMMs of so many seconds, of which a few are timed.
+    /// GEMMs that take this long, of which a few are timed.
     fn multiply(&mut self, setting: &Setting, seconds: f64, at: f64) {
         let slowness = if setting.is_befallen(at) { setting.trouble.slowness(self.rank) } else { 1.0 };
         let chance = Chance(setting.seed).of(3).of(u64::from(self.rank)).of(self.number);

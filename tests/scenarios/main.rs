@@ -86,7 +86,7 @@ fn main() -> ExitCode {
         for (seed, scenario, verdict) in verdicts {
             if has("--tell")
                 && (!verdict.wrong.is_empty()
-                    || !(scenario.expected.is_empty() || verdict.in_time && verdict.is_well_told()))
+                    || !(scenario.expected.is_empty() || verdict.in_time && verdict.is_well_reported()))
             {
                 let setting = &scenario.setting;
                 println!(

@@ -119,7 +119,7 @@ impl Scenario {
         places.is_some_and(|places| !places.is_empty() && places.is_sorted())
     }
 
-    /// What must be told with its cost: one fault that makes steps longer.
+    /// The finding whose cost is compared: of one fault that makes steps longer.
     pub(crate) fn costs(&self) -> Option<&Expected> {
         let one = self.expected.first().filter(|_| self.expected.len() == 1 && !self.may_be_left)?;
         matches!(one.kind, Kind::SlowRank | Kind::SlowLink | Kind::Regression).then_some(one)

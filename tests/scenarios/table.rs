@@ -11,7 +11,7 @@ pub(crate) struct Row {
 
 const RECALL: f64 = 0.95;
 
-/// By which the cost told may differ from the cost made.
+/// By which the reported cost may differ from the injected one.
 const COST: f64 = 0.15;
 
 impl Row {
@@ -35,20 +35,22 @@ impl Row {
         if right.is_empty() && wrong.is_empty() { 1.0 } else { share(right.len(), right.len() + wrong.len()) }
     }
 
-    /// Of those that were found, the share that is told to who comes late.
+    /// Of those that were found, the share that a viewer finds who comes late.
     fn late(&self) -> String {
-        let told: Vec<bool> = self.verdicts.iter().filter_map(|verdict| verdict.late).collect();
-        if told.is_empty() {
+        let found: Vec<bool> = self.verdicts.iter().filter_map(|verdict| verdict.late).collect();
+        if found.is_empty() {
             return "-".to_owned();
         }
-        format!("{:.0}%", 100.0 * share(told.iter().filter(|told| **told).count(), told.len()))
+        format!("{:.0}%", 100.0 * share(found.iter().filter(|found| **found).count(), found.len()))
     }
 
-    /// The median of told over injected costs, and the share of those that differ by 15 % at most.
+    /// The median of reported over injected costs, and the share of those that differ by 15 % at most.
     fn costs(&self) -> String {
         let known = self.verdicts.iter().filter_map(|verdict| verdict.cost);
-        let mut ratios: Vec<f64> =
-            known.filter(|(_, injected)| *injected > 0.0).map(|(told, injected)| told / injected).collect();
+        let mut ratios: Vec<f64> = known
+            .filter(|(_, injected)| *injected > 0.0)
+            .map(|(reported, injected)| reported / injected)
+            .collect();
         if ratios.is_empty() {
             return "-".to_owned();
         }
@@ -80,7 +82,7 @@ impl Row {
             "late",
             "s median / p95",
             "steps m. / p95",
-            "cost told/made, in 15 %"
+            "cost, within 15 %"
         );
     }
 

@@ -24,7 +24,7 @@ const ARRIVES: f64 = 0.1;
 const SETTLES: f64 = 8.0;
 const COSTS: f64 = 20.0;
 
-/// So long after a fault has ended nothing of it is told.
+/// This long after a fault has ended nothing of it is reported.
 const GOES: f64 = 45.0;
 
 #[derive(Clone, Debug, Default)]
@@ -35,9 +35,9 @@ pub(crate) struct Verdict {
     pub in_time: bool,
     /// What was found and should not have been: when, and the evidence.
     pub wrong: Vec<(f64, String)>,
-    /// What was told that it costs at the end, and what it really does, in milliseconds per step.
+    /// Its cost at the end, reported and injected, in milliseconds per step.
     pub cost: Option<(f64, f64)>,
-    /// Whether a viewer that comes only at the end is told the same.
+    /// Whether a viewer that comes only at the end finds the same.
     pub late: Option<bool>,
     /// What was found at the end.
     pub last: Vec<String>,
@@ -45,9 +45,9 @@ pub(crate) struct Verdict {
 
 impl Verdict {
     /// To who comes late, and with what it costs.
-    pub(crate) fn is_well_told(&self) -> bool {
+    pub(crate) fn is_well_reported(&self) -> bool {
         self.late == Some(true)
-            && self.cost.is_none_or(|(told, injected)| (told / injected - 1.0).abs() <= 0.15)
+            && self.cost.is_none_or(|(reported, injected)| (reported / injected - 1.0).abs() <= 0.15)
     }
 }
 
@@ -106,14 +106,14 @@ pub(crate) fn play(scenario: &Scenario) -> Verdict {
         let told = late.foremost().map(|job| finding::examine(job, moment(at + ARRIVES)));
         verdict.late = Some(told.is_some_and(|told| scenario.is_found(&told)));
         verdict.cost = scenario.costs().and_then(|expected| {
-            let told = told_cost(&found, expected)?;
+            let told = reported_cost(&found, expected)?;
             Some((told, injected_cost(setting, at)))
         });
     }
     verdict
 }
 
-fn told_cost(found: &[Finding], expected: &Expected) -> Option<f64> {
+fn reported_cost(found: &[Finding], expected: &Expected) -> Option<f64> {
     found.iter().find(|finding| expected.is(finding))?.cost?.ms_per_step
 }
 

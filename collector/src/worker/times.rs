@@ -9,7 +9,7 @@ use xpu_wire::{
 
 use super::Worker;
 
-/// A shorter time tells nothing.
+/// A shorter time is not enough for shares.
 const LEAST: Duration = Duration::from_secs(3);
 
 /// A program's span of this name is its data loading.
@@ -18,7 +18,7 @@ const DATA: &str = "data";
 /// A host is suspected if this share of the time is neither GEMM nor communication, and more than either.
 const SUSPECTED: f64 = 0.25;
 
-/// What a rank's main thread was seen at is told for this long.
+/// Samples of a rank's main thread are published for this long.
 const SEEN: Duration = Duration::from_mins(5);
 
 #[derive(Debug, Default)]
@@ -113,7 +113,7 @@ impl Worker {
         let (first, last) = self.times.ends()?;
         let grown = |of: fn(&Reading) -> Nanoseconds| Nanoseconds(of(last).0.saturating_sub(of(first).0));
         let grown_if = |of: fn(&Reading) -> Option<Nanoseconds>| {
-            // It is told from its first end on.
+            // It is known from its first end on.
             let before = of(first).unwrap_or_default();
             Some(Nanoseconds(of(last)?.0.saturating_sub(before.0)))
         };

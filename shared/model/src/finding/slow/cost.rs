@@ -52,7 +52,7 @@ const APART: f64 = 0.03;
 const FEW_WAITS: f64 = 0.02;
 
 /// Digests are a second or a little more apart.
-const BEAT: Duration = Duration::from_millis(500);
+const LATE_DIGEST: Duration = Duration::from_millis(500);
 
 /// A rank with this much more work is reported, though its GEMMs alone do not account for the cost.
 const CLEARLY_MORE: f64 = 0.1;
@@ -276,7 +276,7 @@ fn guessed(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Cause {
 /// Its FLOPs as a multiple of the others', if larger.
 fn more_work(member: &Member<'_>, others: &[&Member<'_>]) -> Option<f64> {
     let within = |member: &Member<'_>, digests: usize| {
-        member.view.arithmetic_of_last(Duration::from_secs(digests as u64) + BEAT)
+        member.view.arithmetic_of_last(Duration::from_secs(digests as u64) + LATE_DIGEST)
     };
     let arithmetic = |member: &Member<'_>| within(member, LONG).or_else(|| within(member, RECENT));
     // Digests cut steps in two: the error of that explains nothing. Steps may just have become longer.
