@@ -103,6 +103,8 @@ fn of_hosts() -> Vec<Frame> {
         frame(Body::Nccl(nccl())),
         frame(Body::NcclDetail(crate::frame::RankNccl { job: "j".into(), rank: Rank(1), report: nccl() })),
         frame(Body::Exit(crate::frame::example::exit())),
+        frame(Body::Request(Request::GpuStacks { job: "j".into(), ranks: vec![Rank(1)] })),
+        frame(Body::PythonSamples(crate::frame::example::capture::samples(1))),
         frame(Body::Work(crate::frame::HostWork { job: "j".into(), ranks: vec![(Rank(1), Pid(7))] })),
     ]
 }
@@ -131,10 +133,8 @@ fn frames() -> Vec<Frame> {
     all.extend(simulation.digests(5));
     all.extend(of_a_time());
     all.extend(of_hosts());
-    all.push(frame(Body::Request(Request::GpuStacks { job: "j".into(), ranks: vec![Rank(1)] })));
     let order = SampleOrder { capture: ORDER, window: Some(WINDOW), rate: 500, natively: true };
     all.push(frame(Body::Request(Request::Sample { job: "j".into(), ranks: vec![Rank(1)], order })));
-    all.push(frame(Body::PythonSamples(crate::frame::example::capture::samples(1))));
     all.extend([
         frame(Body::Summary(Summary { steps: Some(steps), spans: vec![data], ..Summary::default() })),
         frame(Body::Goodbye),
