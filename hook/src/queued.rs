@@ -97,7 +97,8 @@ impl Queue {
         let governed = rate(budget, per_second, price, self.first.swap(0, Relaxed) as f64);
         self.governed.store(governed.0, Relaxed);
         self.rate.store(governed.0, Relaxed);
-        let most = budget.map_or(0.0, |budget| budget * SHARE * FIRST_SHARE / (price * 1e-9)) as i64;
+        let most = budget.map_or(0.0, |budget| budget * SHARE * FIRST_SHARE / (price * 1e-9));
+        let most = (most + 0.5) as i64;
         self.firsts.add(most, most);
     }
 
