@@ -74,7 +74,7 @@ fn an_exception_swallowed_on_one_rank() {
 
 /// Takes some minutes of a core.
 #[test]
-#[ignore = "64 processes for each fault: cargo nextest run -p xpu-tests --test faults --run-ignored only"]
+#[ignore = "64 processes for each fault: cargo nextest run -p xpu-tests --test hang_causes --run-ignored only"]
 fn sixty_four_ranks() {
     stands_in(64, "writes_twice", LOCK);
     stands_in(64, "next_batch", LOADER);
