@@ -189,6 +189,8 @@ fn all_read(place: &Path, bytes: &[u8]) -> Vec<Result<(), anyhow::Error>> {
         csv: out("csv"),
         parquet: out("parquet"),
         folded: out("folded"),
+        flame: out("flame"),
+        traces: None,
         kind: Vec::new(),
         select: select(),
     });
