@@ -36,7 +36,7 @@ while True: train_step()
 
 struct Job {
     host: Host,
-    _ranks: Vec<Program>,
+    ranks: Vec<Program>,
 }
 
 impl Job {
@@ -47,7 +47,7 @@ impl Job {
             (host.status()["steps"]["min"].as_u64()? >= 3 && host.status()["coverage"]["ranks_seen"] == 2)
                 .then_some(())
         });
-        Self { host, _ranks: ranks }
+        Self { host, ranks }
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -75,7 +75,7 @@ impl Job {
     fn samplers(&self) -> usize {
         let of = |path: PathBuf| fs::read_to_string(path.join("cmdline")).unwrap_or_default();
         let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let mine: Vec<_> = self._ranks.iter().map(|rank| rank.pid().to_string()).collect();
+        let mine: Vec<_> = self.ranks.iter().map(|rank| rank.pid().to_string()).collect();
         all.map(|process| of(process.path()))
             .filter(|line| {
                 let mut words = line.split('\0').skip_while(|word| *word != "--sample-python");
@@ -187,7 +187,7 @@ fn a_rank_that_dies_meanwhile_gives_the_samples_it_had_and_others_theirs() {
     let capturing = Program::start(command.arg("--key-file").arg(job.host.key()));
     until("both to agree", || capturing.said().contains("2 of 2 ranks agreed").then_some(()));
     until("both to be sampled", || (job.samplers() == 2).then_some(()));
-    job._ranks[1].signal("KILL");
+    job.ranks[1].signal("KILL");
     capturing.signal("INT");
     let done = capturing.end();
     assert!(done.status.code() == Some(1), "{done:?}");

@@ -344,7 +344,7 @@ fn traces_can_be_had_over_http() {
         run(host.xpu_top().args(["keygen", "--token", "-o"]).arg(host.key())).stdout.trim().to_owned();
     let once = |method: &str, path: &str, body: &str| {
         let mut stream = TcpStream::connect(("127.0.0.1", host.base)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",

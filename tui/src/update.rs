@@ -28,8 +28,9 @@ const PAGE: usize = 10;
 /// Lines the help page may be scrolled by; drawing knows how many there are.
 const HELP: usize = 2 * BINDINGS.len();
 
-pub fn update(app: &mut App, action: Action) -> Option<Effect> {
-    if !matches!(
+/// Whether nobody asked for it: then what is said on the screen stays.
+fn comes_by_itself(action: &Action) -> bool {
+    matches!(
         action,
         Action::Time(_)
             | Action::Arrive(_)
@@ -41,7 +42,11 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
             | Action::Traced(_)
             | Action::Listed(_)
             | Action::Opened(..)
-    ) {
+    )
+}
+
+pub fn update(app: &mut App, action: Action) -> Option<Effect> {
+    if !comes_by_itself(&action) {
         app.note = None;
     }
     match action {

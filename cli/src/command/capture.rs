@@ -114,10 +114,10 @@ async fn take(
     let wait = args.wait.map(|wait| Duration::from_secs(wait.into()));
     let wait = wait.unwrap_or_else(|| WAIT + args.length.unwrap_or_default());
     let ended = Arc::clone(&stop);
-    let mut beside = match args.kineto {
-        true => Some(Beside::begin(args, (&job, &ranks), (what, &stop)).await?),
-        false => None,
-    };
+    let mut beside = None;
+    if args.kineto {
+        beside = Some(Beside::begin(args, (&job, &ranks), (what, &stop)).await?);
+    }
     let plan = Plan {
         what,
         begin: beside.as_ref().map_or(Begin::Soon, Beside::when),

@@ -152,7 +152,7 @@ impl Thinned {
 
 #[cfg(test)]
 mod tests {
-    use xpu_wire::{id::Sequence, sampling, simulation::Simulation};
+    use xpu_wire::{id::Sequence, simulation::Simulation};
 
     use super::*;
 

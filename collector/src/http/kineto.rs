@@ -177,7 +177,8 @@ pub(super) async fn file(
         let next = "trace fewer steps, or run `xpu-top kineto`";
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "the trace is too large to send", next));
     };
-    let kind = if name.ends_with(".json") { "application/json" } else { "application/gzip" };
+    let is_text = Path::new(&name).extension().is_some_and(|ending| ending == "json");
+    let kind = if is_text { "application/json" } else { "application/gzip" };
     let place = format!("attachment; filename=\"{name}\"");
     let headers = [(header::CONTENT_TYPE, kind.to_owned()), (header::CONTENT_DISPOSITION, place)];
     Ok((headers, Body::from(bytes)).into_response())

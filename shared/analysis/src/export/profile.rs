@@ -150,15 +150,13 @@ impl Profile {
         let group = event.args.group.as_ref().map(ToString::to_string).unwrap_or_default();
         let name = event.args.collective.clone().unwrap_or_else(|| event.name.clone());
         let what = format!("{group} {name}");
-        let number = match event.args.sequence.and_then(|sequence| u64::try_from(sequence).ok()) {
-            Some(sequence) => sequence,
-            None => {
-                let order = orders.entry(what.clone()).or_default();
-                *order += 1;
-                self.ordered.insert(what.clone(), *order);
-                *order
-            }
-        };
+        let sequence = event.args.sequence.and_then(|sequence| u64::try_from(sequence).ok());
+        let number = sequence.unwrap_or_else(|| {
+            let order = orders.entry(what.clone()).or_default();
+            *order += 1;
+            self.ordered.insert(what.clone(), *order);
+            *order
+        });
         hash(&what) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 

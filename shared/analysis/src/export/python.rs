@@ -107,7 +107,7 @@ pub(super) struct Call {
 /// first to the one after the last.
 pub(super) fn calls(sampled: &Sampled) -> BTreeMap<(bool, String), Vec<Call>> {
     let period = sampled.period().unwrap_or(1_000_000);
-    let mut threads: BTreeMap<(bool, String), Vec<(Moment, &[Arc<StackFrame>])>> = BTreeMap::new();
+    let mut threads: BTreeMap<(bool, String), Vec<Reading<'_>>> = BTreeMap::new();
     for &(at, stack) in &sampled.samples {
         let Some(stack) = sampled.stacks.get(stack) else { continue };
         let number = stack.thread.number.map_or_else(String::new, |number| format!(" ({number})"));
@@ -118,7 +118,10 @@ pub(super) fn calls(sampled: &Sampled) -> BTreeMap<(bool, String), Vec<Call>> {
     threads.into_iter().map(|(thread, samples)| (thread, of_thread(&samples, period))).collect()
 }
 
-fn of_thread(samples: &[(Moment, &[Arc<StackFrame>])], period: u64) -> Vec<Call> {
+/// A thread's frames at one moment, outermost first.
+type Reading<'a> = (Moment, &'a [Arc<StackFrame>]);
+
+fn of_thread(samples: &[Reading<'_>], period: u64) -> Vec<Call> {
     let mut calls: Vec<Call> = Vec::new();
     // Indices into the calls, and their frames, outermost first.
     let mut open: Vec<(usize, &StackFrame)> = Vec::new();

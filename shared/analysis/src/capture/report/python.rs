@@ -156,7 +156,7 @@ impl PythonReport {
         if sampled.is_empty() {
             return None;
         }
-        let ranks = sampled.iter().filter_map(|of| rank_of(of, busy.get(&of.0)?));
+        let ranks = sampled.iter().filter_map(|of| Some(rank_of(of, busy.get(&of.0)?)));
         Some(Self { ranks: ranks.collect(), functions: functions(&sampled) })
     }
 
@@ -226,7 +226,7 @@ impl PythonReport {
 /// A rank, its steps and its samples.
 type Of<'a> = (Rank, &'a RankCapture, &'a Sampled);
 
-fn rank_of(&(rank, of, sampled): &Of<'_>, busy: &Busy) -> Option<PythonRank> {
+fn rank_of(&(rank, of, sampled): &Of<'_>, busy: &Busy) -> PythonRank {
     let account = sampled.account.clone().unwrap_or_default();
     let steps: Vec<_> = of.whole_steps(rank).collect();
     let all: Vec<_> = steps
@@ -236,7 +236,7 @@ fn rank_of(&(rank, of, sampled): &Of<'_>, busy: &Busy) -> Option<PythonRank> {
         .collect();
     let (place, within) = common(&all).unzip();
     let took = account.ended.since(account.began).as_nanos() as u64;
-    Some(PythonRank {
+    PythonRank {
         rank,
         host: of.host.clone(),
         samples: all.len() as u64,
@@ -254,7 +254,7 @@ fn rank_of(&(rank, of, sampled): &Of<'_>, busy: &Busy) -> Option<PythonRank> {
         place,
         share: share(within.unwrap_or(0) as u64, all.len() as u64).unwrap_or(0.0),
         idle: busy.is_any().then(|| idle((of, sampled), busy, &steps)).flatten(),
-    })
+    }
 }
 
 fn main_samples(sampled: &Sampled, from: Moment, to: Moment) -> impl Iterator<Item = (Moment, &Stack)> {

@@ -127,7 +127,9 @@ pub(super) fn rows(steps: &[WholeStep<'_>]) -> Vec<SlowRow> {
 /// The slowest rank, if nearly all its times are above nearly all of the others'.
 fn row(kind: SlowKind, name: String, ranks: BTreeMap<Rank, Vec<u64>>, steps: u64) -> Option<SlowRow> {
     let mut ranks: Vec<_> = ranks.into_iter().filter(|(_, took)| took.len() >= TIMED).collect();
-    ranks.iter_mut().for_each(|(_, took)| took.sort_unstable());
+    for (_, took) in &mut ranks {
+        took.sort_unstable();
+    }
     let (slowest, its) = ranks.iter().max_by_key(|(_, took)| at(took, 50))?;
     let others: Vec<_> = ranks.iter().filter(|(rank, _)| rank != slowest).map(|(_, took)| took).collect();
     let mut medians: Vec<_> = others.iter().map(|took| at(took, 50)).collect();
