@@ -58,7 +58,7 @@ fn watched(version: &str, set: &[(&str, &str)], script: &str) -> Job {
     let mine = [
         ("XPU_TOP_SAMPLE", "collective=1"),
         ("SIMGPU_NCCL_VERSION", version),
-        ("NCCL_PROFILER_PLUGIN", hook.to_str().unwrap()),
+        ("NCCL_PROFILER_PLUGIN", hook.to_str().expect("text")),
     ];
     Job::of(2, &[&mine, set].concat(), script)
 }
@@ -156,8 +156,8 @@ fn heard(nccl: &str, version: u32, mask: &str, more: &[(&str, &str)], script: &s
         let log = place.path("log");
         let set = [
             ("SIMGPU_NCCL_VERSION", nccl),
-            ("NCCL_PROFILER_PLUGIN", plugin.to_str().unwrap()),
-            ("USER_PLUGIN_LOG", log.to_str().unwrap()),
+            ("NCCL_PROFILER_PLUGIN", plugin.to_str().expect("text")),
+            ("USER_PLUGIN_LOG", log.to_str().expect("text")),
             ("USER_PLUGIN_MASK", mask),
         ];
         let set = [&set[..], more].concat();
@@ -175,7 +175,8 @@ fn heard(nccl: &str, version: u32, mask: &str, more: &[(&str, &str)], script: &s
             let outcome = rank.end();
             assert!(outcome.status.success() && outcome.stderr.is_empty(), "{outcome:?}");
         }
-        let heard = [0, 1].map(|rank| fs::read_to_string(place.path(&format!("log.{rank}"))).unwrap());
+        let heard =
+            [0, 1].map(|rank| fs::read_to_string(place.path(&format!("log.{rank}"))).expect("it wrote"));
         heard.concat().lines().map(str::to_owned).collect()
     })
 }
