@@ -16,7 +16,7 @@ const BUSY: f64 = 95.0;
 const MORE_WATTS: f64 = 100.0;
 const MORE: f64 = 1.7;
 
-/// What tells that a GPU has not started a collective.
+/// The evidence that a GPU has not started a collective.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Witness {
     /// An event before it on its stream.
