@@ -231,7 +231,7 @@ fn files_that_were_cut_or_flipped_are_read_as_far_as_they_go_or_refused() {
     let (of_steps, of_time, mut refused) = (file(|_| {}), file_of_time(), 0);
     for seed in 1..=150 {
         let whole = if seed % 2 == 0 { &of_steps } else { &of_time };
-        let mut chance = Chance(seed * 0x9e37_79b9_7f4a_7c15);
+        let mut chance = Chance(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
         let mut bytes = whole.clone();
         match seed % 3 {
             0 => bytes.truncate(chance.below(whole.len())),
@@ -255,7 +255,7 @@ fn files_that_were_cut_or_flipped_are_read_as_far_as_they_go_or_refused() {
 fn frames_of_a_stranger_lead_nobody_astray() {
     let place = Place::new();
     for seed in 1..=150 {
-        let mut chance = Chance(seed * 0x9e37_79b9_7f4a_7c15);
+        let mut chance = Chance(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
         // The checksums are right, and what is under them is not.
         let bytes = file(|frame| flip(frame, &mut chance, codec::HEADER));
         for said in all_read(&place.path("run"), &bytes) {

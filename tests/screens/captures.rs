@@ -109,7 +109,7 @@ fn traces_by_pytorchs_profiler_are_a_key_and_say_how_they_do() {
     update(lab.app(), Action::Traced(kineto::Standing::Done(outcome)));
     lab.screen(132, 40).shows("63 of 64 ranks gave a trace").hides("KINETO");
     lab.keys("8").screen(132, 40).shows("rank 3: its process has ended");
-    lab.keys("?").screen(132, 60).shows("trace 2 steps of all ranks with PyTorch's profiler");
+    lab.keys("?").screen(132, 60).shows("trace 2 steps of all ranks");
 }
 
 #[test]
