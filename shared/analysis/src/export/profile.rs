@@ -20,7 +20,7 @@ pub struct Profile {
     /// By what they are called, times in nanoseconds since 1970 by the clock of the rank's host.
     pub(super) threads: BTreeMap<String, Vec<Slice>>,
     pub(super) streams: BTreeMap<u32, Vec<Slice>>,
-    /// How many collectives it has of each name, where only their order tells which belong together.
+    /// How many collectives it has of each name, where only their order relates those of two ranks.
     pub(super) ordered: BTreeMap<String, u64>,
     /// Events beyond those that are kept.
     pub left_out: u64,
