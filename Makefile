@@ -96,7 +96,7 @@ bench: build
 	$(CARGO) nextest run --release -p xpu-tests --test flood --run-ignored only --no-capture ten_seconds_of_flood
 
 scenarios:
-	$(CARGO) run --release -p xpu-model --example scenarios
+	$(CARGO) run --release -p xpu-collector --example scenarios
 
 hazards: build packaged-hook
 	$(CARGO) nextest run --release -p xpu-tests --test hazards --run-ignored only --no-capture hazard_table

@@ -1,101 +1,14 @@
 //! Ranks with diverging NCCL calls, on a real collector and real Python processes under the hook, on the
 //! simulated GPU: the deviating rank is named, and its call.
 
-use std::{
-    fs,
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::{fs, process::Command};
 
 use serde_json::Value;
 use xpu_tests::{
     host::Host,
-    program::{Program, run, until},
+    hung::{Hung, SAME, SOON, named, script},
+    program::{run, until},
 };
-
-/// From the start of the ranks to the finding, on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(100);
-
-/// So long after progress stops a hang is named.
-const SOON: f64 = 15.0;
-
-/// A training loop in which rank 1 does something else in its twelfth step.
-fn script(otherwise: &str, step: &str) -> String {
-    format!(
-        "
-def reduce(count, dtype=NCCL_BF16, on=None):
-    return process.ncclAllReduce(memory, memory, c_size_t(count), dtype, 0, on or comm, stream)
-comm = communicator()
-other = c_void_p()
-ok(process.ncclCommSplit(comm, 0, RANK, byref(other), None))
-{otherwise}
-def train(at):
-    differs = (RANK, at) == (1, 12)
-    first, size, kind = (comm, 1000, NCCL_BF16)
-{step}
-    ok(process.ncclAllReduce(memory, memory, c_size_t(2000), NCCL_BF16, 0, comm, stream))
-    sync()
-    step()
-for at in range(100000):
-    train(at)
-    time.sleep(0.02)
-"
-    )
-}
-
-struct Job {
-    host: Host,
-    ranks: Vec<Program>,
-}
-
-impl Job {
-    fn of(world: usize, script: &str) -> Self {
-        Self::with(world, &[], script)
-    }
-
-    fn with(world: usize, set: &[(&str, &str)], script: &str) -> Self {
-        let host = Host::new();
-        let ranks = (0..world).map(|rank| host.rank_of_where((rank, world), set, script)).collect();
-        Self { host, ranks }
-    }
-
-    /// The first hang that is found, and the status that says so.
-    fn hang(&self) -> (Value, Value) {
-        let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
-            let status = self.host.status();
-            let findings = status["findings"].as_array().cloned().unwrap_or_default();
-            if let Some(hang) =
-                findings.into_iter().find(|found| found["kind"] == "hang" || found["kind"] == "exited")
-            {
-                return (hang, status);
-            }
-        }
-        panic!("no hang was found: {}", self.host.collector_log());
-    }
-}
-
-/// Rank 1 is named, by this class and with these words, and soon.
-fn named(world: usize, script: &str, class: &str, kind: &str, words: &[&str]) -> Job {
-    let job = Job::of(world, script);
-    let (hang, status) = job.hang();
-    let evidence = hang["evidence"].as_str().unwrap_or_default();
-    assert_eq!((&hang["class"], &hang["ranks"]), (&class.into(), &serde_json::json!([1])), "{evidence}");
-    for word in words {
-        assert!(evidence.contains(word), "{word}: {evidence}");
-    }
-    let since = hang["since_s"].as_f64().expect("a time");
-    assert!(since <= SOON, "{since}: {evidence}");
-    let divergence = &status["divergence"];
-    assert_eq!(
-        (&divergence["kind"], &divergence["ranks"]),
-        (&kind.into(), &serde_json::json!([1])),
-        "{divergence}"
-    );
-    job
-}
-
-const SAME: &str = "    ok(process.ncclAllReduce(memory, memory, c_size_t(size), kind, 0, first, stream))";
 
 fn one_too_many() -> String {
     let log = "def log_metrics():\n    ok(process.ncclAllReduce(memory, memory, c_size_t(123), NCCL_FLOAT, 0, comm, stream))";
@@ -205,12 +118,17 @@ fn a_kernel_without_end_before_a_collective() {
         (2, "collective=1", &after_34),
     ];
     for (world, sample, script) in cases {
-        let job = Job::with(world, &[("XPU_TOP_SAMPLE", sample)], script);
+        let job = Hung::with(world, &[("XPU_TOP_SAMPLE", sample)], script);
         let (hang, _) = job.hang();
         let evidence = hang["evidence"].as_str().unwrap_or_default();
         let named = (&hang["class"], &hang["ranks"]);
         assert_eq!(named, (&"not_started".into(), &serde_json::json!([1])), "{evidence}");
         assert!(evidence.contains("its GPU has not started it"), "{evidence}");
+        let between = "work launched after AllReduce at <string>:";
+        assert!(
+            evidence.contains(between) && evidence.contains(", and before this at <string>:"),
+            "{evidence}"
+        );
         assert!(hang["since_s"].as_f64().is_some_and(|since| since <= SOON), "{hang:#}");
         let states = |rank: usize| -> Value {
             let asked = job.host.ask(&format!("collectives --json --rank {rank}"));
@@ -235,7 +153,7 @@ fn the_kernels_on_the_gpus_of_a_job_that_hangs_are_named() {
         ("CUDA_COREDUMP_FILE", file.to_str().expect("a name")),
     ];
     let ranks = (0..2).map(|rank| host.rank_of_where((rank, 2), &set, &script)).collect();
-    let job = Job { host, ranks };
+    let job = Hung { host, ranks };
     // Before the kernel without end it is refused.
     let early = until("both ranks to be read", || {
         let asked = job.host.ask("stacks --gpus --yes");
@@ -365,7 +283,7 @@ fn ranks_that_do_the_same_are_never_said_to_part() {
 {SAME}"
     );
     for world in [2, 8] {
-        let job = Job::of(world, &script(rare, &step));
+        let job = Hung::of(world, &script(rare, &step));
         until("the job to run", || (job.host.status()["steps"]["max"].as_u64()? > 20).then_some(()));
         for _ in 0..8 {
             let document: Value = serde_json::from_str(&job.host.ask("collectives --json --last 1").stdout)

@@ -6,11 +6,12 @@ use std::{
     process::Command,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use xpu_tests::{
     built,
     place::Place,
     program::{Outcome, Program, run, until},
+    pty::Terminal,
 };
 
 struct Demo {
@@ -335,10 +336,62 @@ fn who_comes_late_is_told_at_once_what_is_wrong_since_when_and_so_after_a_restar
     assert!((cost(&again) / cost(&finding) - 1.0).abs() < 0.5, "{finding:#} {again:#}");
 }
 
+/// A clock a little lower: rank, cause and cost are the same in each place. A recording is looked at, where time stands
+/// still.
+#[test]
+fn what_a_lower_clock_costs_is_the_same_on_all_pages_in_the_report_and_in_the_document() {
+    let demo = Demo::start("--ranks 8 --nodes 2 --steps 100000 --throttle 5:1800");
+    until("enough steps", || (demo.glance()?["steps"]["min"].as_u64()? >= 100).then_some(()));
+    until("the rank to be named", || {
+        let status = demo.glance()?;
+        (findings(&status) == [("slow_rank", "clocks", vec![5])]).then_some(())
+    });
+    let file = demo.place.path("night.xpurec");
+    let done = demo.ask(&format!("record --for 3s -o {}", file.display()));
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let document = demo.replayed(&file);
+    let [found] = &document["findings"].as_array().expect("findings")[..] else { panic!("{document:#}") };
+    assert_eq!(
+        (&found["kind"], &found["class"], &found["ranks"]),
+        (&"slow_rank".into(), &"clocks".into(), &json!([5]))
+    );
+    let evidence = found["evidence"].as_str().expect("a sentence");
+    let cost = format!("{:.1} ms a step", found["cost_ms_per_step"].as_f64().expect("a cost"));
+    let text = demo.ask_of_file(&format!("status --replay {}", file.display())).stdout;
+    assert!(text.contains(evidence) && text.contains(&cost), "{evidence} {cost}: {text}");
+
+    let mut command = demo.place.command(built::artifact("xpu-top"));
+    command.env("HOME", demo.place.path("")).env_remove("XDG_CONFIG_HOME").arg("--replay").arg(&file);
+    // The report is written into the working directory too.
+    command.current_dir(demo.place.path(""));
+    let mut terminal = Terminal::start(command, 200, 50);
+    let flat = |screen: &str| screen.replace('\n', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+    terminal.shows("REPLAY").keys("}").wait("the overview", |screen| flat(screen).contains(&evidence[..60]));
+    terminal.keys("7").wait("page 7", |screen| {
+        let screen = flat(screen);
+        screen.contains(&evidence[..60]) && screen.contains(&cost)
+    });
+    terminal.keys("y").wait("the report", |_| !terminal.copied().is_empty());
+    let report = terminal.copied();
+    assert!(report.contains(evidence) && report.contains(&cost), "{evidence} {cost}: {report}");
+    terminal.keys("q");
+    assert!(terminal.end().success());
+}
+
 #[test]
 fn a_slow_host_is_named() {
     let (code, document) = Demo::start("--ranks 8 --nodes 2 --steps 60 --slow-host 3:40ms").end();
     assert_eq!((code, findings(&document)), (Some(1), vec![("slow_rank", "host", vec![3])]), "{document:#}");
+}
+
+/// Asked by who has never watched.
+#[test]
+fn of_sixteen_a_slow_host_is_named() {
+    let demo = Demo::start("--ranks 16 --nodes 2 --steps 100000 --slow-host 13:80ms");
+    until("steps", || (demo.glance()?["steps"]["min"].as_u64()? >= 30).then_some(()));
+    until("the slow host to be named", || {
+        (findings(&demo.glance()?) == [("slow_rank", "host", vec![13])]).then_some(())
+    });
 }
 
 #[test]

@@ -260,6 +260,36 @@ fn an_error_of_cuda_is_told_with_the_function() {
     assert!(ended.evidence().contains("raised RuntimeError"), "{}", ended.evidence());
 }
 
+/// As `xpu-top run --gpu-core` prepares it; the file is that of a real exception.
+#[test]
+fn the_kernel_that_an_exception_stopped_is_told() {
+    let place = Place::new();
+    let file = place.path("gpu-core.%p");
+    let set = [("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1"), ("CUDA_COREDUMP_FILE", file.to_str().unwrap())];
+    let real = concat!(env!("CARGO_MANIFEST_DIR"), "/../collector/src/stacks/gpu/address.core.gz");
+    let script = format!(
+        "
+import gzip
+path = os.environ['CUDA_COREDUMP_FILE'].replace('%p', str(os.getpid()))
+open(path, 'wb').write(gzip.open('{real}').read())
+def fails(): raise RuntimeError('an illegal memory access was encountered')
+outer(fails)"
+    );
+    let (ended, _host) = Job::new(&set, &script).ends();
+    assert_eq!(ended.finding["class"], "cuda_error", "{}", ended.evidence());
+    let told = "on GPU 0, writes_to_nowhere failed: illegal address in block 1,0,0, grid 3x1x1, block 64x1x1";
+    assert!(ended.evidence().contains(told), "{}", ended.evidence());
+    let kernel = serde_json::json!({
+        "device": 0, "name": "writes_to_nowhere", "error": "illegal address", "block": [1, 0, 0],
+        "grid_size": [3, 1, 1], "block_size": [64, 1, 1],
+    });
+    assert_eq!(ended.exit["kernel"], kernel, "{}", ended.exit);
+    assert_eq!(ended.told[0]["exit"]["kernel"], kernel);
+    let left = fs::read_dir(place.path("")).unwrap().flatten();
+    let cores = left.filter(|entry| entry.file_name().to_string_lossy().starts_with("gpu-core"));
+    assert_eq!(cores.count(), 0, "what was read is removed");
+}
+
 /// Rank 1 raises; its launcher ends rank 0 with SIGTERM, as torchrun does.
 #[test]
 fn the_first_to_end_is_named_and_the_others_followed() {

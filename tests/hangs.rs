@@ -44,6 +44,14 @@ for at in range(100000):
 }
 
 const STUCK: &str = "time.sleep(10000)";
+/// Of a job of one rank.
+const ENDS: &str = "
+for at in range(60):
+    ok(gemm_ex(256, 256, 256))
+    sync()
+    step()
+    time.sleep(0.02)
+os._exit(3)";
 const RAISES: &str = "raise ValueError('bad \\x1b[2J loss')";
 
 /// Looks again and again, for longer than [`until`] does.
@@ -171,6 +179,52 @@ fn a_hang_is_there_when_the_job_and_its_collector_are_gone() {
     assert!(nobody.stderr.contains(&format!("xpu-top stacks --replay {}", folder.display())), "{nobody:?}");
 }
 
+/// As `xpu-top run --gpu-core-on-hang` prepares it. The folder has the hang, not the ends that naming the kernels made.
+#[test]
+fn the_kernels_of_a_hang_are_named_unasked_where_the_job_says_so() {
+    let host = Host::new();
+    let (pipe, file, line) =
+        (host.place.path("gpu-pipe.%p"), host.place.path("gpu-core.%p"), notes(&host.place));
+    let set = [
+        ("CUDA_ENABLE_USER_TRIGGERED_COREDUMP", "1"),
+        ("CUDA_COREDUMP_PIPE", pipe.to_str().unwrap()),
+        ("CUDA_COREDUMP_FILE", file.to_str().unwrap()),
+        ("XPU_TOP_GPU_CORE", "on-hang"),
+        ("XPU_TOP_ON_HANG", line.as_str()),
+    ];
+    let script = script("ok(gemm_ex(2000000, 2000000, 2000000))");
+    let _ranks: Vec<_> = (0..2).map(|rank| host.rank_where(rank, &set, &script)).collect();
+    let log = || host.collector_log();
+    let kernels = |folder: &Path| {
+        let status = kept_status(folder)?;
+        let folded = status["stacks"]["folded"].as_str()?.to_owned();
+        (folded.contains("ncclDevKernel") && folded.contains("nvjet")).then_some(status)
+    };
+    let folder = at_last("a folder", log, || folders(&host.place).pop());
+    let status = at_last("the kernels in it", log, || kernels(&folder));
+    assert_eq!(status["findings"][0]["kind"], "hang", "{status:#}");
+    at_last("both to have ended", log, || {
+        let ranks = host.status()["ranks"].as_array()?.clone();
+        ranks.iter().all(|rank| rank["exit"].is_object()).then_some(())
+    });
+    assert_eq!(runs(&host.place), [format!("hang {}", folder.display())]);
+    // By the time another job's end is reported, these would have been written, too.
+    let other = host.alone_under("python3", &[set[4], ("XPU_TOP_JOB", "other")], ENDS);
+    at_last("the other job's program", log, || log().contains("other: on-hang: done").then_some(()));
+    drop(other);
+    let kept = kernels(&folder).expect("it stays");
+    assert_eq!((&kept["findings"][0]["kind"], &kept["ranks"][0]["exit"]), (&"hang".into(), &Value::Null));
+    let replay =
+        |what: &str| run(&mut xpu_top(&host.place, &format!("{what} --replay {}", folder.display())));
+    let (stacks, status) = (replay("stacks"), replay("status --json"));
+    assert!(stacks.stdout.starts_with("GPU: ranks 0-1\n") && stacks.stdout.contains("nvjet"), "{stacks:?}");
+    assert_eq!(status.status.code(), Some(2), "{status:?}");
+    let status: Value = serde_json::from_str(&status.stdout).unwrap();
+    let found = &status["findings"][0];
+    assert_eq!((&found["kind"], &found["ranks"]), (&"hang".into(), &serde_json::json!([1])), "{status:#}");
+    assert_eq!(runs(&host.place).len(), 2, "one for each job");
+}
+
 #[test]
 fn a_rank_that_ends_badly_is_kept_and_told_of_once() {
     let host = Host::new();
@@ -197,14 +251,7 @@ fn a_rank_that_ends_badly_is_kept_and_told_of_once() {
     let found = &status["findings"][0];
     assert_eq!((&found["kind"], &found["ranks"]), (&"exited".into(), &serde_json::json!([1])), "{status:#}");
     // By the time another job's end is reported, the second rank's would have been, too.
-    let ends = "
-for at in range(60):
-    ok(gemm_ex(256, 256, 256))
-    sync()
-    step()
-    time.sleep(0.02)
-os._exit(3)";
-    let _other = host.alone_under("python3", &[set[0], ("XPU_TOP_JOB", "other")], ends);
+    let _other = host.alone_under("python3", &[set[0], ("XPU_TOP_JOB", "other")], ENDS);
     at_last("the other job's program", log, || log().contains("other: on-hang: done").then_some(()));
     let of_it = format!("exit {}", folder.display());
     assert_eq!((runs(&host.place).len(), &runs(&host.place)[0]), (2, &of_it), "{}", log());

@@ -475,17 +475,23 @@ fn all_addresses_of_a_services_name_are_watched() {
 #[test]
 fn core_dumps_of_gpus_are_prepared_unless_somebody_else_did() {
     let host = Host::new();
-    let shown = |set: &[(&str, &str)]| {
-        let mut command = host.xpu_top("run --no-collector --gpu-core -- sh -c");
+    let shown_with = |option: &str, set: &[(&str, &str)]| {
+        let mut command = host.xpu_top(&format!("run --no-collector {option} -- sh -c"));
         command.arg(
-            "echo $CUDA_ENABLE_USER_TRIGGERED_COREDUMP $CUDA_COREDUMP_PIPE $CUDA_COREDUMP_GENERATION_FLAGS",
+            "echo $CUDA_ENABLE_USER_TRIGGERED_COREDUMP $CUDA_COREDUMP_PIPE $CUDA_COREDUMP_GENERATION_FLAGS $CUDA_ENABLE_COREDUMP_ON_EXCEPTION $XPU_TOP_GPU_CORE",
         );
         run(command.envs(set.iter().copied()))
     };
+    let shown = |set: &[(&str, &str)]| shown_with("--gpu-core", set);
     let prepared = shown(&[]);
     let words: Vec<_> = prepared.stdout.split_whitespace().collect();
-    assert!(words.len() == 3 && words[0] == "1" && words[1].ends_with("/gpu/gpu-pipe.%p"), "{prepared:?}");
+    assert!(
+        words.len() == 4 && (words[0], words[3]) == ("1", "1") && words[1].ends_with("/gpu/gpu-pipe.%p"),
+        "{prepared:?}"
+    );
     assert!(words[2].contains("skip_global_memory,") && words[2].ends_with(",skip_abort"), "{prepared:?}");
+    let unasked = shown_with("--gpu-core-on-hang", &[]);
+    assert!(unasked.stdout.ends_with("skip_abort 1 on-hang\n"), "{unasked:?}");
     let others = shown(&[("CUDA_ENABLE_USER_TRIGGERED_COREDUMP", "0")]);
     assert_eq!(others.stdout, "0\n", "{others:?}");
     assert!(others.stderr.contains("CUDA_ENABLE_USER_TRIGGERED_COREDUMP is set already"), "{others:?}");

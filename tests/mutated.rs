@@ -16,8 +16,8 @@ use xpu_wire::{
     datatype::DataType,
     frame::{
         Body, CaptureAccount, CaptureEnd, CaptureOrder, CapturePart, CaptureSheet, CaptureWindow,
-        CapturedLabel, CapturedOperation, CapturedSpan, Direction, Frame, FunctionKind, StepMark, StepSource,
-        TimedCaptureSheet, Tracing,
+        CapturedLabel, CapturedOperation, CapturedSpan, Direction, Frame, FunctionKind, PythonSamples,
+        StepMark, StepSource, TimedCaptureSheet, Tracing, example::capture as example,
     },
     gemm::{ComputeType, GemmShape},
     id::{CommunicatorId, Rank, Sequence, Step},
@@ -78,8 +78,9 @@ fn labels() -> Vec<CapturedLabel> {
             datatype: DataType::Bfloat16,
             bytes: 1000,
             bus_bytes: 1000,
+            plan: None,
         },
-        CapturedLabel::Group { communicator, operation, bytes: 7, bus_bytes: 7, collectives: 2 },
+        CapturedLabel::Group { communicator, operation, bytes: 7, bus_bytes: 7, collectives: 2, plan: None },
         CapturedLabel::Activity(HOSTILE.to_owned()),
         CapturedLabel::Activity("_ZN2my11gemm_kernelILi4EEEvPf".to_owned()),
         CapturedLabel::Copy { direction: Direction::HostToDevice, bytes: 3 },
@@ -122,6 +123,14 @@ fn part(rank: u32) -> CapturePart {
     }
 }
 
+/// Sampled stacks of the same steps, a frame of which is called anything.
+fn samples(rank: u32) -> PythonSamples {
+    let mut samples = example::samples(rank);
+    (samples.number, samples.since) = (7, Moment(1000 * MS));
+    HOSTILE.clone_into(&mut samples.frames[1].function);
+    samples
+}
+
 /// A file of those frames, each as `change` leaves it.
 fn file(change: impl FnMut(&mut Vec<u8>)) -> Vec<u8> {
     file_of(Body::CaptureSheet(sheet()), change)
@@ -136,6 +145,7 @@ fn file_of_time() -> Vec<u8> {
 fn file_of(sheet: Body, mut change: impl FnMut(&mut Vec<u8>)) -> Vec<u8> {
     let mut bodies = vec![sheet];
     bodies.extend((0..2).map(part).map(Body::CapturePart));
+    bodies.extend((0..2).map(samples).map(Body::PythonSamples));
     let header = Header {
         job: "j".to_owned(),
         hosts: vec!["a".to_owned()],
@@ -188,6 +198,22 @@ fn all_read(place: &Path, bytes: &[u8]) -> Vec<Result<(), anyhow::Error>> {
         csv: out("csv"),
         parquet: out("parquet"),
         folded: out("folded"),
+        flame: None,
+        traces: None,
+        kind: Vec::new(),
+        select: select(),
+    });
+    // By itself: without stacks it is refused before anything is written.
+    let drawn = export(&ExportArgs {
+        file: path.clone(),
+        perfetto: None,
+        chrome: None,
+        kineto: None,
+        csv: None,
+        parquet: None,
+        folded: None,
+        flame: out("flame"),
+        traces: None,
         kind: Vec::new(),
         select: select(),
     });
@@ -196,7 +222,7 @@ fn all_read(place: &Path, bytes: &[u8]) -> Vec<Result<(), anyhow::Error>> {
     let asked = what_if(&WhatIfArgs { file: path.clone(), json: true, top: 3 });
     // A recording may be empty, and its screen says so.
     let _ = FrameCursor::open_file(&path);
-    [looked, written, compared, asked].into_iter().map(|said| said.map(drop)).collect()
+    [looked, written, drawn, compared, asked].into_iter().map(|said| said.map(drop)).collect()
 }
 
 #[test]
@@ -205,7 +231,7 @@ fn files_that_were_cut_or_flipped_are_read_as_far_as_they_go_or_refused() {
     let (of_steps, of_time, mut refused) = (file(|_| {}), file_of_time(), 0);
     for seed in 1..=150 {
         let whole = if seed % 2 == 0 { &of_steps } else { &of_time };
-        let mut chance = Chance(seed * 0x9e37_79b9_7f4a_7c15);
+        let mut chance = Chance(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
         let mut bytes = whole.clone();
         match seed % 3 {
             0 => bytes.truncate(chance.below(whole.len())),
@@ -229,7 +255,7 @@ fn files_that_were_cut_or_flipped_are_read_as_far_as_they_go_or_refused() {
 fn frames_of_a_stranger_lead_nobody_astray() {
     let place = Place::new();
     for seed in 1..=150 {
-        let mut chance = Chance(seed * 0x9e37_79b9_7f4a_7c15);
+        let mut chance = Chance(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
         // The checksums are right, and what is under them is not.
         let bytes = file(|frame| flip(frame, &mut chance, codec::HEADER));
         for said in all_read(&place.path("run"), &bytes) {
@@ -262,7 +288,10 @@ fn names_are_nothing_but_names() {
     assert!(!page.contains("<script") && !page.contains('\u{1b}') && !page.contains("http"), "{page}");
     for line in read("folded").lines() {
         let (frames, value) = line.rsplit_once(' ').expect("frames and a value");
-        assert!(frames.split(';').count() == 4 && value.parse::<u64>().is_ok(), "{line:?}");
+        let frames: Vec<_> = frames.split(';').collect();
+        // Of stacks: the thread, and two or three frames.
+        let fits = if frames[2] == "python" { 5..=7 } else { 4..=4 };
+        assert!(fits.contains(&frames.len()) && value.parse::<u64>().is_ok(), "{line:?}");
     }
     assert!(read("csv/host.csv").contains("<script>alert(1)</script>\"\"'&;"), "quotes are doubled");
 }

@@ -22,7 +22,7 @@ use xpu_net::key::KeyError;
 use xpu_tui::config::{Config, ConfigError};
 use xpu_wire::{
     endpoint::BasePort,
-    frame::CaptureOrder,
+    frame::{CaptureOrder, SampleOrder},
     id::{JobName, Rank},
 };
 
@@ -117,9 +117,13 @@ pub struct RunArgs {
     /// Leave `KINETO_USE_DAEMON` and `KINETO_CONFIG` as they are: then `xpu-top kineto` cannot start a profiler
     #[arg(long)]
     pub no_kineto: bool,
-    /// Prepare core dumps of GPUs, so that `xpu-top stacks --gpus` can name the kernels of a job that hangs
+    /// Prepare core dumps of GPUs: `xpu-top stacks --gpus` can then name the kernels of a job that hangs, and the report of a rank
+    /// that failed names the kernel that an exception stopped (illegal address, assertion)
     #[arg(long)]
     pub gpu_core: bool,
+    /// The same; and half a minute after a hang is kept on disk, name the kernels on all GPUs unasked. This ends the ranks
+    #[arg(long, conflicts_with = "gpu_core")]
+    pub gpu_core_on_hang: bool,
     /// Command line to run once per hang or failed rank, through `sh -c` on one host, for a minute at most; the status or the exit
     /// report is on its standard input as JSON [default: `XPU_TOP_ON_HANG`]
     #[arg(long, value_name = "CMD")]
@@ -203,6 +207,15 @@ pub struct CaptureArgs {
     /// No Python functions
     #[arg(long)]
     pub light: bool,
+    /// Also sample Python's stacks, this often per second, 1000 at most [default: 500; with --native 100]
+    #[arg(long, value_name = "HZ", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = sample_rate)]
+    pub python: Option<u32>,
+    /// With native frames in these stacks: each thread is stopped for a moment each time
+    #[arg(long, requires = "python")]
+    pub native: bool,
+    /// Also trace the same steps with PyTorch's profiler (Kineto): the traces go to FILE.kineto
+    #[arg(long, conflicts_with_all = ["kernels", "on_finding"])]
+    pub kineto: bool,
     /// Exit as soon as everything has arrived, without watching some 13 seconds longer for slow ranks
     #[arg(long)]
     pub no_watch: bool,
@@ -235,6 +248,12 @@ pub struct KinetoArgs {
     /// Only these ranks: `0-7,16` [default: all]
     #[arg(long, value_name = "LIST", value_parser = ranks)]
     pub ranks: Option<RankList>,
+    /// Only matching ranks: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
+    #[arg(long, value_name = "FILTER", conflicts_with = "ranks")]
+    pub filter: Option<Filter>,
+    /// Only the ranks of these processes, as their hosts number them
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["ranks", "filter"])]
+    pub pids: Option<Vec<u32>>,
     /// Also the input shapes of operators
     #[arg(long)]
     pub record_shapes: bool,
@@ -419,6 +438,12 @@ fn ranks(text: &str) -> Result<RankList, String> {
         all.extend((from..=to).map(Rank));
     }
     Ok(RankList(all.into_iter().collect()))
+}
+
+/// 0 stands for the default.
+fn sample_rate(text: &str) -> Result<u32, String> {
+    let rate = text.parse().ok().filter(|rate| (0..=SampleOrder::RATE).contains(rate));
+    rate.ok_or_else(|| format!("write readings per second, {} at most", SampleOrder::RATE))
 }
 
 fn kinds(text: &str) -> Result<KindList, String> {

@@ -5,6 +5,7 @@ mod appointment;
 mod extent;
 mod news;
 mod plan;
+mod samples;
 mod tally;
 
 use std::{
@@ -21,7 +22,8 @@ use anyhow::Context as _;
 use appointment::Again;
 pub use extent::Extent;
 pub use news::{News, Outcome, Progress};
-pub use plan::{Plan, Wanted, window_length};
+pub use plan::{Begin, Plan, Sampling, Wanted, window_length};
+use samples::Samples;
 use tally::Tally;
 use tokio::{
     select,
@@ -33,7 +35,7 @@ use xpu_model::{
 };
 use xpu_recording::Header;
 use xpu_wire::{
-    frame::{Body, CaptureOrder, CaptureSheet, CaptureWindow, Frame, TimedCaptureSheet},
+    frame::{Body, CaptureOrder, CaptureSheet, CaptureWindow, Frame, SampleOrder, TimedCaptureSheet},
     id::{HostName, JobName, Rank, Step},
     unit::{Moment, Nanoseconds},
 };
@@ -57,6 +59,9 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// Before the time is up ranks send what they have, which takes a moment.
 const SENDING: Duration = Duration::from_secs(3);
 
+/// How long sampled stacks may take to arrive after everything else: native frames get their names last.
+const SAMPLES: Duration = Duration::from_secs(10);
+
 /// How long the order to end a capture may take to leave.
 const FAREWELL: Duration = Duration::from_millis(300);
 
@@ -79,6 +84,7 @@ pub struct Taking<'a> {
     path: PathBuf,
     recording: RecordingWriter,
     tally: Tally,
+    samples: Samples,
     following: &'a mut Following,
     live: &'a Live,
     plan: Plan,
@@ -121,6 +127,7 @@ impl<'a> Taking<'a> {
             path: path.to_owned(),
             recording: RecordingWriter::begin(path, header)?,
             tally: Tally::new(job, ranks),
+            samples: Samples::default(),
             following,
             live,
             plan,
@@ -152,7 +159,7 @@ impl<'a> Taking<'a> {
     }
 
     async fn run(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
-        if let Wanted::Steps(_) = self.plan.what {
+        if matches!((self.plan.what, self.plan.begin), (Wanted::Steps(_), Begin::Soon | Begin::At(_))) {
             self.listen(arrivals).await?;
         }
         let known = appointment::completed(&self.views());
@@ -171,6 +178,7 @@ impl<'a> Taking<'a> {
             let Plan { before, activity, functions, .. } = self.plan;
             let order = CaptureOrder { number, first, steps, limit, before, activity, functions };
             self.tally.begin(order, window);
+            self.samples = Samples::of(number);
             self.open_sheet()?;
             self.agree(arrivals).await?;
             if !self.tally.is_any_late() {
@@ -191,12 +199,16 @@ impl<'a> Taking<'a> {
 
     /// From which step on, and how many; or which time. `None` while no step is known of any rank.
     fn appoint(&self, again: bool, known: Option<u64>) -> Option<(Step, u32, Option<CaptureWindow>)> {
-        match self.plan.what {
-            Wanted::Steps(steps) => {
+        match (self.plan.what, self.plan.begin) {
+            (Wanted::Steps(steps), Begin::Step(first)) if !again => Some((first, steps, None)),
+            (Wanted::Time(length), Begin::At(at)) if !again => {
+                Some((Step(0), 0, Some(CaptureWindow { at, length: length.into() })))
+            }
+            (Wanted::Steps(steps), _) => {
                 let again = again.then(|| Again { known, furthest: self.tally.furthest() });
                 Some((appointment::first_step(&self.views(), again)?, steps, None))
             }
-            Wanted::Time(length) => {
+            (Wanted::Time(length), _) => {
                 let at = Moment::now().after(appointment::lead(again));
                 Some((Step(0), 0, Some(CaptureWindow { at, length: length.into() })))
             }
@@ -232,13 +244,23 @@ impl<'a> Taking<'a> {
             && !self.tally.is_answered()
             && !self.tally.is_any_late()
         {
-            self.live.capture(self.tally.job().clone(), self.tally.unanswered(), self.tally.asked());
+            let unanswered = self.tally.unanswered();
+            if let Some(order) = self.sample_order() {
+                self.live.sample(self.tally.job().clone(), unanswered.clone(), order);
+            }
+            self.live.capture(self.tally.job().clone(), unanswered, self.tally.asked());
             self.arrive(arrivals, deadline.min(Instant::now() + ASK_AGAIN), |taking| {
                 taking.tally.is_answered() || taking.tally.is_any_late()
             })
             .await?;
         }
         Ok(())
+    }
+
+    fn sample_order(&self) -> Option<SampleOrder> {
+        let (capture, window) = self.tally.asked();
+        let Sampling { rate, natively } = self.plan.python?;
+        Some(SampleOrder { capture, window, rate, natively })
     }
 
     /// Until every rank that may still send has sent all.
@@ -251,6 +273,10 @@ impl<'a> Taking<'a> {
             self.live.end_capture(self.tally.job().clone(), self.tally.order().number);
             // It goes out with the next sweep of the connections.
             self.arrive(arrivals, Instant::now() + FAREWELL, |_: &Self| false).await?;
+        }
+        if self.plan.python.is_some() {
+            let whole = |taking: &Self| taking.samples.are_whole(taking.tally.sending());
+            self.arrive(arrivals, Instant::now() + SAMPLES, whole).await?;
         }
         Ok(())
     }
@@ -280,8 +306,9 @@ impl<'a> Taking<'a> {
                     let arrival = arrival.context(FOLLOWER_ENDED)?;
                     if let Arrival::Frame(frame) = &arrival {
                         self.tally.take(frame);
+                        self.samples.take(frame);
                         // Of a try that was given up nothing is kept.
-                        if self.tally.keeps(frame) {
+                        if self.tally.keeps(frame) && self.samples.keeps(frame) {
                             self.recording.take(frame)?;
                         }
                     }
@@ -377,8 +404,17 @@ impl<'a> Taking<'a> {
         Frame { host: HostName::default(), number: 0, now: Moment::now(), lost: 0, body }
     }
 
+    fn complaints(&self) -> Vec<String> {
+        let mut all = self.tally.complaints(self.standstill.as_deref());
+        if self.plan.python.is_some() {
+            all.extend(self.samples.complaints(self.tally.sending()));
+        }
+        all
+    }
+
     fn finish(mut self) -> anyhow::Result<Outcome> {
         self.tally.give_up();
+        let complaints = self.complaints();
         let bytes = if self.has_content() {
             let sheet = self.sheet(true);
             self.recording.take(&sheet)?;
@@ -389,7 +425,7 @@ impl<'a> Taking<'a> {
         };
         Ok(Outcome {
             path: self.path,
-            complaints: self.tally.complaints(self.standstill.as_deref()),
+            complaints,
             summary: self.tally.summary(),
             bytes,
             whole: self.tally.whole(),

@@ -9,6 +9,7 @@ pub mod frame_cursor;
 pub mod inquiry;
 pub mod interactive;
 pub mod kept;
+pub mod kineto;
 pub mod live;
 pub mod nearest;
 pub mod new_file;

@@ -23,7 +23,7 @@ use xpu_net::{
 use xpu_wire::{
     codec,
     endpoint::BasePort,
-    frame::{Body, CaptureOrder, CaptureWindow, Frame, KinetoWish, RankRecord, Request, topic},
+    frame::{Body, CaptureOrder, CaptureWindow, Frame, KinetoWish, RankRecord, Request, SampleOrder, topic},
     id::{HostName, JobName, Rank},
 };
 use zmq::{DONTWAIT, POLLIN, Socket};
@@ -59,6 +59,7 @@ pub enum Order {
     Records { job: JobName, ranks: Vec<Rank> },
     Capture { job: JobName, ranks: Vec<Rank>, asked: (CaptureOrder, Option<CaptureWindow>) },
     EndCapture { job: JobName, number: u64 },
+    Sample { job: JobName, ranks: Vec<Rank>, order: SampleOrder },
     Kineto { job: JobName, ranks: Vec<Rank>, host: Option<HostName>, wish: KinetoWish },
 }
 
@@ -107,6 +108,11 @@ impl Live {
     /// a rank.
     pub fn records(&self, job: JobName, ranks: Vec<Rank>) {
         let _ = self.orders.send(Order::Records { job, ranks });
+    }
+
+    /// Has every host that the job lives at sample the Python stacks of these ranks during a capture. The samples arrive as frames.
+    pub fn sample(&self, job: JobName, ranks: Vec<Rank>, order: SampleOrder) {
+        let _ = self.orders.send(Order::Sample { job, ranks, order });
     }
 
     /// Takes that back.
@@ -259,6 +265,13 @@ impl Follower {
                                 wish: wish.clone(),
                             });
                         }
+                    }
+                    Order::Sample { job, ranks, order } => {
+                        self.ask(&job, true, || Request::Sample {
+                            job: job.clone(),
+                            ranks: ranks.clone(),
+                            order,
+                        });
                     }
                     Order::Records { job, ranks } => {
                         let most = RankRecord::share(u32::try_from(ranks.len()).unwrap_or(u32::MAX));

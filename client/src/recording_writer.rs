@@ -53,7 +53,7 @@ impl RecordingWriter {
         let full = self.packer.push(Moment::now(), frame)?;
         self.write(full.into_iter().collect())?;
         // Each rank's captured data is in its own blocks: damage to one costs no other.
-        if matches!(frame.body, Body::CapturePart(_)) {
+        if matches!(frame.body, Body::CapturePart(_) | Body::PythonSamples(_)) {
             let part = self.packer.rest()?;
             self.write(part)?;
         }

@@ -19,7 +19,7 @@ use xpu_wire::{
 
 use crate::{
     arrival::{Arrivals, Endpoint},
-    capture::{News, Outcome, Plan, Progress, Stop, Taking, Wanted},
+    capture::{Begin, News, Outcome, Plan, Progress, Stop, Taking, Wanted},
     follow::Following,
     live,
     recording_writer::header,
@@ -69,6 +69,10 @@ pub struct Capturer {
 impl Capturer {
     pub fn new(targets: Targets) -> Self {
         Self { targets, standing: Arc::default(), stop: Stop::default(), thread: None }
+    }
+
+    pub fn targets(&self) -> &Targets {
+        &self.targets
     }
 
     /// Whether one is under way.
@@ -140,12 +144,14 @@ fn take(
         anyhow::ensure!(!ranks.is_empty(), "no rank of {job} is alive");
         let plan = Plan {
             what,
+            begin: Begin::Soon,
             before: match what {
                 Wanted::Steps(_) => STEPS_BEFORE,
                 Wanted::Time(_) => 0,
             },
             activity: false,
             functions: true,
+            python: None,
             wait: match what {
                 Wanted::Steps(_) => WAIT,
                 Wanted::Time(length) => WAIT + length,
@@ -158,7 +164,7 @@ fn take(
 }
 
 /// The ranks that live, once all hosts have answered or had time to.
-async fn living(following: &mut Following, arrivals: &mut Arrivals, job: &JobName) -> Vec<Rank> {
+pub(crate) async fn living(following: &mut Following, arrivals: &mut Arrivals, job: &JobName) -> Vec<Rank> {
     let deadline = Instant::now() + LOOK;
     while !following.is_complete() {
         match timeout_at(deadline, arrivals.recv()).await {

@@ -55,6 +55,9 @@ pub(crate) struct Args {
     /// Keep no baselines
     #[arg(long, conflicts_with = "runs_dir")]
     no_runs: bool,
+    /// Never sample Python stacks of jobs whose GPUs wait for their hosts
+    #[arg(long, env = "XPU_TOP_NO_SAMPLES", value_parser = clap::builder::FalseyValueParser::new())]
+    no_samples: bool,
     /// Where to keep the incident folders of hangs and failed ranks [default: ~/.local/state/xpu-top/hangs]
     #[arg(long, value_name = "DIR")]
     hangs_dir: Option<PathBuf>,
@@ -87,9 +90,21 @@ pub(crate) struct Args {
     /// Read the stacks of this process, write them to standard output, and exit
     #[arg(long, value_name = "PID", hide = true)]
     pub(crate) read_stacks: Option<u32>,
+    /// Sample the main thread of this process for ten seconds, write where it was to standard output, and exit
+    #[arg(long, value_name = "PID", hide = true)]
+    pub(crate) sample_main_thread: Option<u32>,
+    /// Sample the Python stacks of this process, as ordered on standard input, and write them to standard output
+    #[arg(long, value_name = "PID", hide = true)]
+    pub(crate) sample_python: Option<u32>,
+    /// The descriptor of its ledger
+    #[arg(long, value_name = "FD", hide = true, requires = "sample_python")]
+    pub(crate) ledger: Option<u32>,
     /// Locate a fatal signal from its handler's note on standard input, and exit
     #[arg(long, hide = true)]
     pub(crate) read_crash: bool,
+    /// Name the kernel that an exception stopped, from this core dump of a GPU, remove the file, and exit
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(crate) read_gpu_core: Option<PathBuf>,
     /// With native frames: each thread is stopped for a moment
     #[arg(long, hide = true)]
     pub(crate) native: bool,
@@ -263,6 +278,7 @@ impl Args {
             kineto: KinetoName::of(|name| std::env::var_os(name)),
             idle_exit: (self.idle_exit > 0).then(|| Duration::from_secs(self.idle_exit)),
             runs: self.runs(),
+            samples: !self.no_samples,
         })
     }
 

@@ -1,5 +1,6 @@
-//! Whether ranks get the CPU time they need, by the kernel's counters: `/proc/PID/task/TID/schedstat`, the
-//! `cpu.stat` of the process's control group, and whether the process is stopped.
+//! Whether ranks get the CPU time they need, and whether they use any, by the kernel's counters:
+//! `/proc/PID/task/TID/schedstat`, `/proc/PID/io`, the `cpu.stat` of the process's control group, and whether
+//! the process is stopped.
 
 mod quota;
 
@@ -23,6 +24,18 @@ const FOLLOWED: usize = 16;
 /// A thread is busy if it ran, or waited to run, for this share of the time.
 const BUSY: f64 = 0.01;
 
+/// A process is busy if its main thread ran, or waited to run, for this share of the time, or if it read and wrote this many bytes
+/// per second.
+const BUSY_SHARE: f64 = 0.25;
+const BUSY_BYTES: f64 = 1e6;
+
+/// Of one process, since the reading before.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CpuReading {
+    pub(crate) wait: RankCpu,
+    pub(crate) is_busy: bool,
+}
+
 /// The processes that are read.
 #[derive(Debug, Default)]
 pub(crate) struct Cpus(BTreeMap<Pid, Process>);
@@ -35,6 +48,8 @@ struct Process {
     all: Vec<Thread>,
     all_at: Moment,
     quota: Option<Quota>,
+    /// Bytes read and written so far.
+    moved: u64,
 }
 
 /// Since its start: the time it ran, and the time it was ready to run without a core.
@@ -48,7 +63,7 @@ struct Thread {
 impl Cpus {
     /// The waits of the rank's process since the last reading; `None` for the first reading, and for a
     /// process that is gone.
-    pub(crate) fn read(&mut self, rank: Rank, pid: Pid, now: Moment) -> Option<RankCpu> {
+    pub(crate) fn read(&mut self, rank: Rank, pid: Pid, now: Moment) -> Option<CpuReading> {
         let known = self.0.entry(pid).or_insert_with(|| Process::new(pid, now));
         let reading = known.read(rank, pid, now);
         if reading.is_none() && known.at < now {
@@ -69,19 +84,30 @@ impl Process {
         let main = all.iter().filter(|thread| thread.id == pid.0.cast_signed()).copied().collect();
         // Processes that started together are fully read at different readings.
         let readings = pid.0 % ALL_EVERY;
-        Self { at: now, readings, threads: main, all, all_at: now, quota: Quota::of(pid) }
+        Self {
+            at: now,
+            readings,
+            threads: main,
+            all,
+            all_at: now,
+            quota: Quota::of(pid),
+            moved: bytes_moved(pid),
+        }
     }
 
-    fn read(&mut self, rank: Rank, pid: Pid, now: Moment) -> Option<RankCpu> {
+    fn read(&mut self, rank: Rank, pid: Pid, now: Moment) -> Option<CpuReading> {
         let interval = now.since(self.at);
         if interval.is_zero() {
             return None;
         }
         let state = process::state(pid)?;
-        let mut longest: Option<(u64, i32)> = None;
+        let (mut longest, mut worked): (Option<(u64, i32)>, u64) = (None, 0);
         self.threads.retain_mut(|thread| {
             let Some(next) = Thread::read(pid, thread.id) else { return false };
             longest = longest.max(Some((next.waited.saturating_sub(thread.waited), thread.id)));
+            if thread.id == pid.0.cast_signed() {
+                worked = next.busy().saturating_sub(thread.busy());
+            }
             *thread = next;
             true
         });
@@ -90,9 +116,13 @@ impl Process {
             self.follow(pid, now);
         }
         self.at = now;
+        let moved = bytes_moved(pid);
+        let rate = moved.saturating_sub(self.moved) as f64 / interval.as_secs_f64();
+        self.moved = moved;
         let (waited, id) = longest.unwrap_or((0, 0));
         let name = fs::read_to_string(format!("/proc/{pid}/task/{id}/comm")).unwrap_or_default();
-        Some(RankCpu {
+        let is_busy = worked as f64 >= BUSY_SHARE * interval.as_nanos() as f64 || rate >= BUSY_BYTES;
+        let wait = RankCpu {
             rank,
             pid,
             interval: interval.into(),
@@ -100,7 +130,8 @@ impl Process {
             thread: name.trim_end().to_owned(),
             throttled: self.quota.as_mut().and_then(Quota::grown),
             stopped: state == 'T',
-        })
+        };
+        Some(CpuReading { wait, is_busy })
     }
 
     /// Reads all threads, and then follows those that were busy since the last full reading, and the main
@@ -110,8 +141,7 @@ impl Process {
         let all = all(pid);
         let busy = |thread: &Thread| {
             let before = self.all.iter().find(|before| before.id == thread.id);
-            let sum = |thread: &Thread| thread.ran + thread.waited;
-            sum(thread).saturating_sub(before.map_or(0, sum))
+            thread.busy().saturating_sub(before.map_or(0, Thread::busy))
         };
         let is_main = |thread: &Thread| thread.id == pid.0.cast_signed();
         let mut followed: Vec<(u64, Thread)> = all.iter().map(|thread| (busy(thread), *thread)).collect();
@@ -129,6 +159,20 @@ impl Thread {
         let (Some(Ok(ran)), Some(Ok(waited))) = (fields.next(), fields.next()) else { return None };
         Some(Self { id, ran, waited })
     }
+
+    fn busy(&self) -> u64 {
+        self.ran + self.waited
+    }
+}
+
+/// By system calls for files and pipes, in bytes; 0 if the kernel does not say.
+fn bytes_moved(pid: Pid) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let of = |line: &str| {
+        let (name, bytes) = line.split_once(": ")?;
+        ["rchar", "wchar"].contains(&name).then(|| bytes.parse::<u64>().ok())?
+    };
+    text.lines().filter_map(of).sum()
 }
 
 fn all(pid: Pid) -> Vec<Thread> {
@@ -167,7 +211,7 @@ mod tests {
             scope.spawn(spin);
             let (mut cpus, until) = (Cpus::default(), Instant::now() + Duration::from_secs(30));
             let found = loop {
-                let reading = cpus.read(Rank(0), pid, Moment::now());
+                let reading = cpus.read(Rank(0), pid, Moment::now()).map(|reading| reading.wait);
                 let share = |one: &RankCpu| one.waited.seconds() / one.interval.seconds();
                 if reading.as_ref().is_some_and(|one| (0.3..1.0).contains(&share(one))) {
                     break reading;
@@ -181,6 +225,35 @@ mod tests {
             let found = found.expect("a thread that waits");
             assert!(!found.thread.is_empty() && !found.stopped, "{found:?}");
         });
+    }
+
+    /// The main thread of a process that computes; one that writes and sleeps in between; one that waits.
+    #[test]
+    fn who_computes_or_writes_is_busy_and_who_waits_is_not() {
+        let mut cpus = Cpus::default();
+        let mut busy = |script: &str| {
+            let mut child = std::process::Command::new("python3").args(["-c", script]).spawn().unwrap();
+            let (pid, until) = (Pid(child.id()), Instant::now() + Duration::from_secs(30));
+            // It has begun once it is busy; one that is not is looked at for longer.
+            let mut readings = Vec::new();
+            while readings.last() != Some(&true) && readings.len() < 30 && Instant::now() < until {
+                thread::sleep(Duration::from_millis(100));
+                let reading = cpus.read(Rank(0), pid, Moment::now());
+                readings.extend(reading.map(|reading| reading.is_busy));
+                if script.starts_with("import time") && readings.len() < 15 {
+                    // Python itself is loaded meanwhile.
+                    readings.pop_if(|busy| *busy).is_some().then(|| readings.push(false));
+                }
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+            readings.last() == Some(&true)
+        };
+        assert!(busy("while True: pass"));
+        let writes = "from time import sleep; file = open('/dev/null', 'wb', 0)
+while True: file.write(bytes(1 << 20)); sleep(0.05)";
+        assert!(busy(writes));
+        assert!(!busy("import time; time.sleep(100)"));
     }
 
     #[test]

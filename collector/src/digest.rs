@@ -11,7 +11,7 @@ use xpu_wire::{
     histogram::Histogram,
     id::CommunicatorId,
     ledger::{CommunicatorReading, ThreadReading},
-    sampling::{self, Rate},
+    sampling::Rate,
     unit::{Moment, Nanoseconds},
 };
 
@@ -58,7 +58,7 @@ impl Pending {
 /// Keeps those of smallest priority, which are the same on every rank, in the order they were made.
 fn keep_foremost<T: Copy>(samples: &mut Vec<(T, CollectiveSample)>, most: usize) {
     if samples.len() > most {
-        samples.sort_by_key(|(_, sample)| sampling::priority(sample.sequence.0));
+        samples.sort_by_key(|(_, sample)| sample.priority());
         samples.truncate(most);
         samples.sort_by_key(|(_, sample)| sample.sequence);
     }

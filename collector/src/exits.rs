@@ -1,12 +1,13 @@
 //! Failed ranks: where a signal struck is determined from their notes, and the user's plugins run.
 //!
 //! ```text
-//! departure ─▶ native frames, by a separate process ─▶ report ─▶ viewers
-//!                                                        └──▶ each plugin, in a separate process
+//! departure ─▶ native frames, failed kernel: by separate processes ─▶ report ─▶ viewers
+//!                                                                      └──▶ each plugin, in a separate process
 //! ```
 
 mod child_task;
 mod crash;
+mod gpu_core;
 mod memory;
 mod plugin;
 mod status;
@@ -14,7 +15,7 @@ mod surroundings;
 
 use std::{
     collections::VecDeque,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -25,6 +26,7 @@ use xpu_wire::{
 
 pub(crate) use child_task::ChildTask;
 pub use crash::read as read_crash;
+pub use gpu_core::read as read_gpu_core;
 pub(crate) use memory::MemoryKills;
 use plugin::Plugin;
 pub(crate) use plugin::report;
@@ -33,8 +35,8 @@ pub(crate) use surroundings::Surroundings;
 
 use crate::stacks::CrashFrame;
 
-/// Time limit for locating a signal: the symbols of large libraries are searched.
-const CRASH_LIMIT: Duration = Duration::from_secs(10);
+/// Time limit of reading something: the symbols of large libraries are searched, and a core dump has up to some hundred MB.
+const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// Processes at the same time, of each kind.
 const AT_ONCE: usize = 4;
@@ -53,13 +55,50 @@ pub(crate) struct Departure {
     pub surroundings: Surroundings,
 }
 
+/// What is being read of a departure.
+#[derive(Debug)]
+enum Reading {
+    Crash(ChildTask),
+    Core(ChildTask),
+}
+
+impl Reading {
+    /// The next of what is unread, if there is any.
+    fn begin(program: &Path, departure: &mut Departure, now: Instant) -> Option<Self> {
+        let deadline = now + READ_LIMIT;
+        let crash = departure.fault.take().and_then(|fault| crash::task(program, &fault, deadline));
+        crash.map(Self::Crash).or_else(|| {
+            let file = departure.surroundings.gpu_core.take()?;
+            gpu_core::task(program, &file, deadline).map(Self::Core)
+        })
+    }
+
+    fn task(&mut self) -> &mut ChildTask {
+        let (Self::Crash(task) | Self::Core(task)) = self;
+        task
+    }
+
+    /// Adds what was read.
+    fn complete(&self, departure: &mut Departure, said: &[u8]) {
+        match self {
+            Self::Crash(_) => {
+                if let Ending::Signal(signal) = &mut departure.report.ending {
+                    departure.frames = crash::frames(said);
+                    signal.frames = departure.frames.iter().map(|at| at.frame.clone()).collect();
+                }
+            }
+            Self::Core(_) => departure.report.kernel = gpu_core::kernel(said),
+        }
+    }
+}
+
 /// All work in progress.
 #[derive(Debug)]
 pub(crate) struct Exits {
     /// The program that reads a crash note: this one.
     program: PathBuf,
     waiting: VecDeque<Departure>,
-    reading: Vec<(ChildTask, Departure)>,
+    reading: Vec<(Reading, Departure)>,
     calls: VecDeque<Plugin>,
     running: Vec<(ChildTask, Plugin)>,
     /// Killed, but not gone yet: they count towards the limit.
@@ -93,27 +132,22 @@ impl Exits {
     pub(crate) fn turn(&mut self, now: Instant) -> Vec<RankExit> {
         let mut whole = Vec::new();
         self.dying.retain_mut(|task| !task.is_gone());
-        for (mut task, mut departure) in std::mem::take(&mut self.reading) {
-            let Some(outcome) = task.turn(now) else {
-                self.reading.push((task, departure));
+        for (mut reading, mut departure) in std::mem::take(&mut self.reading) {
+            let Some(outcome) = reading.task().turn(now) else {
+                self.reading.push((reading, departure));
                 continue;
             };
-            if let Ending::Signal(signal) = &mut departure.report.ending {
-                departure.frames = crash::frames(&outcome.said);
-                signal.frames = departure.frames.iter().map(|at| at.frame.clone()).collect();
-            }
-            whole.push(departure);
+            reading.complete(&mut departure, &outcome.said);
+            // There may be more to read.
+            self.waiting.push_front(departure);
+            let (Reading::Crash(mut task) | Reading::Core(mut task)) = reading;
             self.dying.extend((!task.is_gone()).then_some(task));
         }
         while self.reading.len() + self.dying.len() < AT_ONCE
             && let Some(mut departure) = self.waiting.pop_front()
         {
-            match departure
-                .fault
-                .take()
-                .and_then(|fault| crash::task(&self.program, &fault, now + CRASH_LIMIT))
-            {
-                Some(task) => self.reading.push((task, departure)),
+            match Reading::begin(&self.program, &mut departure, now) {
+                Some(reading) => self.reading.push((reading, departure)),
                 None => whole.push(departure),
             }
         }

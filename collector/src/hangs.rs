@@ -219,6 +219,15 @@ impl Keeper {
                 self.hear(&job.job, data)?;
             }
         }
+        if let Body::Stacks(stacks) = &frame.body
+            && stacks.threads.is_empty()
+            && self.incidents.get(&stacks.job).is_some_and(Incident::is_held)
+        {
+            // The stacks from before stay.
+            let why = stacks.why.join("; ");
+            tracing::warn!("{}: the kernels of rank {} are not named: {why}", stacks.job, stacks.rank);
+            return Ok(());
+        }
         let (now, instant) = (Moment::now(), Instant::now());
         for incident in self.incidents.values_mut() {
             if incident.recording.take(frame, now) {
@@ -281,6 +290,13 @@ impl Keeper {
             self.write(name, instant);
         }
         let (Some(job), Some(incident)) = (self.jobs.get(name), self.incidents.get_mut(name)) else { return };
+        let for_kernels = incident.is_for_kernels(instant) && self.upstream.wishes.names_kernels(name);
+        if for_kernels {
+            tracing::warn!("{name}: names the kernels on its GPUs, which ends its ranks");
+            incident.hold(Status::of(&self.jobs, job, now), now);
+            let _ =
+                control.send(request(Request::GpuStacks { job: name.clone(), ranks: Vec::new() }), DONTWAIT);
+        }
         if incident.is_to_be_told(job, instant) {
             self.tell(name, now);
         }
@@ -292,7 +308,7 @@ impl Keeper {
         let Some(folder) = &self.folder else { return };
         let place = incident.place.clone();
         let place = place.unwrap_or_else(|| folder.place(name, incident.found, &self.host));
-        let status = Status::of(&self.jobs, job, Moment::now());
+        let status = incident.status(Status::of(&self.jobs, job, Moment::now()));
         let written = serde_json::to_vec_pretty(&status).map_err(io::Error::from).and_then(|status| {
             folder.write(&place, &incident.recording.recording(&self.host, incident.found)?, &status)
         });

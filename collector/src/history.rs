@@ -137,6 +137,8 @@ fn is_of(frame: &Frame, jobs: &[(JobName, Moment)]) -> bool {
     let job = match &frame.body {
         Body::Digest(digest) => &digest.job,
         Body::Cpu(cpu) => &cpu.job,
+        Body::Times(times) => &times.job,
+        Body::Work(work) => &work.job,
         Body::Event(event) => event.job(),
         _ => return false,
     };

@@ -17,6 +17,7 @@ mod door;
 mod error;
 mod gate;
 mod hosting;
+mod kineto;
 mod page;
 mod push;
 mod routes;

@@ -32,16 +32,18 @@ mod listen;
 mod lock;
 mod memory;
 mod metrics;
+mod offline;
 mod relay;
 mod roster;
 mod runs;
+mod sampler;
 mod serve;
 mod stacks;
 mod subscription;
 mod totals;
 mod worker;
 
-pub use exits::read_crash;
+pub use exits::{read_crash, read_gpu_core};
 pub use follow::Upstream;
 pub use hangs::{Hangs, HangsConfig};
 pub use http::{
@@ -52,6 +54,7 @@ pub use listen::{Config, OpenError, choose_address};
 pub use lock::{Lock, LockError};
 pub use memory::prepare as prepare_memory;
 pub use metrics::Pages;
+pub use offline::Offline;
 pub use relay::{Relay, RelayConfig};
 pub use serve::Collector;
-pub use stacks::read as read_stacks;
+pub use stacks::{read as read_stacks, sample as sample_main_thread, sample_python};

@@ -41,6 +41,8 @@ pub struct Config {
     pub idle_exit: Option<Duration>,
     /// Where it keeps the baselines of runs; `None`: nowhere.
     pub runs: Option<PathBuf>,
+    /// Whether it samples main threads of jobs whose GPUs wait for their hosts.
+    pub samples: bool,
 }
 
 /// The collector's descriptor limit: silent connections must not use up those of ranks and viewers.

@@ -14,7 +14,7 @@ use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
 use xpu_collector::{
     Collector, Hangs, HangsConfig, HttpConfig, Relay, Server, Upstream, prepare_memory, read_crash,
-    read_stacks, serve,
+    read_gpu_core, read_stacks, sample_main_thread, sample_python, serve,
 };
 use xpu_wire::{id::Pid, unit::Moment};
 
@@ -33,8 +33,21 @@ fn main() -> ExitCode {
         let read = read_stacks(Pid(pid), args.native, args.gpus, &mut std::io::stdout());
         return read.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
+    if let Some(pid) = args.sample_main_thread {
+        let read = sample_main_thread(Pid(pid), &mut std::io::stdout());
+        return read.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
+    if let Some(pid) = args.sample_python {
+        let (mut from, mut to) = (std::io::stdin(), std::io::stdout());
+        let sampled = sample_python(Pid(pid), args.ledger, &mut from, &mut to);
+        return sampled.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
     if args.read_crash {
         let read = read_crash(&mut std::io::stdin(), &mut std::io::stdout());
+        return read.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
+    if let Some(file) = &args.read_gpu_core {
+        let read = read_gpu_core(file, &mut std::io::stdout());
         return read.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     if args.print_token {

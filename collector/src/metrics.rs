@@ -8,6 +8,7 @@ mod catalogue;
 mod compat;
 mod job;
 mod ladder;
+mod machine;
 mod otlp;
 mod own;
 mod page;

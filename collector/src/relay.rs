@@ -261,6 +261,7 @@ fn job_of(request: &Request) -> Option<&JobName> {
         | Request::Capture { job, .. }
         | Request::CaptureTime { job, .. }
         | Request::EndCapture { job, .. }
+        | Request::Sample { job, .. }
         | Request::Kineto { job, .. } => Some(job),
     }
 }

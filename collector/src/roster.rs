@@ -5,6 +5,7 @@
 mod kineto;
 mod records;
 mod standstill;
+mod times;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,14 +15,14 @@ use std::{
 use xpu_model::peak::Peaks;
 use xpu_wire::{
     frame::{
-        Body, Command, DeviceReading, Event, HostCpu, HostDigest, JobSnapshot, Life, RankCpu, RankDetail,
-        RankExit, RankInfo, RankRecord, RankSnapshot, Summary,
+        Body, Command, DeviceReading, Event, HostCpu, HostDigest, HostWork, JobSnapshot, Life, NcclReport,
+        RankDetail, RankExit, RankInfo, RankNccl, RankRecord, RankSnapshot, Summary,
     },
     id::{DeviceUuid, JobName, Pid, Rank},
     unit::Moment,
 };
 
-use crate::{exits::Departure, worker::Worker};
+use crate::{cpu::CpuReading, exits::Departure, worker::Worker};
 
 /// Ranks kept in total; a host has tens. Beyond it, ended ones are dropped first, then newcomers are
 /// rejected.
@@ -286,17 +287,25 @@ impl Roster {
         }
     }
 
-    /// Processes that wait for the CPU, by job.
-    pub(crate) fn cpu(&self, mut read: impl FnMut(Rank, Pid) -> Option<RankCpu>) -> Vec<HostCpu> {
-        let mut told: Vec<HostCpu> = Vec::new();
+    /// Processes that wait for the CPU, and those that work on it and make no progress, by job.
+    pub(crate) fn cpu(
+        &self,
+        now: Moment,
+        mut read: impl FnMut(Rank, Pid) -> Option<CpuReading>,
+    ) -> Vec<Body> {
+        let (mut waits, mut works) = (BTreeMap::new(), BTreeMap::new());
         for (place, worker) in self.places.iter().filter(|(_, worker)| worker.is_there()) {
-            let Some(cpu) = read(place.rank, worker.info.pid).filter(RankCpu::is_notable) else { continue };
-            match told.last_mut().filter(|last| last.job == place.job) {
-                Some(last) => last.ranks.push(cpu),
-                None => told.push(HostCpu { job: place.job.clone(), ranks: vec![cpu] }),
+            let Some(CpuReading { wait, is_busy }) = read(place.rank, worker.info.pid) else { continue };
+            if wait.is_notable() {
+                waits.entry(&place.job).or_insert_with(Vec::new).push(wait);
+            }
+            if is_busy && worker.is_absent(now) {
+                works.entry(&place.job).or_insert_with(Vec::new).push((place.rank, worker.info.pid));
             }
         }
-        told
+        let waits = waits.into_iter().map(|(job, ranks)| Body::Cpu(HostCpu { job: job.clone(), ranks }));
+        let works = works.into_iter().map(|(job, ranks)| Body::Work(HostWork { job: job.clone(), ranks }));
+        waits.chain(works).collect()
     }
 
     /// One digest for each job with news.
@@ -333,6 +342,16 @@ impl Roster {
             }
         }
         jobs
+    }
+
+    pub(crate) fn take_nccl(&mut self, from: &Identity, number: u64, report: NcclReport) {
+        if let Some(worker) = self.of(from) {
+            worker.take_nccl(number, report);
+        }
+    }
+
+    pub(crate) fn nccl(&self, job: &JobName, rank: Rank) -> Option<RankNccl> {
+        self.places.get(&Place { job: job.clone(), rank })?.nccl()
     }
 
     pub(crate) fn detail(&self, job: &JobName, rank: Rank) -> Option<RankDetail> {

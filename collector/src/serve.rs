@@ -10,7 +10,8 @@ use xpu_model::expected;
 use xpu_wire::{
     VERSION, codec,
     frame::{
-        Body, CaptureWindow, Command, Event, Frame, HostSnapshot, KinetoWish, RankStacks, Request, topic,
+        Body, CaptureOutcome, CaptureWindow, Command, Event, Frame, HostSnapshot, KinetoWish, RankStacks,
+        Request, SampleOrder, topic,
     },
     id::{JobName, Rank},
     unit::Moment,
@@ -34,12 +35,16 @@ use crate::{
     memory::Memory,
     roster::{Effect, Identity, Roster},
     runs::Runs,
-    stacks::{Answer, Stacks, Target},
+    sampler::Sampler,
+    stacks::{Answer, Samplers, Stacks, Target},
     subscription::Subscriptions,
 };
 
 /// Interval of every job's digest.
 const DIGEST: Duration = Duration::from_secs(1);
+
+/// Digests from one report of what hosts do to the next.
+pub(crate) const TIMES_EVERY: u32 = 5;
 
 /// Interval of process checks; also the longest wait before a signal is noticed.
 const CHECK: Duration = Duration::from_millis(250);
@@ -59,12 +64,14 @@ pub struct Collector {
     counting: Counting,
     subscriptions: Subscriptions,
     stacks: Stacks,
+    samplers: Samplers,
     exits: Exits,
     captures: Captures,
     devices: Devices,
     cpu: Cpus,
     past: Past,
     runs: Runs,
+    sampler: Sampler,
     kineto: Kineto,
     complaints: Complaints,
     /// When a rank last lived, a request last came, or a process was found that may become a rank.
@@ -86,6 +93,8 @@ impl Collector {
             runs: Runs::new(config.runs.clone(), config.host.clone()),
             roster: Roster::new(config.peaks),
             stacks: Stacks::new(config.reader.clone()),
+            sampler: Sampler::new(config.reader.clone(), config.samples),
+            samplers: Samplers::new(config.reader.clone()),
             exits: Exits::new(config.reader.clone()),
             kineto: Kineto::new(config.kineto.clone(), now),
             config,
@@ -108,6 +117,7 @@ impl Collector {
     /// Serves until it is stopped, or idle for the configured time.
     pub fn serve(&mut self, stop: &AtomicBool) -> zmq::Result<()> {
         let (mut digest_at, mut check_at, mut memory) = (Moment::now(), Moment::now(), Memory::default());
+        let mut digests = 0_u32;
         while !stop.load(Relaxed) {
             self.wait(digest_at.min(check_at).since(Moment::now()))?;
             let now = Moment::now();
@@ -115,6 +125,7 @@ impl Collector {
             self.take_workers(now)?;
             self.take_requests(now)?;
             self.tell_stacks(now);
+            self.tell_samples(now);
             let told = self.kineto.turn(&self.roster, now);
             self.tell_each(told, now);
             if now >= check_at {
@@ -138,12 +149,19 @@ impl Collector {
                 self.roster.take_devices(|uuid| self.devices.reading(uuid, now));
                 self.devices.forget(now);
                 self.past.tend(now);
-                for cpu in self.roster.cpu(|rank, pid| self.cpu.read(rank, pid, now)) {
-                    self.publish(Body::Cpu(cpu), now);
+                for body in self.roster.cpu(now, |rank, pid| self.cpu.read(rank, pid, now)) {
+                    self.publish(body, now);
                 }
                 self.cpu.forget(now);
                 for digest in self.roster.digests(now) {
                     self.publish(Body::Digest(digest), now);
+                }
+                self.sampler.turn(&mut self.roster, now);
+                digests = digests.wrapping_add(1);
+                if digests.is_multiple_of(TIMES_EVERY) {
+                    for times in self.roster.times(now) {
+                        self.publish(Body::Times(times), now);
+                    }
                 }
                 self.runs.tend(now, |job| self.roster.gpu(job));
                 if self.is_idle(now) {
@@ -162,7 +180,8 @@ impl Collector {
         let Sockets { workers, front: Front { data, control, .. }, .. } = &self.sockets;
         let mut items: Vec<_> =
             [workers, data, control].iter().map(|socket| socket.as_poll_item(POLLIN)).collect();
-        let others = self.stacks.descriptors().chain(self.kineto.descriptors());
+        let others = self.stacks.descriptors().chain(self.samplers.descriptors());
+        let others = others.chain(self.kineto.descriptors());
         items.extend(others.map(|descriptor| PollItem::from_fd(descriptor, POLLIN)));
         // Rounded up: a wait of less than a millisecond would spin.
         let milliseconds = i64::try_from(longest.as_micros().div_ceil(1000)).unwrap_or(i64::MAX);
@@ -209,6 +228,10 @@ impl Collector {
                 Ok(Frame { number, body, .. }) => match body {
                     Body::Hello(info) => self.roster.hello(&from, number, info, now),
                     Body::Summary(summary) => self.roster.summary(&from, number, summary, now),
+                    Body::Nccl(report) => {
+                        self.roster.take_nccl(&from, number, report);
+                        continue;
+                    }
                     Body::Goodbye => self.roster.goodbye(&from, now),
                     Body::CaptureAnswer(_) | Body::CapturePart(_) => {
                         self.pass_on(&from, body, now);
@@ -299,7 +322,9 @@ impl Collector {
                 let command = Command::CaptureTime(order, window);
                 self.capture((&job, &ranks), (order.number, command), viewer, now)
             }
+            Request::Sample { job, ranks, order } => self.sample((&job, &ranks), order, viewer, (now, ahead)),
             Request::EndCapture { job, number } => {
+                self.samplers.end_all(number);
                 for identity in self.roster.identities(&job) {
                     self.tell(&identity, Command::EndCapture(number), now);
                 }
@@ -368,6 +393,24 @@ impl Collector {
         None
     }
 
+    /// Samples the Python stacks of ranks during their capture.
+    fn sample(
+        &mut self,
+        (job, ranks): (&JobName, &[Rank]),
+        order: SampleOrder,
+        viewer: &Address,
+        (now, ahead): (Moment, i64),
+    ) -> Option<Body> {
+        let window = order.window.map(|window| CaptureWindow { at: clock::here(window.at, ahead), ..window });
+        let order = SampleOrder { window, ..order };
+        for target in self.roster.sampled(job, ranks, now) {
+            if let Some(refused) = self.samplers.begin(target, &order, viewer, Instant::now()) {
+                self.tell_each(vec![(viewer.clone(), Body::PythonSamples(refused))], now);
+            }
+        }
+        None
+    }
+
     /// A request to the ranks' Kineto. Immediate answers are sent here.
     fn take_kineto(
         &mut self,
@@ -400,6 +443,10 @@ impl Collector {
             _ => return,
         };
         let is_its_own = self.roster.place_of(from) == Some((job, rank));
+        let agreed = matches!(&body, Body::CaptureAnswer(answer) if answer.outcome == CaptureOutcome::Agreed);
+        if is_its_own && !agreed {
+            self.samplers.end(job, rank, number);
+        }
         let Some(viewer) = self.captures.viewer(number).filter(|_| is_its_own).cloned() else { return };
         let bytes = self.encode(CONTROL, body, now);
         self.counting.sent(&viewer.answer(&self.sockets.front.control, &bytes));
@@ -425,6 +472,15 @@ impl Collector {
         }
     }
 
+    /// Sends sampled stacks to their requesters.
+    fn tell_samples(&mut self, now: Moment) {
+        let parts = self.samplers.turn(Instant::now());
+        self.tell_each(
+            parts.into_iter().map(|(viewer, part)| (viewer, Body::PythonSamples(part))).collect(),
+            now,
+        );
+    }
+
     /// Publishes ranks' ends, once their data is complete.
     fn tell_exits(&mut self, now: Moment) {
         for exit in self.exits.turn(Instant::now()) {
@@ -443,10 +499,20 @@ impl Collector {
                     if self.subscriptions.cover(&topic::detail(&job, rank))
                         && let Some(detail) = self.roster.detail(&job, rank)
                     {
+                        // First: what is made of the details may need it.
+                        if let Some(nccl) = self.roster.nccl(&job, rank) {
+                            self.publish(Body::NcclDetail(nccl), now);
+                        }
                         self.publish(Body::Detail(detail), now);
                     }
                 }
-                Effect::Departed(departure) => self.exits.take(*departure),
+                Effect::Departed(mut departure) => {
+                    if self.stacks.reads_gpus_of(departure.report.pid) {
+                        // Its core dump is being read, and is not that of an exception.
+                        departure.surroundings.gpu_core = None;
+                    }
+                    self.exits.take(*departure);
+                }
                 Effect::Complain(about, detail) => self.complaints.raise(about, &detail, now),
             }
         }
@@ -463,6 +529,7 @@ impl Collector {
         let topic = match &body {
             Body::Digest(digest) => topic::overview(&digest.job),
             Body::Detail(detail) => topic::detail(&detail.job, detail.rank),
+            Body::NcclDetail(nccl) => topic::detail(&nccl.job, nccl.rank),
             Body::Event(event) => {
                 note(event);
                 if let Event::Joined(info) = event {
@@ -472,11 +539,14 @@ impl Collector {
             }
             Body::Exit(exit) => topic::events(&exit.job),
             Body::Cpu(cpu) => topic::events(&cpu.job),
+            Body::Times(times) => topic::events(&times.job),
+            Body::Work(work) => topic::events(&work.job),
             Body::Record(record) => topic::events(&record.job),
             _ => return,
         };
         let is_heard = self.subscriptions.cover(&topic);
-        let is_kept = matches!(body, Body::Digest(_) | Body::Cpu(_) | Body::Event(_));
+        let is_kept =
+            matches!(body, Body::Digest(_) | Body::Cpu(_) | Body::Times(_) | Body::Work(_) | Body::Event(_));
         if !is_heard && !is_kept {
             self.counting.next(&topic);
             return;

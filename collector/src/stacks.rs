@@ -8,6 +8,8 @@ mod native;
 mod python;
 mod read;
 mod reader;
+mod sample;
+mod samples;
 
 use std::{
     collections::VecDeque,
@@ -23,12 +25,16 @@ use xpu_wire::{
     unit::Moment,
 };
 
+pub(crate) use gpu::failed_kernel;
 pub(crate) use launchers::Launcher;
 use launchers::Launchers;
 pub(crate) use native::{CrashFrame, crashed};
 pub(crate) use read::end_with_the_collector;
 pub use read::read;
 use reader::Reader;
+pub use sample::sample;
+pub(crate) use samples::Samplers;
+pub use samples::sample_python;
 
 use crate::address::Address;
 
@@ -214,6 +220,11 @@ impl Stacks {
             self.launchers.go_on();
         }
         answers
+    }
+
+    /// Whether the GPUs of this process are being read, by a core dump that ends it.
+    pub(crate) fn reads_gpus_of(&self, pid: Pid) -> bool {
+        self.wanted().any(|wanted| wanted.target.pid == pid && wanted.target.gpus.is_some())
     }
 
     /// What is wanted and not yet answered.

@@ -4,6 +4,7 @@ mod ending;
 mod record;
 mod standstill;
 mod step_times;
+mod times;
 mod word;
 
 use std::{collections::VecDeque, time::Duration};
@@ -11,8 +12,8 @@ use std::{collections::VecDeque, time::Duration};
 use xpu_wire::{
     endpoint::user_id,
     frame::{
-        Advance, CommunicatorState, DeviceReading, Life, Progress, RankDetail, RankDigest, RankExit,
-        RankInfo, RankRecord, RankStacks, Summary,
+        Advance, CommunicatorState, DeviceReading, Life, NcclReport, Progress, RankDetail, RankDigest,
+        RankExit, RankInfo, RankNccl, RankRecord, RankStacks, Summary,
     },
     id::{DeviceUuid, Step},
     ledger::{self, KinetoCount, LedgerPage},
@@ -29,6 +30,7 @@ use crate::{
 };
 pub(crate) use standstill::Motion;
 use step_times::StepTimes;
+use times::Times;
 
 /// A rank whose process lives without sending for this time is silent: five summaries are missing.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -51,6 +53,8 @@ pub(crate) struct Worker {
     joined: Moment,
     /// The expected number of its next frame.
     expected: u64,
+    /// How its NCCL calls are seen; nothing to report if it has not said so.
+    nccl: NcclReport,
     step: Option<(Step, Moment)>,
     /// The last median of its steps.
     pace: Option<Nanoseconds>,
@@ -59,6 +63,7 @@ pub(crate) struct Worker {
     latest: Summary,
     pending: Pending,
     step_times: StepTimes,
+    times: Times,
     device: Option<DeviceReading>,
     digest: RankDigest,
     /// Its totals at the last digests, oldest first.
@@ -98,6 +103,7 @@ impl Worker {
             gone: None,
             joined: now,
             expected: number.wrapping_add(1),
+            nccl: NcclReport::default(),
             step: None,
             pace: None,
             totals: Totals::default(),
@@ -105,6 +111,7 @@ impl Worker {
             latest: Summary::default(),
             pending: Pending::default(),
             step_times: StepTimes::default(),
+            times: Times::default(),
             device: None,
             digest: digest::empty(&info, now),
             progress: VecDeque::new(),
@@ -188,6 +195,20 @@ impl Worker {
 
     pub(crate) fn shapes_turned_away(&self) -> u64 {
         self.totals.turned_away()
+    }
+
+    pub(crate) fn take_nccl(&mut self, number: u64, mut report: NcclReport) {
+        report.plans.truncate(NcclReport::PLANS);
+        self.nccl = report;
+        if number == self.expected {
+            self.expected = number.wrapping_add(1);
+        }
+    }
+
+    /// `None` if there is nothing to report.
+    pub(crate) fn nccl(&self) -> Option<RankNccl> {
+        let (job, rank) = (self.info.job.clone(), self.info.rank);
+        (self.nccl != NcclReport::default()).then(|| RankNccl { job, rank, report: self.nccl.clone() })
     }
 
     /// Takes a summary. `false` if frames before it were lost, and with them shapes that may not change

@@ -38,6 +38,10 @@ int xpu_top_set_sampling(uint32_t gemm, uint32_t collective);
  * number. */
 int xpu_top_set_budget(double percent);
 
+/* Whether NCCL's profiler plugin interface is asked for events: 0 never (only if the preload sees all calls), 1 when
+ * they are needed, 2 at every operation. Returns 0, or -1 and changes nothing for another number. */
+int xpu_top_set_plugin(int mode);
+
 /* A counter of this process by name ("kernels", "graphs", "gemms", "collectives", "point_to_point", "captured",
  * "waits", of GEMMs for communication, "timed", "untimed", "dropped", "panics", "steps"; "spent", "event_cost" and "event_gap" in nanoseconds; "gemm_rate" and
  * "collective_rate", each as the n of one in n); UINT64_MAX if there is none of that name. */

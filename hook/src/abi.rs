@@ -13,6 +13,7 @@ use crate::{
     guard::{Entered, Mark},
     lane::{Count, Lane},
     observer::Observer,
+    plugin,
     rate::{self, Class},
     spans, steps, switch,
     symbol::Kind,
@@ -109,6 +110,13 @@ pub extern "C" fn xpu_top_set_budget(percent: f64) -> c_int {
         observer.hurry();
     }
     0
+}
+
+/// Whether NCCL's profiler plugin interface is asked for events: 0 never (only if the preload sees all calls),
+/// 1 when they are needed, 2 at every operation. Returns 0, or -1 and changes nothing for another number.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn xpu_top_set_plugin(mode: c_int) -> c_int {
+    if plugin::set(mode) { 0 } else { -1 }
 }
 
 /// A counter of this process by name, or `u64::MAX` if there is none of that name: `kernels`, `graphs`,

@@ -77,6 +77,7 @@ impl Waiting {
     pub(crate) fn end(self, lane: &Lane) {
         let waited = monotonic().saturating_sub(self.from);
         lane.left();
+        lane.observer().queue.waited();
         let held = &lane.counters.held[self.call as usize];
         held.count.add(1);
         held.waited.add(waited);

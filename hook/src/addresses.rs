@@ -24,6 +24,7 @@ use std::{
 
 use crate::{
     guard::ErrnoKept,
+    plugin,
     symbol::{self, Name},
 };
 
@@ -198,7 +199,22 @@ extern "C" fn passes_by(handle: *mut c_void, name: *const c_char) -> usize {
         return real;
     }
     // SAFETY: the caller promises a string.
-    if unsafe { table::find(name) }.is_some() { 0 } else { real }
+    if unsafe { table::find(name) }.is_some() || unsafe { is_plugin(name) } { 0 } else { real }
+}
+
+/// Whether it is a symbol of NCCL's profiler plugins.
+///
+/// # Safety
+/// The name is a string, or NULL.
+#[inline]
+unsafe fn is_plugin(name: *const c_char) -> bool {
+    // SAFETY: a byte is read if the one before it does not end the string.
+    unsafe {
+        !name.is_null()
+            && *name == b'n' as c_char
+            && *name.add(1) == b'c' as c_char
+            && plugin::version_of(CStr::from_ptr(name)).is_some()
+    }
 }
 
 /// A lookup of a name in the table, from the code that continues at `caller`.
@@ -211,6 +227,11 @@ unsafe extern "C" fn follow(handle: *mut c_void, name: *const c_char, caller: us
         return answer;
     }
     let _errno = ErrnoKept::keep();
+    // SAFETY: the caller promises a string.
+    if unsafe { is_plugin(name) } {
+        // SAFETY: as above.
+        return plugin::answer(answer, unsafe { CStr::from_ptr(name) }, caller);
+    }
     // SAFETY: the caller promises a string.
     let Some(symbol) = (unsafe { table::find(name) }) else { return answer };
     let stand_in = answers::stand_in_for(answer.expose_provenance(), caller, std::iter::once(symbol));

@@ -28,7 +28,7 @@ use xpu_wire::{endpoint::variable, error_name, ledger::ExitNote, unit::Moment};
 use crate::{
     addresses, functions,
     observer::{self, Observer},
-    switch,
+    plugin, switch,
 };
 
 /// A program that runs on for this long after its handler got a fatal signal has survived it.
@@ -45,6 +45,7 @@ static LOOKS: AtomicU32 = AtomicU32::new(0);
 #[cfg_attr(test, allow(dead_code, reason = "a test is no preload"))]
 extern "C" fn loaded() {
     observer::heed_environment();
+    plugin::heed_environment();
     addresses::begin();
     if switch::is_on() {
         functions::look_for_python();

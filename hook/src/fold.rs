@@ -16,7 +16,7 @@ use totals::Totals;
 use xpu_wire::{
     collective::Operation,
     datatype::DataType,
-    frame::{CollectiveTotals, GemmTotals, TimedBy},
+    frame::{CollectiveTotals, GemmTotals, PlannedCollective, TimedBy},
     gemm::GemmShape,
     histogram::Histogram,
     id::{CommunicatorId, DeviceUuid, Sequence},
@@ -31,7 +31,8 @@ use crate::{
     lane::Lane,
     launches::Launch,
     observer::Observer,
-    record::Record,
+    plugin,
+    record::{Meets, Record},
     runtime::{self, RELAXED},
     timer::{Elapsed, TimerId},
 };
@@ -86,6 +87,8 @@ pub(crate) struct Sample {
     pub(crate) operation: Operation,
     pub(crate) bus_bytes: u64,
     pub(crate) duration: Nanoseconds,
+    /// Of a send or receive.
+    pub(crate) peer: Option<u32>,
 }
 
 /// A record whose events the GPU has not reached yet.
@@ -263,10 +266,14 @@ impl Fold {
                 bytes,
                 bus_bytes,
                 sequence,
+                meets,
                 exposed,
                 ..
             } => {
                 self.exposed.communicated(observer, duration, exposed);
+                if let Some(meets) = meets {
+                    self.keep_message(observer, communicator, (operation, meets, bus_bytes), duration);
+                }
                 let at = (communicator, operation, datatype, bytes, bus_bytes);
                 let collectives = u64::from(operation.is_collective());
                 self.time_collective(observer, at, (sequence, collectives), duration);
@@ -279,10 +286,16 @@ impl Fold {
                 bus_bytes,
                 sequence,
                 collectives,
+                meets,
                 exposed,
                 ..
             } => {
                 self.exposed.communicated(observer, duration, exposed);
+                for (way, meets) in [Operation::Send, Operation::Recv].into_iter().zip(meets) {
+                    if let Some(meets) = meets {
+                        self.keep_message(observer, communicator, (way, meets, bus_bytes), duration);
+                    }
+                }
                 let several = match operation {
                     Operation::Fused | Operation::SendRecv => true,
                     // From sends and receives, or by itself.
@@ -316,6 +329,28 @@ impl Fold {
         }
     }
 
+    /// A timed send or receive, for the rank at its other end.
+    fn keep_message(
+        &mut self,
+        observer: &Observer,
+        index: u16,
+        (operation, meets, bus_bytes): (Operation, Meets, u64),
+        duration: Nanoseconds,
+    ) {
+        let slot = observer.communicators.slot(index);
+        if self.samples.len() < SAMPLES {
+            self.samples.push(Sample {
+                communicator: slot.id(),
+                rank: slot.rank(),
+                sequence: Sequence(u64::from(meets.pair)),
+                operation,
+                bus_bytes,
+                duration,
+                peer: Some(meets.peer),
+            });
+        }
+    }
+
     fn time_collective(
         &mut self,
         observer: &Observer,
@@ -341,6 +376,7 @@ impl Fold {
                 operation,
                 bus_bytes,
                 duration,
+                peer: None,
             });
         }
     }
@@ -384,6 +420,16 @@ impl Fold {
             timed_for: total.timed_for,
             durations,
         })
+    }
+
+    /// Plans of the collectives that were launched, at most `most`.
+    pub(crate) fn plans(&self, most: usize) -> Vec<PlannedCollective> {
+        let planned = |key: &CollectiveKey| {
+            let &CollectiveKey { communicator, operation, datatype, bytes } = key;
+            let plan = plugin::plan_of(plugin::Kind { communicator, operation, datatype, bytes })?;
+            Some(PlannedCollective { communicator, operation, datatype, bytes, plan })
+        };
+        self.collectives.keys().filter_map(planned).take(most).collect()
     }
 
     /// The `most` samples of smallest priority since the last call, the same ones on every rank.

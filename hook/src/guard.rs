@@ -220,6 +220,30 @@ pub(crate) fn unobserved<T>(body: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Runs `half` for a callback of NCCL's, with whether this thread is in an intercepted call. A panic in it ends
+/// the observing, and never crosses NCCL.
+pub(crate) fn called_back<T>(half: impl FnOnce(&'static Lane, bool) -> T) -> Option<T> {
+    if switch::is_broken() {
+        return None;
+    }
+    let errno = ErrnoKept::keep();
+    let before = INSIDE.with(|inside| inside.last.replace(OWN));
+    let lane = Lane::mine().or_else(first_call);
+    let outcome = lane.map(|lane| catch_unwind(AssertUnwindSafe(|| half(lane, before != 0))));
+    INSIDE.with(|inside| inside.last.set(before));
+    drop(errno);
+    outcome?.map_err(forgotten).ok()
+}
+
+/// The same for work without a lane.
+pub(crate) fn quietly(work: impl FnOnce()) {
+    let errno = ErrnoKept::keep();
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(work)) {
+        forgotten(payload);
+    }
+    drop(errno);
+}
+
 /// Restores `errno`.
 pub(crate) struct ErrnoKept {
     /// The thread's variable.

@@ -81,6 +81,9 @@ pub(crate) struct Counters {
     pub(crate) collectives: Count,
     pub(crate) point_to_point: Count,
     pub(crate) captured: Count,
+    /// NCCL operations that came by a looked-up address, or were seen by NCCL's plugin interface alone.
+    pub(crate) by_address: Count,
+    pub(crate) by_plugin: Count,
     /// Events recorded, and awaited by streams; those waits in which GEMMs wait for communication.
     pub(crate) ordered: Count,
     pub(crate) waits: Count,

@@ -50,6 +50,7 @@ pub mod nccl;
 mod observer;
 mod optimizer;
 mod peek;
+pub mod plugin;
 mod proof;
 mod publisher;
 mod queued;

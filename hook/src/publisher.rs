@@ -15,7 +15,8 @@ use std::{
 use xpu_wire::{
     codec,
     frame::{
-        Body, CaptureAnswer, CaptureEnd, CaptureOrder, CaptureWindow, Command, Frame, Launches, StepSource,
+        Body, CaptureAnswer, CaptureEnd, CaptureOrder, CaptureWindow, Command, Frame, Launches, NcclReport,
+        StepSource,
     },
     ledger::Call,
     unit::Moment,
@@ -34,7 +35,7 @@ use crate::{
     line::Line,
     memory,
     observer::{self, Observer},
-    optimizer, steps, switch,
+    optimizer, plugin, steps, switch,
     symbol::{self, Visit},
     unwinder,
 };
@@ -205,6 +206,7 @@ impl Publisher {
         self.fold.gather(self.observer);
         self.governor.learn(self.fold.take_gaps());
         self.governor.visit(self.observer, switch::time_on(monotonic()));
+        plugin::govern(self.observer, monotonic());
         if let Some(pace) = self.fold.pace() {
             steps::govern(pace, self.observer.overhead.event_cost.load(Relaxed));
         }
@@ -291,6 +293,10 @@ impl Publisher {
         }
         if std::mem::take(&mut self.everything) {
             self.fold.say_everything();
+        }
+        let nccl = self.nccl();
+        if nccl != NcclReport::default() {
+            self.say(Body::Nccl(nccl));
         }
         loop {
             let summary = self.summary(launches);

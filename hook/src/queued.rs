@@ -1,6 +1,9 @@
 //! The launched collectives that the GPU has reached: an event without timing before a launch. One that is
 //! timed has its pair's first event.
 //!
+//! Where the budget does not suffice for all, the first one after a wait for the GPU has one before others: what does not
+//! end is often between the two.
+//!
 //! The oldest that their streams have not reached keep their events, however many are launched after them. So
 //! if a job hangs it is known which GPUs have reached the collective, and which run something else.
 
@@ -8,7 +11,7 @@ use std::{
     cell::UnsafeCell,
     ffi::c_int,
     sync::atomic::{
-        AtomicBool, AtomicU8,
+        AtomicBool, AtomicU8, AtomicU64,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
@@ -21,22 +24,28 @@ use crate::{
     event::{Event, Passed},
     lane::{Costs, Lane},
     observer::Observer,
+    rate::Allowance,
     runtime,
 };
 
 /// Launches that a host may queue ahead of its GPU with an event each.
 const EVENTS: usize = 64;
 
-/// Part of the budget spent on them.
+/// Part of the budget spent on them, and half of it at most on the first ones after waits.
 const SHARE: f64 = 0.4;
+const FIRST_SHARE: f64 = 0.5;
 
 #[derive(Debug)]
 pub(crate) struct Queue {
     fronts: [Front; EVENTS],
     /// A launch found none free; until the hook's thread has looked again, further launches do not search.
     is_full: AtomicBool,
-    /// The selected collectives, by their numbers: the same on all ranks.
+    /// The selected collectives, by their numbers: the same on all ranks. Every one if the next one is selected anyway.
     rate: AtomicU8,
+    governed: AtomicU8,
+    /// First ones that may still have an event, and those that had one.
+    firsts: Allowance,
+    first: AtomicU64,
     /// What an event costs its launching thread.
     costs: Costs,
 }
@@ -76,13 +85,31 @@ impl Queue {
             fronts: std::array::from_fn(front),
             is_full: AtomicBool::new(false),
             rate: AtomicU8::new(Rate::EVERY.0),
+            governed: AtomicU8::new(Rate::EVERY.0),
+            firsts: Allowance::new(),
+            first: AtomicU64::new(0),
             costs: Costs::new(),
         }
     }
 
-    /// Sets how many get an event, at `per_second` launches, where one costs that many nanoseconds.
+    /// Sets how many get an event, at `per_second` launches, where one costs that many nanoseconds. Once a second.
     pub(crate) fn govern(&self, budget: Option<f64>, per_second: f64, price: f64) {
-        self.rate.store(rate(budget, per_second, price).0, Relaxed);
+        let governed = rate(budget, per_second, price, self.first.swap(0, Relaxed) as f64);
+        self.governed.store(governed.0, Relaxed);
+        self.rate.store(governed.0, Relaxed);
+        let most = budget.map_or(0.0, |budget| budget * SHARE * FIRST_SHARE / (price * 1e-9));
+        let most = (most + 0.5) as i64;
+        self.firsts.add(most, most);
+    }
+
+    /// A thread has waited for the GPU: the next collective should have an event.
+    pub(crate) fn waited(&self) {
+        if self.governed.load(Relaxed) != Rate::EVERY.0
+            && self.rate.load(Relaxed) != Rate::EVERY.0
+            && self.firsts.take()
+        {
+            self.rate.store(Rate::EVERY.0, Relaxed);
+        }
     }
 
     /// What an event costs its launching thread, in nanoseconds; 0 while unknown.
@@ -94,8 +121,22 @@ impl Queue {
     #[inline]
     pub(crate) fn join(&self, lane: &Lane, ticket: u64, number: u64, stream: cudaStream_t) {
         lane.counters.fronts.add(1);
-        if !self.is_full.load(Relaxed) && Rate(self.rate.load(Relaxed)).times(number) {
+        let rate = Rate(self.rate.load(Relaxed));
+        if !self.is_full.load(Relaxed) && rate.times(number) {
             self.record(lane, ticket, stream);
+            if rate == Rate::EVERY {
+                self.was_first();
+            }
+        }
+    }
+
+    /// The next collectives have events by their numbers again.
+    #[cold]
+    fn was_first(&self) {
+        let governed = self.governed.load(Relaxed);
+        if governed != Rate::EVERY.0 {
+            self.rate.store(governed, Relaxed);
+            self.first.fetch_add(1, Relaxed);
         }
     }
 
@@ -154,9 +195,12 @@ impl Front {
     }
 }
 
-fn rate(budget: Option<f64>, per_second: f64, price: f64) -> Rate {
+/// Of those that are not the first after a wait.
+fn rate(budget: Option<f64>, per_second: f64, price: f64, firsts: f64) -> Rate {
     let Some(budget) = budget else { return Rate::EVERY };
-    let times = per_second * price * 1e-9 / (budget * SHARE);
+    let all = budget * SHARE;
+    let times =
+        (per_second - firsts).max(0.0) * price * 1e-9 / (all - firsts * price * 1e-9).max(all * FIRST_SHARE);
     // Without a budget there is none, whether or not anything is launched.
     if times.is_nan() || times > Rate::COARSEST.stands_for() as f64 {
         return Rate::NEVER;
@@ -173,12 +217,43 @@ mod tests {
 
     #[test]
     fn events_take_four_tenths_of_the_budget_at_most() {
-        assert_eq!(rate(Some(1e-3), 399.0, 1_000.0), Rate::EVERY);
-        assert_eq!(rate(Some(1e-3), 401.0, 1_000.0), Rate(1));
-        assert_eq!(rate(Some(1e-3), 3_190.0, 1_000.0), Rate(3));
-        assert_eq!(rate(Some(1e-3), 0.0, 3_000.0), Rate::EVERY);
-        assert_eq!(rate(Some(0.0), 0.0, 3_000.0), Rate::NEVER);
-        assert_eq!(rate(Some(0.0), 10.0, 3_000.0), Rate::NEVER);
-        assert_eq!(rate(None, 1e6, 3_000.0), Rate::EVERY);
+        let of = |budget, per_second, price| rate(budget, per_second, price, 0.0);
+        assert_eq!(of(Some(1e-3), 399.0, 1_000.0), Rate::EVERY);
+        assert_eq!(of(Some(1e-3), 401.0, 1_000.0), Rate(1));
+        assert_eq!(of(Some(1e-3), 3_190.0, 1_000.0), Rate(3));
+        assert_eq!(of(Some(1e-3), 0.0, 3_000.0), Rate::EVERY);
+        assert_eq!(of(Some(0.0), 0.0, 3_000.0), Rate::NEVER);
+        assert_eq!(of(Some(0.0), 10.0, 3_000.0), Rate::NEVER);
+        assert_eq!(of(None, 1e6, 3_000.0), Rate::EVERY);
+        // 200 first ones a second leave 200 for the others.
+        assert_eq!(rate(Some(1e-3), 999.0, 1_000.0, 200.0), Rate(2));
+        assert_eq!(rate(Some(1e-3), 399.0, 1_000.0, 200.0), Rate::EVERY);
+    }
+
+    #[test]
+    fn the_first_after_a_wait_has_an_event_as_far_as_half_of_the_share_goes() {
+        let queue = Queue::new();
+        let next = || Rate(queue.rate.load(Relaxed));
+        queue.waited();
+        assert_eq!(next(), Rate::EVERY, "all have one");
+        queue.govern(Some(1e-3), 8_000.0, 1_000.0);
+        let mut firsts = 0;
+        for _ in 0..500 {
+            assert_eq!(next(), Rate(5));
+            queue.waited();
+            if next() == Rate::EVERY {
+                queue.waited();
+                queue.was_first();
+                firsts += 1;
+            }
+        }
+        assert_eq!(firsts, 200, "two tenths of a thousandth of a second");
+        queue.govern(Some(1e-3), 8_000.0, 1_000.0);
+        assert_eq!(next(), Rate(6), "the others have the rest");
+        queue.waited();
+        assert_eq!(next(), Rate::EVERY);
+        queue.govern(Some(0.0), 8_000.0, 1_000.0);
+        queue.waited();
+        assert_eq!(next(), Rate::NEVER, "without a budget there is none");
     }
 }

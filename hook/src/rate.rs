@@ -100,7 +100,7 @@ pub(crate) fn set_all_by_hand(rate: Option<Rate>) {
 }
 
 impl Allowance {
-    const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(AtomicI64::new(0))
     }
 

@@ -9,7 +9,15 @@ use xpu_wire::{
     sampling::Rate,
 };
 
-use crate::{functions, kernels, launches::Launch, observer::Observer, spans, timer::TimerId};
+use crate::{functions, kernels, launches::Launch, observer::Observer, plugin, spans, timer::TimerId};
+
+/// A send or receive as the rank at its other end knows it, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Meets {
+    pub(crate) peer: u32,
+    /// Among the messages from the one to the other.
+    pub(crate) pair: u32,
+}
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Record {
@@ -31,6 +39,8 @@ pub(crate) enum Record {
         sequence: u64,
         /// When it was launched, in monotonic nanoseconds.
         at: u64,
+        /// Of a send or receive.
+        meets: Option<Meets>,
         timer: Option<TimerId>,
         /// Its sampling rate, if GEMMs wait for it on its own stream.
         exposed: Option<Rate>,
@@ -48,6 +58,8 @@ pub(crate) enum Record {
         sequence: u64,
         /// 0 if there are only sends and receives: other ranks do something else.
         collectives: u64,
+        /// The send and the receive, if there is at most one of each, of the bytes that the group moves.
+        meets: [Option<Meets>; 2],
         /// When it was launched, in monotonic nanoseconds.
         at: u64,
         timer: TimerId,
@@ -166,17 +178,14 @@ impl Record {
                 ..
             } => {
                 (sequence, timeable) = (Some(Sequence(number)), false);
-                CapturedLabel::Collective {
-                    communicator: id(communicator),
-                    operation,
-                    datatype,
-                    bytes,
-                    bus_bytes,
-                }
+                let communicator = id(communicator);
+                let plan = plugin::plan_of(plugin::Kind { communicator, operation, datatype, bytes });
+                CapturedLabel::Collective { communicator, operation, datatype, bytes, bus_bytes, plan }
             }
             Self::Interval {
                 communicator,
                 operation,
+                datatype,
                 bytes,
                 bus_bytes,
                 sequence: number,
@@ -184,13 +193,10 @@ impl Record {
                 ..
             } => {
                 sequence = Some(Sequence(number));
-                CapturedLabel::Group {
-                    communicator: id(communicator),
-                    operation,
-                    bytes,
-                    bus_bytes,
-                    collectives,
-                }
+                let communicator = id(communicator);
+                let kind = plugin::Kind { communicator, operation, datatype, bytes };
+                let plan = if collectives == 1 { plugin::plan_of(kind) } else { None };
+                CapturedLabel::Group { communicator, operation, bytes, bus_bytes, collectives, plan }
             }
             Self::Graph { graph, .. } => CapturedLabel::Graph(graph),
             Self::Kernel { pattern, .. } => {

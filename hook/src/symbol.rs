@@ -106,6 +106,11 @@ impl Library {
         second.into_iter().chain(gone)
     }
 
+    /// Calls to another copy.
+    pub(crate) fn elsewhere(&self) -> u64 {
+        self.elsewhere.load(Relaxed)
+    }
+
     /// Whether this object is the monitored one; the first becomes it.
     fn is_home(&self, object: usize) -> bool {
         match self.home.compare_exchange(0, object, AcqRel, Acquire) {

@@ -1,11 +1,13 @@
 //! Hosts that come late, all at once, and not at all any more: the real screen over real ZeroMQ.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::{fs, sync::atomic::Ordering::Relaxed};
 
+use serde_json::Value;
 use xpu_tests::{
     built,
-    crowd::{BASE, Crowd},
+    crowd::{BASE, Crowd, TRACE_PARTS},
     place::Place,
+    program::{Program, until},
     pty::Terminal,
 };
 
@@ -55,6 +57,41 @@ fn hosts_come_and_go_and_the_screen_says_so() {
     crowd.fall_silent(4..7);
     terminal.shows("3 hosts down").shows("PARTIAL").keys("q");
     assert!(terminal.end().success());
+}
+
+/// Traces of 64 ranks by PyTorch's profiler, of which only a few parts at a time are in memory; a host dies while
+/// they are fetched.
+#[test]
+fn a_host_that_dies_takes_no_others_traces_with_it() {
+    let (place, crowd) = (Place::new(), Crowd::new(8, 8));
+    crowd.speak(0..8);
+    let folder = place.path("traces");
+    let mut command = place.command(built::artifact("xpu-top"));
+    command.env("HOME", place.path("")).env_remove("XDG_CONFIG_HOME");
+    command.args(["kineto", "--duration", "100ms", "--wait", "20", "--hosts", &crowd.list()]);
+    command.args(["--base-port", &BASE.0.to_string(), "-o"]).arg(&folder);
+    let tracing = Program::start(&mut command);
+    let whole = |rank: usize| {
+        let file = fs::metadata(folder.join(format!("rank-{rank:04}.json.gz"))).ok()?;
+        (file.len() == u64::from(TRACE_PARTS) << 20).then_some(())
+    };
+    until("the first traces", || whole(3));
+    crowd.fall_silent(5..6);
+    until("the traces of the last host", || (56..64).all(|rank| whole(rank).is_some()).then_some(()));
+    let most = tracing.peak_kib().expect("it still waits for the host that died");
+    assert!(most < 100 << 10, "{most} KiB for {} MiB of traces", 64 * TRACE_PARTS);
+    let done = tracing.end();
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    assert!(done.stderr.contains("ranks 40-47: "), "{done:?}");
+    let manifest = fs::read(folder.join("manifest.json")).expect("it is there");
+    let manifest: Value = serde_json::from_slice(&manifest).expect("a document");
+    for (rank, one) in manifest["ranks"].as_array().expect("ranks").iter().enumerate() {
+        let is_lost = (40..48).contains(&rank);
+        assert_eq!(one["status"], if is_lost { "lost" } else { "written" }, "{one:#}");
+        assert_eq!((one["why"].is_null(), one["file"].is_null()), (!is_lost, is_lost), "{one:#}");
+        assert_eq!(whole(rank).is_some(), !is_lost, "{one:#}");
+        assert_eq!(folder.join(format!("rank-{rank:04}.json.gz")).exists(), !is_lost, "nothing half is left");
+    }
 }
 
 /// `dropped 12` as the header has it: on a wide terminal below its label.

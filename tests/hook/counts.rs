@@ -40,7 +40,7 @@ hold()",
         gemms: 1000,
         collectives: 70 + 30 + 20,
         point_to_point: 20,
-        captured: 0,
+        ..Launches::default()
     };
     assert_eq!(said.launches(), launches);
     let counts: BTreeMap<_, _> =

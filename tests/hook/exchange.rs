@@ -93,7 +93,22 @@ hold()";
         }
         assert_eq!(grouped, expected, "rank {rank}");
         let said = job.after_step(rank, 1);
-        assert_eq!(said.samples(), [], "what ranks send each other is joined across no ranks");
+        let mut messages: Vec<_> = said
+            .samples()
+            .iter()
+            .map(|one| (one.operation, one.peer, one.sequence.0, one.bus_bytes))
+            .collect();
+        messages.sort();
+        // Only of groups with one message each way: four of the pair came before, in other groups.
+        let (next, last) = (Some((rank as u32 + 1) % 3), Some((rank as u32 + 2) % 3));
+        let mut ends = vec![(Operation::Send, next, 4, 140), (Operation::Recv, last, 4, 140)];
+        match rank {
+            0 => ends.push((Operation::Send, Some(1), 6, 18)),
+            1 => ends.push((Operation::Recv, Some(0), 6, 18)),
+            _ => {}
+        }
+        ends.sort();
+        assert_eq!(messages, ends, "rank {rank}");
         assert!(said.collectives().values().all(|totals| totals.datatype == DataType::Bfloat16));
         assert_eq!(said.summaries.last().expect("one").hook.untimed, 0);
         let line = &job.ledger(rank).ledger().read().communicators[0];
@@ -153,5 +168,47 @@ hold()";
         let line = &job.ledger(rank).ledger().read().communicators[0];
         assert_eq!((line.entered, line.enqueued), (2, 2));
     }
+    job.end();
+}
+
+/// Stage 0 sends activations and receives gradients, one forward and one backward in turn.
+#[test]
+fn both_ends_of_a_message_time_the_same_ones() {
+    let script = "
+comm = communicator()
+other = 1 - RANK
+# Messages to itself: now its own numbers are others than those of the other rank.
+for _ in range(3 if RANK == 0 else 0):
+    with Group():
+        ok(send(comm, 10, RANK))
+        ok(receive(comm, 10, RANK))
+for _ in range(100):
+    if RANK == 0: ok(send(comm, 1 << 23, other))
+    if RANK == 1: ok(receive(comm, 1 << 23, other))
+    with Group():
+        ok(send(comm, 1 << 22, other))
+        ok(receive(comm, 1 << 22, other))
+    if RANK == 1: ok(send(comm, 1 << 22, other))
+    if RANK == 0: ok(receive(comm, 1 << 22, other))
+sync()
+step(1)
+hold()";
+    let job = Job::of(2, &[("XPU_TOP_SAMPLE", "collective=8"), ("SIMGPU_BUS_GB_S", "100")], script);
+    let [one, other] = [0, 1].map(|rank: u32| -> BTreeMap<_, _> {
+        let ends = job.after_step(rank as usize, 1).samples().into_iter().filter_map(|sample| {
+            let peer = sample.peer?;
+            let route = if sample.operation == Operation::Send { (rank, peer) } else { (peer, rank) };
+            Some(((route, sample.sequence.0), (sample.bus_bytes, sample.duration.0)))
+        });
+        ends.collect()
+    });
+    assert_eq!(one.keys().collect::<Vec<_>>(), other.keys().collect::<Vec<_>>());
+    assert!(one.len() > 20, "{} messages", one.len());
+    let rate = |(end, (bytes, took)): (_, &(u64, u64))| *bytes as f64 / *took.min(&other[end].1) as f64;
+    let mut rates: Vec<_> = one.iter().map(rate).collect();
+    rates.sort_by(f64::total_cmp);
+    // Without the wait for the other end. On a busy host a launch may come late.
+    let gb_s = rates[rates.len() / 2];
+    assert!((gb_s / 100.0 - 1.0).abs() < 0.1, "{gb_s} GB/s");
     job.end();
 }

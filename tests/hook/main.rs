@@ -14,6 +14,7 @@ mod ledger;
 mod life;
 mod limits;
 mod memory;
+mod plugin;
 mod record;
 mod steps;
 mod timing;

@@ -6,10 +6,12 @@
 use std::{
     collections::BTreeSet,
     fs,
-    io::Read as _,
+    io::{Read as _, Write as _},
+    net::TcpStream,
     os::unix::{fs::symlink, net::UnixDatagram},
     path::PathBuf,
     process::Command,
+    time::Duration,
 };
 
 use flate2::read::GzDecoder;
@@ -270,6 +272,120 @@ fn what_lies_in_the_folder_stays() {
     }
 }
 
+/// PyTorch's profiler needs longer to begin than a capture: both begin with the same step.
+#[test]
+fn a_capture_has_the_traces_of_its_steps_beside_it() {
+    let host = Host::new();
+    let _ranks = host.job(["kineto = Kineto()\ntrain()"; 2]);
+    let file = host.place.path("c.bin");
+    let done = host.ask(&format!("capture --steps 3 --kineto --no-watch --wait 60 -o {}", file.display()));
+    assert_eq!(done.status.code(), Some(0), "{done:?}\n{}", host.log());
+    let folder = host.place.path("c.bin.kineto");
+    let manifest: Value =
+        serde_json::from_str(&fs::read_to_string(folder.join("manifest.json")).unwrap()).unwrap();
+    let report = run(host.xpu_top().args(["report", "--json"]).arg(&file));
+    let report: Value = serde_json::from_str(&report.stdout).unwrap();
+    let (first, last) = (&manifest["window"]["first_step"], &manifest["window"]["last_step"]);
+    assert_eq!((&report["asked"][0], &report["asked"][1]), (first, last), "{manifest:#}");
+    assert_eq!(manifest["same_steps"], true, "{manifest:#}");
+    assert_eq!(report["ranks"][1]["steps"].as_array().map(Vec::len), Some(3), "{report:#}");
+
+    // On one clock: what the profiler has of these steps lies within them.
+    let out = host.place.path("c.json");
+    let exported = run(host.xpu_top().arg("export").arg(&file).arg("--chrome").arg(&out));
+    assert_eq!(exported.status.code(), Some(0), "{exported:?}");
+    let timeline: Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
+    let events = timeline["traceEvents"].as_array().unwrap();
+    let time = |event: &Value, name: &str| event[name].as_f64().unwrap();
+    for rank in 0..2 {
+        let of = |name: &str| -> Vec<(f64, f64)> {
+            let its = events.iter().filter(|event| event["ph"] == "X" && event["pid"] == rank);
+            let named = its.filter(|event| event["name"].as_str().unwrap().starts_with(name));
+            named.map(|event| (time(event, "ts"), time(event, "ts") + time(event, "dur"))).collect()
+        };
+        let (steps, calls) = (of("step "), of("Optimizer.step#"));
+        assert_eq!((steps.len(), calls.len()), (3, 3), "rank {rank}");
+        for (step, call) in steps.iter().zip(&calls) {
+            // A call of an optimizer ends its step; 5 ms are allowed for.
+            let is_within = step.0 < call.0 && call.0 < step.1 + 5e3;
+            assert!(is_within, "rank {rank}: {calls:?} in {steps:?}");
+        }
+    }
+    let again = host.ask(&format!("capture --steps 3 --kineto -o {}", host.place.path("c.bin").display()));
+    assert_eq!(again.status.code(), Some(64), "{again:?}");
+}
+
+#[test]
+fn ranks_can_be_chosen_by_their_processes_and_by_what_they_do() {
+    let host = Host::new();
+    let ranks = host.job(["kineto = Kineto()\ntrain()"; 2]);
+    let done = host.kineto(&format!("--steps 2 --pids {}", ranks[1].pid()));
+    assert_eq!(done.status.code(), Some(0), "{done:?}\n{}", host.log());
+    let manifest = host.manifest();
+    let chosen = manifest["ranks"].as_array().unwrap();
+    assert_eq!((chosen.len(), &chosen[0]["pid"]), (1, &ranks[1].pid().into()), "{manifest:#}");
+    let stranger = host.ask("kineto --steps 2 --pids 1 -o /tmp/nowhere-of-kineto");
+    assert!(
+        stranger.status.code() == Some(64) && stranger.stderr.contains("process 1 is no rank"),
+        "{stranger:?}"
+    );
+    fs::remove_dir_all(host.out()).unwrap();
+    let done = host.ask(&format!("kineto --steps 2 --filter rank=0 -o {}", host.out().display()));
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    assert_eq!(host.manifest()["ranks"].as_array().unwrap().len(), 1);
+}
+
+/// Over HTTP: asked for, waited for, fetched.
+#[test]
+fn traces_can_be_had_over_http() {
+    let host = Host::new();
+    let _ranks = host.job(["kineto = Kineto()\ntrain()"; 2]);
+    let token =
+        run(host.xpu_top().args(["keygen", "--token", "-o"]).arg(host.key())).stdout.trim().to_owned();
+    let once = |method: &str, path: &str, body: &str| {
+        let mut stream = TcpStream::connect(("127.0.0.1", host.base)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let at = answer.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+        let status: u16 = String::from_utf8_lossy(&answer[9..12]).parse().unwrap();
+        (status, answer.split_off(at))
+    };
+    // Who asks too often is asked to wait.
+    let request = |method: &str, path: &str, body: &str| {
+        until("an answer", || Some(once(method, path, body)).filter(|(status, _)| *status != 429))
+    };
+    let json = |(_, body): &(u16, Vec<u8>)| serde_json::from_slice::<Value>(body).unwrap();
+    let refused = request("POST", "/api/v1/kineto", "{}");
+    assert_eq!(refused.0, 400, "{:#}", json(&refused));
+    assert_eq!(request("POST", "/api/v1/kineto", r#"{"steps": 2, "path": "/etc"}"#).0, 422);
+    let begun = request("POST", "/api/v1/kineto", r#"{"steps": 2, "record_shapes": true}"#);
+    assert_eq!(begun.0, 202, "{:#}", json(&begun));
+    assert_eq!(request("POST", "/api/v1/kineto", r#"{"steps": 2}"#).0, 409, "one at a time");
+    let done = until("the traces", || {
+        let told = json(&request("GET", "/api/v1/kineto/1", ""));
+        (told["state"] != "recording").then_some(told)
+    });
+    assert_eq!(done["state"], "done", "{done:#}\n{}", host.log());
+    let files: Vec<_> = done["files"].as_array().unwrap().iter().map(|file| file.as_str().unwrap()).collect();
+    assert_eq!(files.len(), 3, "{done:#}");
+    let manifest = json(&request("GET", "/api/v1/kineto/1/manifest.json", ""));
+    assert_eq!(manifest["same_steps"], true, "{manifest:#}");
+    let (status, packed) = request("GET", "/api/v1/kineto/1/rank-0001.json.gz", "");
+    let mut text = String::new();
+    GzDecoder::new(&packed[..]).read_to_string(&mut text).unwrap();
+    assert!(status == 200 && text.contains(manifest["trace_id"].as_str().unwrap()), "{status}");
+    for path in ["1/../../../etc/passwd", "1/%2e%2e%2fkey", "1/other", "7", "7/manifest.json"] {
+        assert_eq!(request("GET", &format!("/api/v1/kineto/{path}"), "").0, 404, "{path}");
+    }
+}
+
 /// Whatever comes to the socket, the ranks are served.
 #[test]
 fn who_sends_garbage_harms_nobody() {
@@ -284,7 +400,7 @@ fn who_sends_garbage_harms_nobody() {
         (state >> 33) % below
     };
     let mut kinds = BTreeSet::new();
-    for _ in 0..20_000 {
+    for _ in 0..100_000 {
         let length = random(500);
         let mut bytes: Vec<u8> = (0..length).map(|_| random(256) as u8).collect();
         // Some with a good header, and a few with a lie in it.

@@ -16,9 +16,13 @@ use xpu_net::socket;
 use xpu_wire::{
     codec,
     endpoint::BasePort,
-    frame::{Body, Frame, RankDetail, Request, Summary, topic},
-    id::Rank,
+    frame::{
+        Body, Frame, KinetoBytes, KinetoEnd, KinetoPart, KinetoRank, KinetoStanding, KinetoWish, RankDetail,
+        Request, Summary, topic,
+    },
+    id::{JobName, Pid, Rank},
     simulation::Simulation,
+    unit::{Moment, Nanoseconds},
 };
 use zmq::{Context, DONTWAIT, SNDMORE, Socket};
 
@@ -221,9 +225,24 @@ impl Cast {
         let Some(voice) = &self.voices[host] else { return };
         while let Ok(parts) = voice.control.recv_multipart(DONTWAIT) {
             let Some((payload, back)) = parts.split_last() else { continue };
-            let Ok(Frame { body: Body::Request(Request::Snapshot), .. }) = codec::decode(payload) else {
+            let Ok(Frame { body: Body::Request(request), .. }) = codec::decode(payload) else { continue };
+            if let Request::Kineto { ranks, wish, .. } = &request {
+                let ranks: Vec<_> = ranks
+                    .iter()
+                    .filter(|rank| rank.0 / self.simulation.ranks_per_host == host as u32)
+                    .collect();
+                for body in ranks.into_iter().filter_map(|rank| profiled(&self.simulation.job, *rank, wish)) {
+                    let name = self.simulation.host(host as u32);
+                    let frame = Frame { host: name, number: 0, now: Moment::now(), lost: 0, body };
+                    let answer = codec::encode(&frame);
+                    let sent = voice.control.send_multipart(back.iter().chain([&answer]), DONTWAIT);
+                    self.tally.refused.fetch_add(u64::from(sent.is_err()), Relaxed);
+                }
                 continue;
-            };
+            }
+            if request != Request::Snapshot {
+                continue;
+            }
             if self.known.0 != self.second {
                 self.known = (self.second, self.simulation.snapshots(BEFORE + self.second));
             }
@@ -234,6 +253,40 @@ impl Cast {
             let counted = if sent.is_ok() { &self.tally.snapshots } else { &self.tally.refused };
             counted.fetch_add(1, Relaxed);
         }
+    }
+}
+
+/// Parts of the trace of every rank.
+pub const TRACE_PARTS: u32 = 4;
+
+/// What a rank's Kineto answers: it has a trace of a few MiB at once.
+fn profiled(job: &JobName, rank: Rank, wish: &KinetoWish) -> Option<Body> {
+    let of = |number, standing| {
+        Body::Kineto(KinetoRank {
+            number,
+            job: job.clone(),
+            rank,
+            pid: Pid(1000 + rank.0),
+            standing,
+            polled: Some(Moment::now()),
+            every: Some(Nanoseconds(1_000_000_000)),
+            count: None,
+            clock_offset: 0,
+        })
+    };
+    let bytes = KinetoPart::BYTES as u64 * u64::from(TRACE_PARTS);
+    match wish {
+        KinetoWish::Tell => Some(of(0, KinetoStanding::Idle)),
+        KinetoWish::Trace(order) => Some(of(order.number, KinetoStanding::Written { bytes })),
+        KinetoWish::Part { number, part } => Some(Body::KinetoPart(KinetoPart {
+            number: *number,
+            job: job.clone(),
+            rank,
+            part: *part,
+            bytes: KinetoBytes(vec![rank.0 as u8; KinetoPart::BYTES]),
+            end: (part + 1 == TRACE_PARTS).then(|| KinetoEnd { bytes, ..KinetoEnd::default() }),
+        })),
+        KinetoWish::End { .. } => None,
     }
 }
 

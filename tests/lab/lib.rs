@@ -14,6 +14,7 @@ pub mod core_time;
 pub mod crowd;
 pub mod film;
 pub mod host;
+pub mod hung;
 pub mod listener;
 pub mod past;
 pub mod place;

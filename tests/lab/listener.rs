@@ -15,7 +15,7 @@ use xpu_net::socket;
 use xpu_wire::{
     codec,
     collective::Operation,
-    frame::{Body, CollectiveTotals, Command, Frame, GemmTotals, Launches, RankInfo, Summary},
+    frame::{Body, CollectiveTotals, Command, Frame, GemmTotals, Launches, NcclReport, RankInfo, Summary},
     gemm::GemmShape,
     id::{CommunicatorId, HostName, Pid, Sequence},
     unit::{Moment, Nanoseconds},
@@ -31,6 +31,8 @@ const LOOK_MS: i64 = 5;
 pub struct Speaker {
     pub hellos: Vec<RankInfo>,
     pub summaries: Vec<Summary>,
+    /// The last.
+    pub nccl: NcclReport,
     pub goodbye: bool,
 }
 
@@ -42,6 +44,7 @@ pub struct Sample {
     pub operation: Operation,
     pub bus_bytes: u64,
     pub duration: Nanoseconds,
+    pub peer: Option<u32>,
 }
 
 /// By ZeroMQ's name for the connection.
@@ -164,6 +167,7 @@ impl Speaker {
         match frame.body {
             Body::Hello(info) => self.hellos.push(info),
             Body::Summary(summary) => self.summaries.push(summary),
+            Body::Nccl(report) => self.nccl = report,
             Body::Goodbye => self.goodbye = true,
             other => panic!("a hook says Hello, Summary and Goodbye, not {other:?}"),
         }
@@ -199,10 +203,11 @@ impl Speaker {
         for summary in &self.summaries {
             samples.extend(summary.samples.iter().map(|sample| Sample {
                 communicator: summary.communicators[usize::from(sample.communicator)].id,
-                sequence: sample.sequence,
+                sequence: sample.number(),
                 operation: sample.operation,
                 bus_bytes: sample.bus_bytes,
                 duration: sample.duration,
+                peer: sample.peer(),
             }));
         }
         samples.sort_by_key(|sample| (sample.communicator, sample.sequence));

@@ -21,7 +21,7 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     termios::{LocalModes, tcgetattr},
 };
-use vt100::{MouseProtocolMode, Parser};
+use vt100::{Callbacks, MouseProtocolMode, Parser, Screen};
 
 use crate::program::{DEADLINE, until};
 
@@ -43,10 +43,20 @@ pub struct Terminal {
 
 /// What has come over the line.
 struct Shown {
-    parser: Parser,
+    parser: Parser<Clipboard>,
     /// What came of a picture that is not whole yet.
     held: Vec<u8>,
     bytes: usize,
+}
+
+/// What a program has put where the terminal pastes from, as it came: in base64.
+#[derive(Debug, Default)]
+struct Clipboard(String);
+
+impl Callbacks for Clipboard {
+    fn copy_to_clipboard(&mut self, _: &mut Screen, _: &[u8], data: &[u8]) {
+        self.0 = String::from_utf8_lossy(data).into_owned();
+    }
 }
 
 impl Terminal {
@@ -66,7 +76,7 @@ impl Terminal {
         let child = pty_process::blocking::Command::from(command)
             .spawn(inside)
             .unwrap_or_else(|error| panic!("{}: {error}", name.display()));
-        let parser = Parser::new(size(lines), size(columns), 0);
+        let parser = Parser::new_with_callbacks(size(lines), size(columns), 0, Clipboard::default());
         let (pty, shown) =
             (Arc::new(pty), Arc::new(Mutex::new(Shown { parser, held: Vec::new(), bytes: 0 })));
         let cut = Arc::new(AtomicBool::new(false));
@@ -109,6 +119,11 @@ impl Terminal {
     pub fn text(&self) -> String {
         let contents = self.shown().parser.screen().contents();
         contents.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
+    }
+
+    /// What was copied last, decoded; empty if nothing was.
+    pub fn copied(&self) -> String {
+        decoded(&self.shown().parser.callbacks().0)
     }
 
     /// Bytes that came over the line so far.
@@ -295,6 +310,27 @@ fn told(found: &[(bool, &str)]) -> String {
 
 fn size(cells: u16) -> NonZeroU16 {
     NonZeroU16::new(cells).expect("a terminal has cells")
+}
+
+/// Of base64.
+fn decoded(text: &str) -> String {
+    let value = |byte: u8| match byte {
+        b'A'..=b'Z' => Some(byte - b'A'),
+        b'a'..=b'z' => Some(byte - b'a' + 26),
+        b'0'..=b'9' => Some(byte - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    };
+    let sixes: Vec<u32> = text.bytes().filter_map(value).map(u32::from).collect();
+    let bytes: Vec<u8> = sixes
+        .chunks(4)
+        .flat_map(|four| {
+            let word = four.iter().enumerate().fold(0, |word, (at, six)| word | six << (18 - 6 * at));
+            word.to_be_bytes()[1..four.len()].to_vec()
+        })
+        .collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn read(pty: &Pty, shown: &Mutex<Shown>, cut: &AtomicBool) {

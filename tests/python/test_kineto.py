@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 
 import pytest
+from conftest import with_torch
 from test_launchers import LONGEST, PROGRAM, RANKS, Job, all_train
 
 
@@ -58,6 +59,61 @@ def test_all_ranks_trace_the_same_steps(job, tmp_path):
     timed = kineto(job, tmp_path / "time", "--duration", "300ms", "--with-stack", "--ranks", "0,3")
     assert [rank["rank"] for rank in timed["ranks"]] == [0, 3]
     assert any(event.get("cat") == "python_function" for event in trace(tmp_path / "time", 3)["traceEvents"])
+
+
+def test_a_capture_has_the_traces_and_the_stacks_of_its_steps(job, tmp_path):
+    where = ["--hosts", "127.0.0.1", "--base-port", str(job.base)]
+    capture = tmp_path / "c.bin"
+    command = [PROGRAM, "capture", "--steps", "3", "--kineto", "--python=100", "--no-watch", "-o", capture, *where]
+    done = subprocess.run(command, env=job.environment, capture_output=True, text=True, timeout=LONGEST, check=False)
+    assert done.returncode == 0, done
+    manifest = json.loads((tmp_path / "c.bin.kineto" / "manifest.json").read_text())
+    report = subprocess.run([PROGRAM, "report", "--json", capture], capture_output=True, check=True)
+    report = json.loads(report.stdout)
+    window = manifest["window"]
+    assert report["asked"] == [window["first_step"], window["last_step"]], manifest
+    assert [rank["why"] for rank in report["python"]["ranks"]] == [None] * RANKS, report["python"]
+    assert {row["file"].rsplit("/")[-1] for row in report["python"]["functions"]} >= {"trains_with_gloo.py"}
+
+    # On one clock: a call of an optimizer ends the step that it is in, and arrows connect all ranks.
+    timeline = tmp_path / "c.json"
+    subprocess.run([PROGRAM, "export", capture, "--chrome", timeline], check=True)
+    events = json.loads(timeline.read_text())["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X"]
+    for rank in range(RANKS):
+        its = [event for event in slices if event["pid"] == rank]
+        spans = {
+            begin: sorted((event["ts"], event["ts"] + event["dur"]) for event in its if event["name"].startswith(begin))
+            for begin in ("step ", "Optimizer.step#", "aten::")
+        }
+        assert len(spans["step "]) == len(spans["Optimizer.step#"]) == 3, spans
+        assert len(spans["aten::"]) > 30
+        for step, call in zip(spans["step "], spans["Optimizer.step#"]):
+            assert step[0] < call[0] < step[1] + 2000 and call[1] < step[1] + 2000, (rank, step, call)
+    arrows = {}
+    for event in events:
+        if event["ph"] in "stf":
+            arrows.setdefault(event["id"], set()).add(event["pid"])
+    assert arrows and all(ranks == set(range(RANKS)) for ranks in arrows.values()), arrows
+
+
+def test_hta_reads_the_traces_of_all_ranks(job, tmp_path):
+    kineto(job, tmp_path / "steps", "--steps", "2")
+    reads = """
+import json, pathlib, sys
+from hta.common.trace import Trace
+folder = pathlib.Path(sys.argv[1])
+files = {rank["rank"]: rank["file"] for rank in json.loads((folder / "manifest.json").read_text())["ranks"]}
+trace = Trace(trace_files=files, trace_dir=str(folder))
+trace.parse_traces(use_multiprocessing=False)
+names = trace.symbol_table.sym_table
+print(json.dumps({rank: sum(names[at].startswith("Optimizer.step#") for at in table["name"])
+    for rank, table in trace.traces.items()}))
+"""
+    command = [f"{with_torch('torchrun')}/python", "-c", reads, tmp_path / "steps"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {str(rank): 2 for rank in range(RANKS)}
 
 
 def test_a_job_trains_as_before_where_no_daemon_answers(tmp_path, environment):

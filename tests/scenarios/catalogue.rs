@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Names of all classes, in the order of the table.
-pub(crate) const NAMES: [&str; 45] = [
+pub(crate) const NAMES: [&str; 53] = [
     "healthy: data parallel",
     "healthy: sharded",
     "healthy: tensor x data parallel",
@@ -24,6 +24,7 @@ pub(crate) const NAMES: [&str; 45] = [
     "healthy: short pauses",
     "healthy: many buckets, few timed",
     "healthy: bound by its hosts",
+    "healthy: bursts of ten steps",
     "a slightly slower GPU",
     "an expert with more to do",
     "slow compute",
@@ -32,6 +33,13 @@ pub(crate) const NAMES: [&str; 45] = [
     "slow data loader",
     "slow data loader, many buckets",
     "more work than the others",
+    "a neighbour on its GPU",
+    "copies",
+    "a thread that holds the GIL",
+    "stopped and continued",
+    "checkpoints of one rank",
+    "slow compute that ends",
+    "two faults at once",
     "pauses of one rank",
     "pauses of every rank",
     "slow link",
@@ -62,7 +70,7 @@ pub(crate) const NAMES: [&str; 45] = [
 const MAY_BE_LEFT: [&str; 2] = ["a slightly slower GPU", "an expert with more to do"];
 
 /// What is played with two and three ranks too.
-const OF_FEW: [&str; 8] = [
+const OF_FEW: [&str; 16] = [
     "healthy: data parallel",
     "healthy: bound by its hosts",
     "healthy: sharded",
@@ -71,6 +79,14 @@ const OF_FEW: [&str; 8] = [
     "slow data loader",
     "more work than the others",
     "pauses of one rank",
+    "healthy: bursts of ten steps",
+    "a neighbour on its GPU",
+    "copies",
+    "a thread that holds the GIL",
+    "stopped and continued",
+    "checkpoints of one rank",
+    "slow compute that ends",
+    "two faults at once",
 ];
 
 const LAYOUTS: [Layout; 5] =
@@ -94,10 +110,12 @@ pub(crate) fn scenario(name: &'static str, ranks: u32, seed: u64) -> Option<Scen
         // As sparse as a governor would choose for steps of this length.
         timed: if step < 0.2 { (4, chance.below(5, 3) as u8) } else { (3, chance.below(5, 2) as u8) },
         ahead: chance.share(6) < 0.6,
+        burst: 1,
         host_bound: false,
         warm_up: false,
         trouble: Trouble::None,
         from,
+        to: f64::INFINITY,
         until: from + 34.0,
     };
     if ranks < 4 {
@@ -139,7 +157,7 @@ fn fill(
     setting: &mut Setting,
     chance: Chance,
     rank: u32,
-) -> Result<Option<Expected>, NotPlayed> {
+) -> Result<Vec<Expected>, NotPlayed> {
     let ranks = setting.ranks;
     let slow = |class| Some(one(Kind::SlowRank, class, rank));
     let stall = |setting: &mut Setting, how| {
@@ -186,6 +204,10 @@ fn fill(
         "healthy: jittery network" => {
             setting.noise = Noise::JITTERY;
             None
+        }
+        "healthy: bursts of ten steps" => {
+            (setting.burst, setting.ahead) = (10, true);
+            healthy(setting, chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]))
         }
         "healthy: warm-up that compiles" => {
             setting.warm_up = true;
@@ -273,6 +295,57 @@ fn fill(
                 }
                 _ => slow(Class::Host),
             }
+        }
+        "a neighbour on its GPU" => {
+            setting.trouble = Trouble::Neighbour { rank, factor: chance.between(10, 1.3, 2.2) };
+            slow(Class::Compute)
+        }
+        "copies" => {
+            setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]);
+            setting.trouble = Trouble::Copies { rank, share: chance.between(10, 0.2, 0.8) };
+            slow(Class::Host)
+        }
+        "a thread that holds the GIL" => {
+            setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]);
+            setting.ahead = true;
+            setting.trouble = Trouble::Host { rank, share: chance.between(10, 2.0, 8.0) };
+            slow(Class::Host)
+        }
+        "stopped and continued" => {
+            setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]);
+            setting.trouble = Trouble::Stopped { rank, share: chance.between(10, 0.3, 0.5) };
+            slow(Class::Host)
+        }
+        "checkpoints of one rank" => {
+            setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]);
+            let (seconds, every) = (chance.between(10, 1.0, 1.6), chance.between(11, 4.5, 5.5));
+            setting.trouble = Trouble::Pauses { rank, seconds, every };
+            let classes = vec![Class::Pauses, Class::Host];
+            Some(Expected { kind: Kind::SlowRank, classes, ranks: Named::Exactly(vec![rank]) })
+        }
+        "slow compute that ends" => {
+            setting.trouble = Trouble::Compute { ranks: vec![rank], factor: chance.between(10, 1.3, 2.0) };
+            setting.to = setting.from + 35.0;
+            setting.until = setting.to + 60.0;
+            slow(Class::Compute)
+        }
+        "two faults at once" => {
+            if ranks < 3 {
+                return Err(NotPlayed);
+            }
+            setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]);
+            let other = (rank + 1) % ranks;
+            let (seconds, every) = (chance.between(10, 1.2, 1.6), chance.between(11, 3.0, 4.0));
+            setting.trouble = Trouble::Several(vec![
+                Trouble::Pauses { rank, seconds, every },
+                Trouble::Compute { ranks: vec![other], factor: 1.25 },
+            ]);
+            let pauses = Expected {
+                kind: Kind::SlowRank,
+                classes: vec![Class::Pauses, Class::Host],
+                ranks: Named::Exactly(vec![rank]),
+            };
+            return Ok(vec![pauses, one(Kind::SlowRank, Class::Compute, other)]);
         }
         "pauses of one rank" => {
             let every = chance.between(11, 2.5, 4.5);
@@ -410,5 +483,5 @@ fn fill(
         }
         _ => return Err(NotPlayed),
     };
-    Ok(expected)
+    Ok(expected.into_iter().collect())
 }

@@ -1,11 +1,8 @@
 //! The driver's library for a simulated GPU.
 
-use xpu_wire::{
-    frame::{DeviceReading, Throttle, Xid},
-    id::DeviceUuid,
-};
+use xpu_wire::frame::{DeviceReading, Throttle, Xid};
 
-use crate::{chance::Chance, collector::moment, fault::Trouble, scenario::Setting};
+use crate::{chance::Chance, fault::Trouble, hook::uuid, moment, scenario::Setting};
 
 const CLOCK: f64 = 1755.0;
 const MEMORY: u64 = 150_754_820_096;
@@ -13,9 +10,7 @@ const MEMORY: u64 = 150_754_820_096;
 /// Its health at a second, read a little before.
 pub(crate) fn reading(setting: &Setting, chance: Chance, rank: u32, at: f64) -> DeviceReading {
     let drawn = chance.of(u64::from(rank)).of(at as u64);
-    let befallen = at >= setting.from;
-    let mut uuid = [0; 16];
-    uuid[..4].copy_from_slice(&rank.to_be_bytes());
+    let befallen = setting.is_befallen(at);
     let mut reading = DeviceReading {
         utilisation: Some(90 + drawn.below(1, 10) as u8),
         // Clocks waver by a few steps of 15 MHz, and GPUs differ.
@@ -37,7 +32,7 @@ pub(crate) fn reading(setting: &Setting, chance: Chance, rank: u32, at: f64) -> 
         ecc_uncorrected: Some(0),
         nvlink_errors: Some(0),
         xids: Some(0),
-        ..DeviceReading::unknown(DeviceUuid(uuid), moment(at - 0.5 * drawn.share(6)))
+        ..DeviceReading::unknown(uuid(rank), moment(at - 0.5 * drawn.share(6)))
     };
     match setting.trouble {
         Trouble::Clocks { rank: held, factor } if held == rank && befallen => {

@@ -31,6 +31,22 @@ pub(crate) enum Trouble {
         seconds: f64,
         every: f64,
     },
+    /// Another process multiplies on its GPU: GEMMs take longer by this factor at the mean.
+    Neighbour {
+        rank: u32,
+        factor: f64,
+    },
+    /// Loses this share of a step before each, in copies that its host waits for.
+    Copies {
+        rank: u32,
+        share: f64,
+    },
+    /// Its process is stopped for this share of the time, and continued.
+    Stopped {
+        rank: u32,
+        share: f64,
+    },
+    Several(Vec<Self>),
     /// Communicators that span a host are slower by this factor.
     Link {
         host: u32,
@@ -109,10 +125,16 @@ pub(crate) enum Stall {
     Unsent,
 }
 
+/// Copies from pageable memory take their time in a call that is asynchronous by its name: PyTorch then waits
+/// for the little that is left.
+const COUNTED: f64 = 0.1;
+
 impl Trouble {
     /// How many times longer it computes.
     pub(crate) fn slowness(&self, rank: u32) -> f64 {
         match self {
+            Self::Several(all) => all.iter().map(|one| one.slowness(rank)).product(),
+            Self::Neighbour { rank: slow, factor } if *slow == rank => *factor,
             Self::Compute { ranks, factor } if ranks.contains(&rank) => *factor,
             Self::Clocks { rank: slow, factor } if *slow == rank => *factor,
             Self::Everyone { factor } => *factor,
@@ -122,6 +144,7 @@ impl Trouble {
 
     pub(crate) fn work(&self, rank: u32) -> f64 {
         match self {
+            Self::Several(all) => all.iter().map(|one| one.work(rank)).product(),
             Self::MoreWork { factor } => *factor,
             Self::Busier { rank: busy, factor } if *busy == rank => *factor,
             _ => 1.0,
@@ -135,11 +158,38 @@ impl Trouble {
             at >= 0.0 && ((at + phase) / every).floor() > ((before.max(0.0) + phase) / every).floor()
         };
         match *self {
+            Self::Several(ref all) => all.iter().map(|one| one.lost(rank, step, before, at)).sum(),
+            Self::Copies { rank: slow, share } if slow == rank && at >= 0.0 => share * step,
+            Self::Stopped { rank: slow, share } if slow == rank && at >= 0.0 => step * share / (1.0 - share),
             Self::Host { rank: slow, share } if slow == rank && at >= 0.0 => share * step,
             Self::Pauses { rank: slow, seconds, every } if slow == rank && falls(every, 0.0) => seconds,
             Self::PausesOfAll { seconds, every } if falls(every, f64::from(rank) * 0.618 * every) => seconds,
             Self::Checkpoint { seconds, every } if rank == 0 && falls(every, 0.9 * every) => seconds,
             _ => 0.0,
+        }
+    }
+
+    /// Of the seconds lost before a step, those in copies that are waited for.
+    pub(crate) fn copied(&self, rank: u32, lost: f64) -> f64 {
+        match self {
+            Self::Copies { rank: slow, .. } if *slow == rank => COUNTED * lost,
+            _ => 0.0,
+        }
+    }
+
+    /// How much its slowness differs from one product to the next.
+    pub(crate) fn unevenness(&self, rank: u32) -> f64 {
+        match self {
+            Self::Neighbour { rank: slow, factor } if *slow == rank => (factor - 1.0) / factor,
+            _ => 0.0,
+        }
+    }
+
+    /// The share of the time in which its process is stopped.
+    pub(crate) fn stopped(&self, rank: u32) -> Option<f64> {
+        match self {
+            Self::Stopped { rank: slow, share } if *slow == rank => Some(*share),
+            _ => None,
         }
     }
 

@@ -34,6 +34,10 @@ pub(crate) enum What {
     Computed {
         seconds: f64,
     },
+    /// The GPU's compute stream waited for communication.
+    Exposed {
+        seconds: f64,
+    },
     Passed,
     Step {
         seconds: f64,
@@ -41,6 +45,8 @@ pub(crate) enum What {
     /// A wait for the GPU that ended.
     Waited {
         seconds: f64,
+        /// It was a copy.
+        copies: bool,
     },
 }
 
@@ -75,6 +81,8 @@ pub(crate) struct Flow<'a> {
     stall_at: usize,
     /// When the job hung, once it did.
     pub(crate) stalled: Option<f64>,
+    /// When each step ended on the last rank.
+    pub(crate) ends: Vec<f64>,
 }
 
 impl<'a> Flow<'a> {
@@ -103,6 +111,7 @@ impl<'a> Flow<'a> {
             step: 0,
             stall_at,
             stalled: None,
+            ends: Vec::new(),
         }
     }
 
@@ -157,26 +166,47 @@ impl<'a> Flow<'a> {
                 Op::Collective { .. } => self.collective(index, chance.of(index as u64), stall),
                 Op::Join => {
                     for rank in self.ranks() {
-                        self.at[rank] = self.at[rank].max(self.beside[rank]);
+                        let waited = self.beside[rank] - self.at[rank];
+                        if waited > 0.0 {
+                            self.at[rank] = self.beside[rank];
+                            self.push(rank, self.at[rank], What::Exposed { seconds: waited });
+                        }
                     }
                 }
             }
         }
         for rank in self.ranks() {
             let (begun, end) = (self.begun[rank], self.at[rank]);
-            if !self.setting.host_bound {
-                self.push(rank, end, What::Waited { seconds: 0.9 * (end - self.called[rank]) });
+            if !self.setting.host_bound && self.is_last_of_burst() {
+                self.push(
+                    rank,
+                    end,
+                    What::Waited { seconds: 0.9 * (end - self.called[rank]), copies: false },
+                );
             }
             self.push(rank, end, What::Step { seconds: end - begun });
         }
+        self.ends.push(self.at.iter().copied().fold(0.0, f64::max));
         self.step += 1;
+    }
+
+    fn is_last_of_burst(&self) -> bool {
+        (self.step + 1).is_multiple_of(self.setting.burst)
     }
 
     fn begin(&mut self, rank: usize, chance: Chance) {
         let setting = self.setting;
         let now = self.at[rank];
         let since = |at: f64| at - setting.from;
-        let lost = setting.trouble.lost(rank as u32, setting.step, since(self.begun[rank]), since(now));
+        let lost = if now < setting.to {
+            setting.trouble.lost(rank as u32, setting.step, since(self.begun[rank]), since(now))
+        } else {
+            0.0
+        };
+        let copied = setting.trouble.copied(rank as u32, lost);
+        if copied > 0.0 {
+            self.push(rank, now + lost, What::Waited { seconds: copied, copies: true });
+        }
         let warming = match self.step {
             0 if setting.warm_up => chance.between(rank as u64, 12.0, 24.0),
             1 | 2 if setting.warm_up => chance.between(rank as u64, 1.0, 5.0),
@@ -184,13 +214,17 @@ impl<'a> Flow<'a> {
         };
         let mut piece = now + 0.4;
         while lost > 1.0 && piece < now + lost && matches!(setting.trouble, Trouble::Checkpoint { .. }) {
-            self.push(rank, piece, What::Waited { seconds: 0.05 });
+            self.push(rank, piece, What::Waited { seconds: 0.05, copies: false });
             piece += 0.5;
         }
         let jitter = setting.noise.host * setting.step * chance.normal(rank as u64 | 1 << 40).abs();
         (self.before[rank], self.begun[rank]) = (self.begun[rank], now);
         self.at[rank] = now + lost + warming + jitter;
-        self.called[rank] = self.at[rank];
+        self.called[rank] = if self.step.is_multiple_of(setting.burst) {
+            self.at[rank]
+        } else {
+            self.called[rank] + LAUNCH * self.ops.len() as f64
+        };
         if setting.host_bound {
             self.call(rank, chance);
         }
@@ -201,7 +235,7 @@ impl<'a> Flow<'a> {
         let waits =
             if self.step.is_multiple_of(10) { (self.at[rank] - self.free[rank]).max(0.0) } else { 0.0 };
         if self.step.is_multiple_of(10) {
-            self.push(rank, self.free[rank] + waits, What::Waited { seconds: waits });
+            self.push(rank, self.free[rank] + waits, What::Waited { seconds: waits, copies: false });
         }
         self.called[rank] = self.free[rank] + waits;
         let own = 1.0 + 0.06 * (self.chance.share(rank as u64 | 1 << 43) - 0.5);
@@ -223,10 +257,15 @@ impl<'a> Flow<'a> {
 
     fn compute(&mut self, rank: usize, share: f64, chance: Chance) {
         let setting = self.setting;
-        let now = self.at[rank] >= setting.from;
+        let now = setting.is_befallen(self.at[rank]);
         let trouble = &setting.trouble;
-        let (slowness, work) =
-            if now { (trouble.slowness(rank as u32), trouble.work(rank as u32)) } else { (1.0, 1.0) };
+        let (slowness, work) = if now {
+            let uneven = trouble.unevenness(rank as u32);
+            let drawn = 1.0 + uneven * (2.0 * chance.share(rank as u64 | 1 << 45) - 1.0);
+            (trouble.slowness(rank as u32) * drawn, trouble.work(rank as u32))
+        } else {
+            (1.0, 1.0)
+        };
         let noise = 1.0 + setting.noise.compute * chance.normal(rank as u64);
         let load = self.load(rank, chance);
         let busy = if setting.host_bound { 0.3 } else { 0.85 };
@@ -293,7 +332,7 @@ impl<'a> Flow<'a> {
             };
             let last = members.iter().map(|&rank| arrival(self, rank)).fold(0.0, f64::max);
             let broken = stall.filter(|&(who, how)| members.contains(&who) && how.breaks());
-            let slow = if last >= self.setting.from {
+            let slow = if self.setting.is_befallen(last) {
                 self.setting.trouble.congestion(members.iter().map(|&rank| rank as u32 / 8))
             } else {
                 1.0
@@ -312,6 +351,7 @@ impl<'a> Flow<'a> {
                     self.beside[rank] = end_here;
                 } else {
                     self.at[rank] = end_here;
+                    self.push(rank, end_here, What::Exposed { seconds: end_here - came });
                 }
                 if end_here.is_finite() {
                     let what = What::Done {

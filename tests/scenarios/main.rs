@@ -10,6 +10,7 @@ mod collector;
 mod device;
 mod fault;
 mod flow;
+mod hook;
 mod program;
 mod scenario;
 mod table;
@@ -22,12 +23,24 @@ use std::{process::ExitCode, thread};
 use catalogue::{NAMES, scenario};
 use table::Row;
 use verdict::play;
+use xpu_wire::unit::Moment;
+
+const START: u64 = 1_800_000_000_000_000_000;
+
+/// Descriptors of 1,024 ledger pages, and of as many processes, in each of two scenarios at once.
+const DESCRIPTORS: usize = 16_384;
+
+/// A second of a scenario, as a clock.
+pub(crate) fn moment(at: f64) -> Moment {
+    Moment(START + (at * 1e9) as u64)
+}
 
 /// Seeds that rules may be tuned on, and those held out.
 const TUNING: u64 = 1_000;
 const HELD_OUT: u64 = 910_000;
 
 fn main() -> ExitCode {
+    xpu_net::socket::raise_descriptor_limit(DESCRIPTORS);
     let arguments: Vec<String> = std::env::args().collect();
     let value = |name: &str| {
         let at = arguments.iter().position(|argument| argument == name)?;
@@ -57,7 +70,7 @@ fn main() -> ExitCode {
         if runs.is_empty() {
             continue;
         }
-        let mut row = Row::new(name, runs[0].1.expected.is_none());
+        let mut row = Row::new(name, runs[0].1.expected.is_empty());
         let workers = thread::available_parallelism().map_or(1, usize::from);
         let verdicts: Vec<_> = thread::scope(|scope| {
             let parts: Vec<_> = (0..workers)
@@ -72,11 +85,12 @@ fn main() -> ExitCode {
         });
         for (seed, scenario, verdict) in verdicts {
             if has("--tell")
-                && (!verdict.wrong.is_empty() || (scenario.expected.is_some() && !verdict.in_time))
+                && (!verdict.wrong.is_empty()
+                    || !(scenario.expected.is_empty() || verdict.in_time && verdict.is_well_reported()))
             {
                 let setting = &scenario.setting;
                 println!(
-                    "  seed {seed}, {} ranks, {:?}, step {}, ahead {}, timed {:?}, {:?}, expected {:?}: named {:?}",
+                    "  seed {seed}, {} ranks, {:?}, step {}, ahead {}, timed {:?}, {:?}, expected {:?}: named {:?}, late {:?}, cost {:?}",
                     setting.ranks,
                     setting.layout,
                     setting.step,
@@ -84,8 +98,13 @@ fn main() -> ExitCode {
                     setting.timed,
                     setting.trouble,
                     scenario.expected,
-                    verdict.named
+                    verdict.named,
+                    verdict.late,
+                    verdict.cost
                 );
+                for text in &verdict.last {
+                    println!("    at the end: {text}");
+                }
                 for (at, text) in &verdict.wrong {
                     println!("    wrong at {at:+.1} s: {text}");
                 }

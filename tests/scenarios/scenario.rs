@@ -36,6 +36,8 @@ pub(crate) struct Setting {
     pub timed: (u8, u8),
     /// Whether the CPU calls a whole step before it waits.
     pub ahead: bool,
+    /// Steps that the CPU calls before it waits.
+    pub burst: u64,
     /// Whether hosts need longer for a step than GPUs, which wait for work; they wait for their GPU every ten steps.
     pub host_bound: bool,
     /// Whether the first steps compile.
@@ -43,7 +45,16 @@ pub(crate) struct Setting {
     pub trouble: Trouble,
     /// The second the trouble begins, and the one the job is watched to.
     pub from: f64,
+    /// When it ends; infinite if it does not.
+    pub to: f64,
     pub until: f64,
+}
+
+impl Setting {
+    /// Whether the trouble is there.
+    pub(crate) fn is_befallen(&self, at: f64) -> bool {
+        (self.from..self.to).contains(&at)
+    }
 }
 
 /// What must be found.
@@ -95,12 +106,25 @@ impl Expected {
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub setting: Setting,
-    /// `None` of a healthy job.
-    pub expected: Option<Expected>,
+    /// Nothing of a healthy job; of several, the most expensive comes first.
+    pub expected: Vec<Expected>,
     pub may_be_left: bool,
 }
 
 impl Scenario {
+    /// Whether all of it is found, in its order.
+    pub(crate) fn is_found(&self, found: &[Finding]) -> bool {
+        let places = self.expected.iter().map(|expected| found.iter().position(|one| expected.is(one)));
+        let places: Option<Vec<_>> = places.collect();
+        places.is_some_and(|places| !places.is_empty() && places.is_sorted())
+    }
+
+    /// The finding whose cost is compared: of one fault that makes steps longer.
+    pub(crate) fn costs(&self) -> Option<&Expected> {
+        let one = self.expected.first().filter(|_| self.expected.len() == 1 && !self.may_be_left)?;
+        matches!(one.kind, Kind::SlowRank | Kind::SlowLink | Kind::Regression).then_some(one)
+    }
+
     pub(crate) fn is_stall(&self) -> bool {
         matches!(self.setting.trouble, Trouble::Stall { .. })
     }

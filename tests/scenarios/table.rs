@@ -11,6 +11,9 @@ pub(crate) struct Row {
 
 const RECALL: f64 = 0.95;
 
+/// By which the reported cost may differ from the injected one.
+const COST: f64 = 0.15;
+
 impl Row {
     pub(crate) fn new(name: &'static str, healthy: bool) -> Self {
         Self { name, healthy, verdicts: Vec::new() }
@@ -32,6 +35,35 @@ impl Row {
         if right.is_empty() && wrong.is_empty() { 1.0 } else { share(right.len(), right.len() + wrong.len()) }
     }
 
+    /// Of those that were found, the share that a viewer finds who comes late.
+    fn late(&self) -> String {
+        let found: Vec<bool> = self.verdicts.iter().filter_map(|verdict| verdict.late).collect();
+        if found.is_empty() {
+            return "-".to_owned();
+        }
+        format!("{:.0}%", 100.0 * share(found.iter().filter(|found| **found).count(), found.len()))
+    }
+
+    /// The median of reported over injected costs, and the share of those that differ by 15 % at most.
+    fn costs(&self) -> String {
+        let known = self.verdicts.iter().filter_map(|verdict| verdict.cost);
+        let mut ratios: Vec<f64> = known
+            .filter(|(_, injected)| *injected > 0.0)
+            .map(|(reported, injected)| reported / injected)
+            .collect();
+        if ratios.is_empty() {
+            return "-".to_owned();
+        }
+        ratios.sort_by(f64::total_cmp);
+        let near = ratios.iter().filter(|ratio| (*ratio - 1.0).abs() <= COST).count();
+        format!(
+            "{:.2}, {:.0}% of {}",
+            ratios[ratios.len() / 2],
+            100.0 * share(near, ratios.len()),
+            ratios.len()
+        )
+    }
+
     fn false_ones(&self) -> usize {
         self.verdicts.iter().filter(|verdict| !verdict.wrong.is_empty()).count()
     }
@@ -42,8 +74,15 @@ impl Row {
 
     pub(crate) fn head() {
         println!(
-            "{:<40} {:>5} {:>9} {:>9} {:>21} {:>21}",
-            "class", "runs", "precision", "recall", "seconds median / p95", "steps median / p95"
+            "{:<40} {:>5} {:>9} {:>9} {:>7} {:>15} {:>15} {:>23}",
+            "class",
+            "runs",
+            "precision",
+            "recall",
+            "late",
+            "s median / p95",
+            "steps m. / p95",
+            "cost, within 15 %"
         );
     }
 
@@ -71,12 +110,14 @@ impl Row {
             format!("{} / {}", word(at(0.5)), word(at(0.95)))
         };
         println!(
-            "{:<40} {runs:>5} {:>8.1}% {:>8.1}% {:>21} {:>21}{verdict}",
+            "{:<40} {runs:>5} {:>8.1}% {:>8.1}% {:>7} {:>15} {:>15} {:>23}{verdict}",
             self.name,
             100.0 * self.precision(),
             100.0 * self.recall(),
+            self.late(),
             of(|named| named.0),
             of(|named| named.1),
+            self.costs(),
         );
     }
 }

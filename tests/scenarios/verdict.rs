@@ -1,13 +1,15 @@
-//! A scenario played through the job and its findings, and what they said.
+//! A scenario played through hosts, the job and its findings, and what they said.
 
 use xpu_model::{
-    finding::{self, Kind},
+    finding::{self, Finding, Kind},
     job::Jobs,
 };
 
 use crate::{
-    collector::{Collectors, moment},
-    scenario::Scenario,
+    collector::Collectors,
+    flow::Flow,
+    moment,
+    scenario::{Expected, Scenario, Setting},
 };
 
 /// The budgets: a slow rank within steps or seconds, a hang within seconds.
@@ -18,6 +20,13 @@ const HANG_SECONDS: f64 = 15.0;
 /// A viewer has all frames of a second so long after the last was sent.
 const ARRIVES: f64 = 0.1;
 
+/// What is named is watched for so long: whether it stays, whether something wrong joins it, and what it costs.
+const SETTLES: f64 = 8.0;
+const COSTS: f64 = 20.0;
+
+/// This long after a fault has ended nothing of it is reported.
+const GOES: f64 = 45.0;
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verdict {
     /// After how long what was to be found was: in seconds, and in steps at their usual length.
@@ -26,6 +35,20 @@ pub(crate) struct Verdict {
     pub in_time: bool,
     /// What was found and should not have been: when, and the evidence.
     pub wrong: Vec<(f64, String)>,
+    /// Its cost at the end, reported and injected, in milliseconds per step.
+    pub cost: Option<(f64, f64)>,
+    /// Whether a viewer that comes only at the end finds the same.
+    pub late: Option<bool>,
+    /// What was found at the end.
+    pub last: Vec<String>,
+}
+
+impl Verdict {
+    /// To who comes late, and with what it costs.
+    pub(crate) fn is_well_reported(&self) -> bool {
+        self.late == Some(true)
+            && self.cost.is_none_or(|(reported, injected)| (reported / injected - 1.0).abs() <= 0.15)
+    }
 }
 
 pub(crate) fn play(scenario: &Scenario) -> Verdict {
@@ -33,39 +56,83 @@ pub(crate) fn play(scenario: &Scenario) -> Verdict {
     let mut collectors = Collectors::new(setting);
     let mut jobs = Jobs::default();
     let mut verdict = Verdict::default();
+    let settles = if scenario.is_stall() { SETTLES } else { COSTS };
+    let (mut at, mut found);
     loop {
-        let (frames, at) = collectors.second();
+        let (frames, end) = collectors.second();
         for frame in &frames {
             jobs.fold(frame);
         }
+        at = end;
         let now = at + ARRIVES;
-        let Some(job) = jobs.foremost() else { continue };
         let since = now - collectors.trouble_at();
-        let found = finding::examine(job, moment(now));
+        found = jobs.foremost().map(|job| finding::examine(job, moment(now))).unwrap_or_default();
+        if since > 0.0 && scenario.is_found(&found) {
+            verdict.named.get_or_insert((since, since / setting.step));
+        }
+        let is_over = now > setting.to + GOES;
         for finding in &found {
             let text =
                 format!("{:?} {:?} {:?}: {}", finding.kind, finding.class, finding.ranks, finding.evidence);
-            match &scenario.expected {
-                Some(expected) if since > 0.0 && expected.is(finding) => {
-                    verdict.named.get_or_insert((since, since / setting.step));
-                }
-                // It is that rank, for a cause that is not known.
-                Some(expected) if since > 0.0 && expected.is_without_cause(finding) => {}
-                // Steps are longer then: that is so, if not all of it.
-                Some(_) if since > 0.0 && !scenario.is_stall() && finding.kind == Kind::Regression => {}
-                _ if verdict.wrong.len() < 4 => verdict.wrong.push((since, text)),
-                _ => {}
+            let mut expected = scenario.expected.iter();
+            // It is that rank, for a cause that is not known; or steps are longer, which they are.
+            let is_right = |one: &Expected| {
+                one.is(finding)
+                    || one.is_without_cause(finding)
+                    || (!scenario.is_stall() && finding.kind == Kind::Regression)
+            };
+            let is_right = since > 0.0 && !is_over && expected.any(is_right);
+            if !is_right && verdict.wrong.len() < 4 {
+                verdict.wrong.push((since, text));
             }
         }
-        // What is named stays so; a little longer shows whether something wrong joins it.
-        let settled = verdict.named.is_some_and(|(named, _)| since > named + 8.0);
+        let ends = setting.to.is_finite();
+        let settled = !ends && verdict.named.is_some_and(|(named, _)| since > named + settles);
         if now > setting.until || settled {
             break;
         }
     }
+    verdict.last = found
+        .iter()
+        .map(|one| format!("{:?} {:?} {:?} {:?}: {}", one.kind, one.class, one.ranks, one.cost, one.evidence))
+        .collect();
     verdict.in_time = scenario.may_be_left
         || verdict.named.is_some_and(|(seconds, steps)| {
             if scenario.is_stall() { seconds <= HANG_SECONDS } else { seconds <= SECONDS || steps <= STEPS }
         });
+    if scenario.is_found(&found) {
+        let mut late = Jobs::default();
+        collectors.tell(at).iter().for_each(|frame| late.fold(frame));
+        let told = late.foremost().map(|job| finding::examine(job, moment(at + ARRIVES)));
+        verdict.late = Some(told.is_some_and(|told| scenario.is_found(&told)));
+        verdict.cost = scenario.costs().and_then(|expected| {
+            let told = reported_cost(&found, expected)?;
+            Some((told, injected_cost(setting, at)))
+        });
+    }
     verdict
+}
+
+fn reported_cost(found: &[Finding], expected: &Expected) -> Option<f64> {
+    found.iter().find(|finding| expected.is(finding))?.cost?.ms_per_step
+}
+
+/// By how much the steps since the trouble began are longer than the same steps without it.
+fn injected_cost(setting: &Setting, until: f64) -> f64 {
+    let ends = |setting: &Setting| {
+        let mut flow = Flow::new(setting);
+        while flow.known_until() < until {
+            flow.step();
+        }
+        flow.ends
+    };
+    let healthy = Setting { trouble: crate::fault::Trouble::None, ..setting.clone() };
+    let (with, without) = (ends(setting), ends(&healthy));
+    let Some(first) = with.iter().position(|end| *end >= setting.from) else { return 0.0 };
+    let last = with.len().min(without.len()) - 1;
+    if last <= first {
+        return 0.0;
+    }
+    let took = |ends: &[f64]| ends[last] - ends[first];
+    1000.0 * (took(&with) - took(&without)) / (last - first) as f64
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use xpu_client::{
     capture::{Extent, Outcome, Progress},
+    kineto,
     screen_capture::Standing,
 };
 use xpu_tests::Lab;
@@ -87,6 +88,28 @@ fn summary() -> Summary {
         ],
         is_capture: true,
     }
+}
+
+#[test]
+fn traces_by_pytorchs_profiler_are_a_key_and_say_how_they_do() {
+    let mut lab = with_files();
+    lab.screen(132, 40).hides("Kineto");
+    lab.keys("K");
+    assert_eq!(lab.effects().last(), Some(&Effect::Kineto));
+    let line = "64 of 64 ranks will trace steps 812 to 813, in some 3 s".to_owned();
+    update(lab.app(), Action::Traced(kineto::Standing::UnderWay(line)));
+    lab.screen(132, 40).shows("64 of 64 ranks will trace steps 812 to 813").shows("K cancels");
+    lab.keys("1").screen(132, 40).shows("KINETO");
+    let outcome = kineto::Outcome {
+        folder: "t.kineto".into(),
+        complaints: vec!["rank 3: its process has ended".to_owned()],
+        summary: "63 of 64 ranks gave a trace of steps 812 to 813: t.kineto (1.2 MiB)".to_owned(),
+        is_whole: false,
+    };
+    update(lab.app(), Action::Traced(kineto::Standing::Done(outcome)));
+    lab.screen(132, 40).shows("63 of 64 ranks gave a trace").hides("KINETO");
+    lab.keys("8").screen(132, 40).shows("rank 3: its process has ended");
+    lab.keys("?").screen(132, 60).shows("trace 2 steps of all ranks");
 }
 
 #[test]

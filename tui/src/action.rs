@@ -5,7 +5,7 @@ mod name;
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
-use xpu_client::{arrival::Arrival, capture::Wanted, filter::Filter, screen_capture};
+use xpu_client::{arrival::Arrival, capture::Wanted, filter::Filter, kineto, screen_capture};
 use xpu_wire::{
     frame::Frame,
     id::{CommunicatorId, JobName, Rank},
@@ -35,6 +35,10 @@ pub enum Action {
     Captured(screen_capture::Standing),
     /// Capture the next steps of all ranks, or end that.
     Capture,
+    /// How the traces by PyTorch's profiler do.
+    Traced(kineto::Standing),
+    /// Have all ranks trace their next steps with PyTorch's profiler, or end that.
+    Kineto,
     /// What captures and recordings lie in the folder.
     Listed(Listing),
     /// What is in a file.
@@ -185,6 +189,8 @@ pub enum Effect {
     Record,
     /// Begin a capture of this many steps, by default the usual number, or end it.
     Capture(Option<Wanted>),
+    /// Have all ranks trace with PyTorch's profiler, or end that.
+    Kineto,
     /// Read files of the folder.
     Files(Order),
 }

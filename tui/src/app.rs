@@ -56,7 +56,7 @@ pub use steps::{StepColumn, Steps};
 pub use watched::Watched;
 pub use whereabouts::{Group, Whereabouts};
 use xpu_analysis::capture::Groups;
-use xpu_client::{arrival::Endpoint, filter::Filter, inquiry::Inquiry, screen_capture};
+use xpu_client::{arrival::Endpoint, filter::Filter, inquiry::Inquiry, kineto, screen_capture};
 use xpu_model::{
     baseline::Runs,
     finding::{Log, Price},
@@ -151,6 +151,8 @@ pub struct App {
     pub(crate) recording: Recording,
     /// The capture that was begun last.
     pub(crate) capture: screen_capture::Standing,
+    /// Traces by PyTorch's profiler.
+    pub(crate) kineto: kineto::Standing,
     /// Lines the help page is scrolled by, and the words that its lines are to have.
     pub(crate) help: usize,
     pub(crate) sought: String,
@@ -230,6 +232,7 @@ impl App {
             parked: None,
             recording: Recording::default(),
             capture: screen_capture::Standing::default(),
+            kineto: kineto::Standing::default(),
             help: 0,
             sought: String::new(),
             palette: look.into().palette(),
@@ -288,6 +291,23 @@ impl App {
             _ => {}
         }
         self.capture = standing;
+    }
+
+    /// Says once what came of traces.
+    pub(crate) fn traced(&mut self, standing: kineto::Standing) {
+        if self.kineto == standing {
+            return;
+        }
+        match &standing {
+            kineto::Standing::Done(outcome) => {
+                let note = if outcome.is_whole { Note::Done } else { Note::Failed };
+                self.note = Some(note(outcome.summary.clone()));
+                outcome.complaints.iter().for_each(|complaint| self.warn(format!("Kineto: {complaint}")));
+            }
+            kineto::Standing::Failed(why) => self.note = Some(Note::Failed(why.clone())),
+            kineto::Standing::None | kineto::Standing::UnderWay(_) => {}
+        }
+        self.kineto = standing;
     }
 
     /// Whose details the screen asks for.

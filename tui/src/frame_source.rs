@@ -7,8 +7,14 @@ use std::{
 };
 
 use xpu_client::{
-    arrival::Arrival, capture::Wanted, follow::LATELY, frame_cursor::FrameCursor, live::Live,
-    recording_writer, screen_capture::Capturer,
+    arrival::Arrival,
+    capture::Wanted,
+    follow::LATELY,
+    frame_cursor::FrameCursor,
+    kineto::{self, Tracer},
+    live::Live,
+    recording_writer,
+    screen_capture::Capturer,
 };
 use xpu_model::{figure, job::Job};
 use xpu_recording::Header;
@@ -30,6 +36,7 @@ pub(crate) struct FrameSource {
     live: Option<Live>,
     recorder: Option<Recorder>,
     capturer: Option<Capturer>,
+    tracer: Option<Tracer>,
     player: Option<Player>,
     watched: Option<(JobName, BTreeSet<Rank>)>,
 }
@@ -42,7 +49,8 @@ impl FrameSource {
         app: &mut App,
     ) -> anyhow::Result<Self> {
         let recorder = live.is_some().then(Recorder::start);
-        let mut new = Self { live, recorder, capturer, player: None, watched: None };
+        let tracer = capturer.as_ref().map(|capturer| Tracer::new(capturer.targets().clone()));
+        let mut new = Self { live, recorder, capturer, tracer, player: None, watched: None };
         if let Some((cursor, begin)) = cursor {
             // Two readers: the screen, and the search for findings.
             let search = cursor.again();
@@ -73,6 +81,9 @@ impl FrameSource {
         }
         if let Some(capturer) = &self.capturer {
             update(app, Action::Captured(capturer.standing()));
+        }
+        if let Some(tracer) = &self.tracer {
+            update(app, Action::Traced(tracer.standing()));
         }
     }
 
@@ -183,7 +194,28 @@ impl FrameSource {
         }
         self.tell(app);
     }
+
+    /// Has all ranks of the job that is shown trace with PyTorch's profiler, or ends that.
+    pub(crate) fn kineto(&mut self, app: &mut App) {
+        let job = app.job().map(|job| job.name().clone());
+        let may = |tracer: &&mut Tracer| !app.is_past() || tracer.is_tracing();
+        let (Some(tracer), Some(job)) = (self.tracer.as_mut().filter(may), job) else {
+            let why = "the past cannot be traced: go to now first";
+            update(app, Action::Saved(Err(why.to_owned())));
+            return;
+        };
+        if tracer.is_tracing() {
+            tracer.end();
+        } else {
+            let wanted = kineto::Wanted { steps: Some(TRACED), ..kineto::Wanted::default() };
+            tracer.begin((job, None), file(app, "kineto"), wanted, |_| {});
+        }
+        self.tell(app);
+    }
 }
+
+/// Steps that a key has traced: of two steps the first shows what the profiler's start costs.
+const TRACED: u32 = 2;
 
 /// A new file here.
 fn file(app: &App, ending: &str) -> PathBuf {

@@ -353,6 +353,13 @@ pub const BINDINGS: &[Binding] = &[
         "capture 3 steps of all ranks to a file, or cancel",
         Some("capture"),
     ),
+    bind(
+        Anywhere,
+        &[char('K')],
+        Action::Kineto,
+        "trace 2 steps of all ranks with PyTorch's profiler to a folder, or cancel",
+        None,
+    ),
     bind(Anywhere, &[char('S')], Action::Save, "save the screen as an SVG file here", Some("save SVG")),
     bind(Help, &[code(KeyCode::Esc)], Action::Close, "back", Some("back")),
     bind(Time, &[char(' ')], Action::Control(Control::Pause), "pause, resume", None),

@@ -28,8 +28,9 @@ const PAGE: usize = 10;
 /// Lines the help page may be scrolled by; drawing knows how many there are.
 const HELP: usize = 2 * BINDINGS.len();
 
-pub fn update(app: &mut App, action: Action) -> Option<Effect> {
-    if !matches!(
+/// Whether nobody asked for it: then what is said on the screen stays.
+fn comes_by_itself(action: &Action) -> bool {
+    matches!(
         action,
         Action::Time(_)
             | Action::Arrive(_)
@@ -38,9 +39,14 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
             | Action::Found(..)
             | Action::Recorded(_)
             | Action::Captured(_)
+            | Action::Traced(_)
             | Action::Listed(_)
             | Action::Opened(..)
-    ) {
+    )
+}
+
+pub fn update(app: &mut App, action: Action) -> Option<Effect> {
+    if !comes_by_itself(&action) {
         app.note = None;
     }
     match action {
@@ -73,6 +79,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Control(what) => return control(app, what),
         Action::Recorded(standing) => app.recording = standing,
         Action::Captured(standing) => app.captured(standing),
+        Action::Traced(standing) => app.traced(standing),
         Action::Listed(_)
         | Action::Opened(..)
         | Action::OpenFile
@@ -81,6 +88,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
             return folder::act(app, action);
         }
         Action::Capture => return Some(Effect::Capture(None)),
+        Action::Kineto => return Some(Effect::Kineto),
         Action::CaptureOf(wanted) => return Some(Effect::Capture(Some(wanted))),
         Action::Dress(theme) => app.dress(app.palette.dressed(theme)),
         Action::ShowMetric(metric) => show_metric(app, metric),

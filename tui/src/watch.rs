@@ -290,6 +290,7 @@ fn carry_out(
         Effect::Step => source.step(app)?,
         Effect::Record => source.record(app),
         Effect::Capture(wanted) => source.capture(app, wanted),
+        Effect::Kineto => source.kineto(app),
         Effect::Files(order) => loader.order(order),
     }
     Ok(false)

@@ -42,6 +42,10 @@ pub struct ExportArgs {
     /// Write a Perfetto trace, for <https://ui.perfetto.dev>
     #[arg(long, value_name = "OUT")]
     pub perfetto: Option<PathBuf>,
+    /// Folder of traces that PyTorch's profiler wrote of the same steps, for --perfetto and --chrome
+    /// [default: FILE.kineto, if it is there]
+    #[arg(long, value_name = "DIR")]
+    pub traces: Option<PathBuf>,
     /// Write Chrome's JSON, compressed if the name ends in .gz
     #[arg(long, value_name = "OUT")]
     pub chrome: Option<PathBuf>,
@@ -58,6 +62,9 @@ pub struct ExportArgs {
     /// Write folded lines, for flame graphs: `rank 0;step 41;gemm;gemm 8192x8192x4096 microseconds`
     #[arg(long, value_name = "OUT")]
     pub folded: Option<PathBuf>,
+    /// Write a flame graph of the Python stacks that `capture --python` sampled, of all ranks
+    #[arg(long, value_name = "SVG")]
+    pub flame: Option<PathBuf>,
     /// Only these kinds of operations, and their steps
     #[arg(long, value_name = "KINDS", value_enum, value_delimiter = ',')]
     pub kind: Vec<ExportKind>,

@@ -1,5 +1,6 @@
 //! `xpu-top capture`: every operation of a few steps, or of a time, of all ranks, in a file; now, or when something is found.
 
+pub(super) mod kineto;
 mod occasion;
 mod progress;
 
@@ -11,6 +12,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use kineto::Beside;
 use occasion::{Occasion, wait_for};
 use progress::Progress;
 use tokio::{
@@ -20,7 +22,7 @@ use tokio::{
 };
 use xpu_client::{
     arrival::Arrivals,
-    capture::{Plan, Stop, Taking, Wanted},
+    capture::{Begin, Plan, Sampling, Stop, Taking, Wanted},
     filter::Filter,
     follow::Following,
     live::{self, Live},
@@ -56,6 +58,9 @@ pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
     let key = args.of.way.key()?;
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
     new_file::check([&args.output])?;
+    if args.kineto {
+        new_file::check_absent([kineto::folder(&args.output)])?;
+    }
     let header = header(args.of.job.as_ref(), &hosts.endpoints);
     let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
     following.remember(Vec::new());
@@ -108,11 +113,18 @@ async fn take(
     };
     let wait = args.wait.map(|wait| Duration::from_secs(wait.into()));
     let wait = wait.unwrap_or_else(|| WAIT + args.length.unwrap_or_default());
+    let ended = Arc::clone(&stop);
+    let mut beside = None;
+    if args.kineto {
+        beside = Some(Beside::begin(args, (&job, &ranks), (what, &stop)).await?);
+    }
     let plan = Plan {
         what,
+        begin: beside.as_ref().map_or(Begin::Soon, Beside::when),
         before: args.before.unwrap_or(before),
         activity: args.kernels,
         functions: !args.light,
+        python: args.python.map(|rate| sampling(rate, args.native)),
         wait,
         watch: !args.no_watch,
     };
@@ -125,11 +137,22 @@ async fn take(
         eprintln!("xpu-top: {line}");
     }
     println!("{outcome}");
+    if let Some(beside) = &mut beside
+        && !beside.end(&ended).await
+        && outcome.whole > 0
+    {
+        return Ok(ExitCode::from(NOT_ALL));
+    }
     Ok(ExitCode::from(match outcome.whole {
         0 => Code::NoData as u8,
         _ if outcome.done < outcome.ranks => NOT_ALL,
         _ => 0,
     }))
+}
+
+fn sampling(rate: u32, natively: bool) -> Sampling {
+    let usual = if natively { Sampling::NATIVE_RATE } else { Sampling::RATE };
+    Sampling { rate: if rate == 0 { usual } else { rate }, natively }
 }
 
 fn not_new(path: &Path, error: &std::io::Error) -> UsageError {

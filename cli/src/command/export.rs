@@ -3,6 +3,7 @@
 mod csv;
 mod kineto;
 mod parquet;
+mod profile;
 mod sheet;
 
 use std::{
@@ -17,7 +18,7 @@ use flate2::{Compression, write::GzEncoder};
 use sheet::{SHEETS, Source};
 use xpu_analysis::{
     capture::Clocks,
-    export::{chrome, folded, perfetto, timeline::Timeline},
+    export::{chrome, folded, perfetto, python, timeline::Timeline},
 };
 use xpu_client::new_file;
 use xpu_model::status::ExitCode as Code;
@@ -26,9 +27,10 @@ use super::report::read;
 use crate::args::{ExportArgs, UsageError};
 
 pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
-    let ExportArgs { file, perfetto, chrome, kineto, csv, parquet, folded, kind, select } = args;
-    if [perfetto, chrome, kineto, csv, parquet, folded].iter().all(|out| out.is_none()) {
-        let forms = "name an output: --perfetto, --chrome or --folded FILE, --kineto, --csv or --parquet DIR";
+    let ExportArgs { file, perfetto, chrome, kineto, csv, parquet, folded, flame, kind, select, traces } =
+        args;
+    if [perfetto, chrome, kineto, csv, parquet, folded, flame].iter().all(|out| out.is_none()) {
+        let forms = "name an output: --perfetto, --chrome, --folded or --flame FILE, --kineto, --csv or --parquet DIR";
         return Err(UsageError::Value(forms.to_owned()).into());
     }
     let wanted: Vec<_> = SHEETS.iter().filter(|sheet| sheet.is_meant(kind)).collect();
@@ -38,11 +40,16 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
         .collect();
     let in_tables =
         tables.iter().flat_map(|&(place, of)| wanted.iter().map(move |sheet| sheet.path(place, of)));
-    new_file::check_absent([perfetto, chrome, folded].into_iter().flatten().cloned().chain(in_tables))?;
+    new_file::check_absent(
+        [perfetto, chrome, folded, flame].into_iter().flatten().cloned().chain(in_tables),
+    )?;
     let mut capture = read(file)?;
     let groups = select.apply(&mut capture)?;
-    let traces = kineto.as_deref().map(|place| kineto::paths(&capture, place)).transpose()?;
-    new_file::check_absent(traces.iter().flatten().map(|(_, path)| path))?;
+    let kineto_files = kineto.as_deref().map(|place| kineto::paths(&capture, place)).transpose()?;
+    new_file::check_absent(kineto_files.iter().flatten().map(|(_, path)| path))?;
+    // Before anything is written: it may have no stacks.
+    let drawn = flame.as_ref().map(|_| python::flame(&capture)).transpose();
+    let drawn = drawn.map_err(|error| UsageError::Value(format!("{}: {error}", file.display())))?;
     for &(place, of) in &tables {
         let source = Source { capture: &capture, clocks: &Clocks::of(&capture), groups };
         fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
@@ -60,7 +67,8 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
         }
     }
     if perfetto.is_some() || chrome.is_some() {
-        let timeline = Timeline::of(&capture, groups);
+        let profiles = profile::read(&capture, file, traces.as_deref())?;
+        let timeline = Timeline::with(&capture, groups, profiles);
         if let Some(path) = chrome {
             new_file::write(path, |out| chrome_to(path, &timeline, out))?;
         }
@@ -68,11 +76,14 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
             new_file::write(path, |out| Ok(perfetto::write(&timeline, out)?))?;
         }
     }
-    if let Some(paths) = &traces {
+    if let Some(paths) = &kineto_files {
         kineto::write(&capture, paths)?;
     }
     if let Some(path) = folded {
         new_file::write(path, |out| Ok(folded::write(&capture, out)?))?;
+    }
+    if let (Some(path), Some(drawn)) = (flame, drawn) {
+        new_file::write(path, |out| Ok(out.write_all(&drawn)?))?;
     }
     if capture.ranks.is_empty() {
         eprintln!("xpu-top: no rank could be read: the output is empty");

@@ -8,6 +8,7 @@ mod inherited;
 mod kineto;
 mod name;
 mod preload;
+mod profiler;
 mod sanitizer;
 
 use std::{
@@ -167,16 +168,20 @@ fn prepare(
         );
     }
     command.env("LD_PRELOAD", preload::with(&hook, &before)?);
+    command.envs(profiler::variable(&hook));
     command.env(variable::JOB, job(args).as_str());
     command.env(variable::SOCKET, socket);
     if !args.no_kineto {
         command.envs(kineto::variables(runtime));
     }
-    if args.gpu_core {
+    if args.gpu_core || args.gpu_core_on_hang {
         match gpu_core::variables(runtime) {
             Ok(variables) => drop(command.envs(variables)),
             Err(why) => warn(&format!("{why}: xpu-top stacks --gpus will not work")),
         }
+    }
+    if args.gpu_core_on_hang {
+        command.env(variable::GPU_CORE, variable::GPU_CORE_ON_HANG);
     }
     if let Some(line) = &args.on_hang {
         command.env(variable::ON_HANG, line);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use xpu_wire::frame::CaptureWindow;
+use xpu_wire::{frame::CaptureWindow, id::Step, unit::Moment};
 
 use crate::time;
 
@@ -10,12 +10,15 @@ use crate::time;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub what: Wanted,
+    pub begin: Begin,
     /// Steps before those, as far as they were seen.
     pub before: u32,
     /// All kernels through CUPTI.
     pub activity: bool,
     /// Python's functions.
     pub functions: bool,
+    /// Python's stacks, sampled.
+    pub python: Option<Sampling>,
     /// How long all of it may take.
     pub wait: Duration,
     /// Goes on until it would be known if a rank were slow, so that the file can say it.
@@ -26,6 +29,32 @@ pub struct Plan {
 pub fn window_length(text: &str) -> Result<Duration, String> {
     let length = time::duration(text).filter(|length| !length.is_zero() && *length <= CaptureWindow::LONGEST);
     length.ok_or_else(|| "write a time like 500ms, 2s or 1m, ten minutes at most".to_owned())
+}
+
+/// When it begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Begin {
+    /// As soon as all ranks can agree.
+    #[default]
+    Soon,
+    /// With a step, or at a moment, that was agreed on for something else.
+    Step(Step),
+    At(Moment),
+}
+
+/// How Python's stacks are sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampling {
+    /// Readings per second.
+    pub rate: u32,
+    /// Native frames too: each thread is stopped for a moment at each reading.
+    pub natively: bool,
+}
+
+impl Sampling {
+    /// Rates that are usual: 100 with native frames.
+    pub const RATE: u32 = 500;
+    pub const NATIVE_RATE: u32 = 100;
 }
 
 /// A number of steps, or a time.

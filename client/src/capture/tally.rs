@@ -172,6 +172,11 @@ impl Tally {
         }
     }
 
+    /// Ranks of which something came.
+    pub(super) fn sending(&self) -> impl Iterator<Item = Rank> {
+        self.ranks.iter().filter(|(_, state)| state.expected.is_some()).map(|(&rank, _)| rank)
+    }
+
     pub(super) fn refuse_all(&mut self, why: &str) {
         self.ranks.values_mut().for_each(|state| state.refused = Some(why.to_owned()));
     }

@@ -10,9 +10,11 @@ use crate::live::Order;
 
 const PLAN: Plan = Plan {
     what: Wanted::Steps(2),
+    begin: Begin::Soon,
     before: 0,
     activity: false,
     functions: false,
+    python: None,
     wait: Duration::from_secs(20),
     watch: false,
 };

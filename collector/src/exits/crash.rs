@@ -32,7 +32,7 @@ pub(super) fn task(program: &Path, fault: &FaultReading, deadline: Instant) -> O
 
 /// Implements `--read-crash`: frames as JSON, outermost first, for the note on standard input.
 pub fn read(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
-    end_with_the_collector(super::CRASH_LIMIT);
+    end_with_the_collector(super::READ_LIMIT);
     let mut bytes = Vec::new();
     from.take(MOST).read_to_end(&mut bytes)?;
     let fault = unpacked(&bytes).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;

@@ -7,7 +7,10 @@ use std::{
     path::PathBuf,
 };
 
-use xpu_wire::{endpoint::variable, id::Pid};
+use xpu_wire::{
+    endpoint::{GPU_CORE, variable},
+    id::Pid,
+};
 
 /// Bytes of an environment that are read.
 const MOST: u64 = 1 << 20;
@@ -26,6 +29,8 @@ pub(crate) struct Surroundings {
     pub python: Option<PathBuf>,
     pub pod_name: String,
     pub pod_ip: String,
+    /// The core dump that CUDA's driver writes of its GPUs at an exception, if `xpu-top run --gpu-core` prepared it.
+    pub gpu_core: Option<PathBuf>,
 }
 
 impl Surroundings {
@@ -50,13 +55,24 @@ impl Surroundings {
             let text = variable(name).unwrap_or_default();
             text.chars().filter(|c| !c.is_control()).take(TEXT).collect()
         };
+        let is_prepared = variable("CUDA_ENABLE_COREDUMP_ON_EXCEPTION").is_some_and(|value| value == "1");
         Self {
             plugins: list(&plugins),
             python: program.filter(is_python),
             pod_name: brief("POD_NAME"),
             pod_ip: brief("POD_IP"),
+            gpu_core: variable("CUDA_COREDUMP_FILE")
+                .filter(|_| is_prepared)
+                .and_then(|file| own_core(&file, pid)),
         }
     }
+}
+
+/// Somebody else's core dumps are theirs.
+fn own_core(file: &str, pid: Pid) -> Option<PathBuf> {
+    let path = PathBuf::from(file.replace("%p", &pid.to_string()));
+    let is_ours = path.file_name()?.to_str()?.starts_with(GPU_CORE);
+    is_ours.then_some(path)
 }
 
 fn list(text: &str) -> Vec<PathBuf> {
@@ -71,5 +87,12 @@ mod tests {
     fn plugins_are_a_list() {
         assert_eq!(list(" /a.py,/b.py,,"), [PathBuf::from("/a.py"), PathBuf::from("/b.py")]);
         assert!(list("").is_empty());
+    }
+
+    #[test]
+    fn only_core_dumps_that_xpu_top_prepared_are_read() {
+        let of = |file| own_core(file, Pid(7));
+        assert_eq!(of("/run/gpu/gpu-core.%p"), Some(PathBuf::from("/run/gpu/gpu-core.7")));
+        assert_eq!((of("/home/a/core.%p"), of("/")), (None, None));
     }
 }

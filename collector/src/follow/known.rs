@@ -117,6 +117,14 @@ impl Known {
             self.count(topic, frame);
         }
         match &frame.body {
+            Body::NcclDetail(nccl) => {
+                let place = (nccl.job.clone(), nccl.rank);
+                if self.looked_at.contains_key(&place) {
+                    self.jobs.fold(frame);
+                }
+                self.tallies.entry(place).or_default().take_nccl(&nccl.report);
+                return;
+            }
             Body::Detail(detail) => {
                 let place = (detail.job.clone(), detail.rank);
                 if self.looked_at.contains_key(&place) {

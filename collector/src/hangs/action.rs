@@ -53,6 +53,18 @@ impl Wish {
     }
 
     /// The action of a job, from the environment of this process of it.
+    fn of(pid: Pid, environment: &Environment) -> Option<Self> {
+        let line = environment.value(variable::ON_HANG)?;
+        let folder = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_else(|_| PathBuf::from("/"));
+        Some(Self { line, folder })
+    }
+}
+
+/// The environment of a process.
+struct Environment(Vec<u8>);
+
+impl Environment {
+    /// `None` if it is no process of this job.
     fn of(pid: Pid, job: &JobName) -> Option<Self> {
         if process::owner(pid) != Some(user_id()) {
             return None;
@@ -61,17 +73,16 @@ impl Wish {
         if let Ok(file) = File::open(format!("/proc/{pid}/environ")) {
             let _ = file.take(MOST).read_to_end(&mut bytes);
         }
-        let value = |name: &str| {
-            let entries = bytes.split(|&byte| byte == 0);
-            let mut values =
-                entries.filter_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
-            values.next().map(|value| String::from_utf8_lossy(value).into_owned())
-        };
+        let environment = Self(bytes);
         // In another container, the number is another process's here.
-        let is_it = value(variable::JOB).is_none_or(|name| JobName::cleaned(&name) == *job);
-        let line = value(variable::ON_HANG).filter(|_| is_it)?;
-        let folder = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_else(|_| PathBuf::from("/"));
-        Some(Self { line, folder })
+        let name = environment.value(variable::JOB);
+        name.is_none_or(|name| JobName::cleaned(&name) == *job).then_some(environment)
+    }
+
+    fn value(&self, name: &str) -> Option<String> {
+        let entries = self.0.split(|&byte| byte == 0);
+        let mut values = entries.filter_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+        values.next().map(|value| String::from_utf8_lossy(value).into_owned())
     }
 }
 
@@ -84,6 +95,8 @@ pub(crate) struct Wishes(Arc<Mutex<BTreeMap<JobName, Asked>>>);
 struct Asked {
     by: Rank,
     wish: Option<Wish>,
+    /// Whether the kernels on its GPUs are named in a hang, which ends it.
+    names_kernels: bool,
 }
 
 impl Wishes {
@@ -96,13 +109,25 @@ impl Wishes {
         if jobs.len() >= JOBS && !jobs.contains_key(&info.job) {
             jobs.pop_first();
         }
-        let asked = Asked { by: info.rank, wish: Wish::of(info.pid, &info.job) };
+        let environment = Environment::of(info.pid, &info.job);
+        let set = environment.as_ref().and_then(|environment| environment.value(variable::GPU_CORE));
+        let asked = Asked {
+            by: info.rank,
+            wish: environment.and_then(|environment| Wish::of(info.pid, &environment)),
+            names_kernels: set.is_some_and(|set| set == variable::GPU_CORE_ON_HANG),
+        };
         jobs.insert(info.job.clone(), asked);
     }
 
     pub(super) fn of(&self, job: &JobName) -> Option<Wish> {
         let jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         jobs.get(job)?.wish.clone()
+    }
+
+    /// Whether the kernels on its GPUs are to be named in a hang, which ends the ranks.
+    pub(super) fn names_kernels(&self, job: &JobName) -> bool {
+        let jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.get(job).is_some_and(|asked| asked.names_kernels)
     }
 }
 
@@ -237,7 +262,10 @@ mod tests {
         let mut sleeper = Command::new("sleep");
         sleeper.arg("600").current_dir("/tmp").env(variable::JOB, "train").env(variable::ON_HANG, "mail x");
         let mut sleeper = sleeper.spawn().unwrap();
-        let of = |job: &str, pid: u32| Wish::of(Pid(pid), &job.into()).map(|wish| (wish.line, wish.folder));
+        let of = |job: &str, pid: u32| {
+            let wish = Wish::of(Pid(pid), &Environment::of(Pid(pid), &job.into())?)?;
+            Some((wish.line, wish.folder))
+        };
         let deadline = Instant::now() + Duration::from_secs(30);
         let its_own = Some(("mail x".to_owned(), PathBuf::from("/tmp")));
         // Until it has executed its program.

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_model::{finding, job::Job};
+use xpu_model::{finding, job::Job, status::Status};
 use xpu_wire::{
     frame::{Ending, RankExit},
     id::{Pid, Rank},
@@ -26,6 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(12);
 
 /// After this time without news, the first end and the following ones are known.
 const QUIET: Duration = Duration::from_secs(2);
+
+/// How long a hang lasts, after everything else was requested, until the kernels on its GPUs are named, if the user wants that: it
+/// ends the ranks.
+const BEFORE_KERNELS: Duration = Duration::from_secs(30);
 
 /// Interval between two writes of a folder, and the number of writes.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -90,6 +94,8 @@ pub(super) struct Incident {
     /// Its folder.
     pub(super) place: Option<PathBuf>,
     has_acted: bool,
+    /// The last status before the kernels on the GPUs were requested. What follows is not part of the hang.
+    held: Option<Box<Status>>,
     /// Since when the job runs again.
     over: Option<Instant>,
 }
@@ -111,6 +117,7 @@ impl Incident {
             writes: 0,
             place: None,
             has_acted: false,
+            held: None,
             over: None,
         }
     }
@@ -122,6 +129,9 @@ impl Incident {
             return false;
         };
         self.over = None;
+        if self.held.is_some() {
+            return false;
+        }
         self.looks += 1;
         let has_turned = cause == Cause::End && self.cause == Cause::Hang;
         if has_turned {
@@ -180,6 +190,32 @@ impl Incident {
         let is_due = !self.has_acted && is_quiet && self.is_whole(job, instant) && self.written.is_some();
         self.has_acted |= is_due;
         is_due
+    }
+
+    /// Whether the kernels on the GPUs should be named now, if at all: after everything else was read and written.
+    pub(super) fn is_for_kernels(&self, instant: Instant) -> bool {
+        let lasts = self.cause == Cause::Hang && self.over.is_none();
+        let is_due = self.asked.is_some_and(|asked| instant.duration_since(asked) >= BEFORE_KERNELS);
+        lasts && is_due && self.held.is_none() && self.written.is_some() && !self.is_new
+    }
+
+    /// The kernels on the GPUs are requested.
+    pub(super) fn hold(&mut self, status: Status, now: Moment) {
+        self.held = Some(Box::new(status));
+        self.recording.hold(now);
+    }
+
+    /// Whether the kernels on the GPUs were requested.
+    pub(super) fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// What is to be saved: of ranks that were ended for their kernels, their state before.
+    pub(super) fn status(&self, present: Status) -> Status {
+        match &self.held {
+            Some(held) => Status { stacks: present.stacks, ..Status::clone(held) },
+            None => present,
+        }
     }
 
     /// Whether nothing more is expected for now.

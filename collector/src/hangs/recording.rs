@@ -41,6 +41,8 @@ pub(super) struct IncidentRecording {
     infos: Vec<RankInfo>,
     snapshot: Option<(Moment, Frame)>,
     parts: BTreeMap<(Part, Rank), (Moment, Frame)>,
+    /// Since when only stacks are taken: the ranks are ended for them.
+    held: Option<Moment>,
 }
 
 impl IncidentRecording {
@@ -53,6 +55,7 @@ impl IncidentRecording {
             infos: Vec::new(),
             snapshot: None,
             parts: BTreeMap::new(),
+            held: None,
         }
     }
 
@@ -68,8 +71,17 @@ impl IncidentRecording {
         }
     }
 
+    /// From now on only stacks are taken, as if they had come now.
+    pub(super) fn hold(&mut self, now: Moment) {
+        self.held = Some(now);
+    }
+
     /// Takes a received frame; `true` if it adds something to the recording.
     pub(super) fn take(&mut self, frame: &Frame, now: Moment) -> bool {
+        if self.held.is_some() && !matches!(frame.body, Body::Stacks(_)) {
+            return false;
+        }
+        let now = self.held.unwrap_or(now);
         let (part, rank) = match &frame.body {
             Body::History(history) => {
                 if self.has_past {
@@ -88,7 +100,11 @@ impl IncidentRecording {
             Body::Stacks(stacks) if stacks.job == self.job => (Part::Stacks, stacks.rank),
             _ => return false,
         };
-        let is_known = self.parts.get(&(part, rank)).is_some_and(|(_, known)| known.body == frame.body);
+        let is_known =
+            self.parts.get(&(part, rank)).is_some_and(|(_, known)| match (&known.body, &frame.body) {
+                (Body::Stacks(known), Body::Stacks(new)) => known == new || new.lacks_gpus_of(known),
+                (known, new) => known == new,
+            });
         if !is_known {
             self.parts.insert((part, rank), (now, frame.clone()));
         }

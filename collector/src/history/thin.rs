@@ -8,7 +8,6 @@ use std::{
 use xpu_wire::{
     frame::{Body, CollectiveSample, Frame, HostDigest, RankDigest},
     id::{CommunicatorId, JobName, Rank},
-    sampling,
     unit::{Moment, Nanoseconds},
 };
 
@@ -128,7 +127,7 @@ impl Thinned {
         while self.samples.len() > most && self.rate < u64::BITS {
             self.rate += 1;
             let rate = self.rate;
-            self.samples.retain(|(_, sample)| sampling::priority(sample.sequence.0).leading_zeros() >= rate);
+            self.samples.retain(|(_, sample)| sample.priority().leading_zeros() >= rate);
         }
     }
 
@@ -193,7 +192,7 @@ mod tests {
         for digest in thinned(30, 24) {
             let left = &digest.samples;
             assert!((2..=SAMPLES).contains(&left.len()), "{} are left", left.len());
-            let rate = |sequence: u64| sampling::priority(sequence).leading_zeros();
+            let rate = |sequence: u64| xpu_wire::sampling::priority(sequence).leading_zeros();
             let coarsest = left.iter().map(|sample| rate(sample.sequence.0)).min().unwrap();
             let first = left[0].sequence.0 / 1000 * 1000;
             let all = (0..10).flat_map(|second| (0..24).map(move |n| first + second * 100 + n));

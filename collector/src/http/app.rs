@@ -8,7 +8,12 @@ use std::{
 use tokio::{sync::Mutex as Turn, task::spawn_blocking};
 use xpu_wire::unit::Moment;
 
-use super::{HttpConfig, capture::Captures, error::Problem, gate::Pace};
+use super::{
+    HttpConfig,
+    capture::{Captures, What},
+    error::Problem,
+    gate::Pace,
+};
 use crate::{
     follow::Follow,
     metrics::{self, Exposition, Own, Pod},
@@ -26,6 +31,8 @@ pub(super) struct App {
     /// The rate limit of requests without permission.
     pub(super) strangers: Pace,
     pub(super) captures: Captures,
+    /// By PyTorch's profiler.
+    pub(super) traces: Captures,
     /// Its holder reads stacks.
     pub(super) stacks: Turn<()>,
     pod: Pod,
@@ -41,6 +48,7 @@ impl App {
             pace: Pace::default(),
             strangers: Pace::default(),
             captures: Captures::default(),
+            traces: Captures::of(What::Kineto),
             stacks: Turn::default(),
             pod: Pod::of_environment(),
             page: Mutex::default(),

@@ -39,7 +39,7 @@ use super::{
 };
 use crate::metrics::Dump;
 pub(super) use wanted::Wanted;
-use wanted::Window;
+pub(super) use wanted::Window;
 
 /// Captures kept: beyond, the oldest is removed.
 const KEPT: usize = 16;
@@ -69,26 +69,61 @@ pub enum KeyWay {
     None,
 }
 
+/// What is made: captures, or traces by PyTorch's profiler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum What {
+    #[default]
+    Capture,
+    Kineto,
+}
+
+impl What {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Capture => "capture",
+            Self::Kineto => "kineto",
+        }
+    }
+
+    /// A file, or a folder.
+    fn path(self, directory: &Path, id: u64) -> PathBuf {
+        match self {
+            Self::Capture => directory.join(format!("{id}.xpu")),
+            Self::Kineto => directory.join(format!("{id}.kineto")),
+        }
+    }
+
+    fn remove(self, path: &Path) {
+        let _ = match self {
+            Self::Capture => fs::remove_file(path),
+            Self::Kineto => fs::remove_dir_all(path),
+        };
+    }
+}
+
 #[derive(Debug, Default)]
-pub(super) struct Captures(Mutex<BTreeMap<u64, Capture>>);
+pub(super) struct Captures {
+    what: What,
+    all: Mutex<BTreeMap<u64, Capture>>,
+}
 
 #[derive(Clone, Debug, Serialize)]
-struct Capture {
-    id: u64,
+pub(super) struct Capture {
+    pub(super) id: u64,
     job: JobName,
     #[serde(flatten)]
     window: Window,
-    state: Phase,
+    pub(super) state: Phase,
     /// The command's output.
     said: String,
     bytes: Option<u64>,
     #[serde(skip)]
-    path: PathBuf,
+    pub(super) path: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Phase {
+pub(super) enum Phase {
     Recording,
     Done,
     /// Some ranks are missing in the file.
@@ -97,8 +132,12 @@ enum Phase {
 }
 
 impl Captures {
+    pub(super) fn of(what: What) -> Self {
+        Self { what, all: Mutex::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Capture>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn is_recording(&self) -> bool {
@@ -139,7 +178,8 @@ pub(super) async fn start(app: &Arc<App>, wanted: Wanted, after: Duration) -> Re
     let capture = app.captures.make(&way, &job, window)?;
     app.own.dumps(Dump::Making);
     let answer = told(&capture);
-    let command = command(&program, &way, &capture, &wanted, &ranks);
+    let arguments = wanted.arguments(capture.window);
+    let command = command(&program, &way, (What::Capture, &capture), arguments, &ranks);
     let (making, id) = (Arc::clone(app), capture.id);
     let spawned = thread::Builder::new().name("capture".to_owned()).spawn(move || {
         thread::sleep(after);
@@ -156,7 +196,7 @@ pub(super) async fn start(app: &Arc<App>, wanted: Wanted, after: Duration) -> Re
 }
 
 /// `xpu-top`, beside this program.
-fn program() -> Result<PathBuf, Problem> {
+pub(super) fn program() -> Result<PathBuf, Problem> {
     let here = env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned));
     here.map(|folder| folder.join("xpu-top")).filter(|path| path.is_file()).ok_or_else(|| {
         let next = "install xpu-top completely, or run `xpu-top capture` elsewhere";
@@ -164,12 +204,19 @@ fn program() -> Result<PathBuf, Problem> {
     })
 }
 
-fn command(program: &Path, way: &CaptureWay, capture: &Capture, wanted: &Wanted, ranks: &[Rank]) -> Command {
+/// Of `xpu-top`, for a job and some of its ranks.
+pub(super) fn command(
+    program: &Path,
+    way: &CaptureWay,
+    (what, capture): (What, &Capture),
+    arguments: Vec<String>,
+    ranks: &[Rank],
+) -> Command {
     let mut command = Command::new(program);
     let address = if way.address.is_unspecified() { "127.0.0.1".to_owned() } else { way.address.to_string() };
-    command.arg("capture").arg("--hosts").arg(address).arg("--base-port").arg(way.base.0.to_string());
+    command.arg(what.word()).arg("--hosts").arg(address).arg("--base-port").arg(way.base.0.to_string());
     command.arg("--job").arg(capture.job.as_str());
-    command.args(wanted.arguments(capture.window));
+    command.args(arguments);
     if !ranks.is_empty() {
         let ranks: Vec<_> = ranks.iter().map(ToString::to_string).collect();
         command.arg("--ranks").arg(ranks.join(","));
@@ -198,11 +245,12 @@ fn told(capture: &Capture) -> Value {
 }
 
 impl Captures {
-    fn make(&self, way: &CaptureWay, job: &JobName, window: Window) -> Result<Capture, Problem> {
+    pub(super) fn make(&self, way: &CaptureWay, job: &JobName, window: Window) -> Result<Capture, Problem> {
         let mut captures = self.lock();
         if captures.values().any(|capture| capture.state == Phase::Recording) {
-            let next = "GET /api/v1/capture shows its progress; ask again when it is done";
-            return Err(Problem::new(StatusCode::CONFLICT, "a capture is already running", next));
+            let word = self.what.word();
+            let next = format!("GET /api/v1/{word} shows its progress; ask again when it is done");
+            return Err(Problem::new(StatusCode::CONFLICT, "one is already running", next));
         }
         let directory = &way.directory;
         fs::DirBuilder::new().mode(0o700).recursive(true).create(directory).map_err(|error| {
@@ -211,20 +259,20 @@ impl Captures {
         })?;
         while captures.len() >= KEPT {
             if let Some((_, oldest)) = captures.pop_first() {
-                let _ = fs::remove_file(oldest.path);
+                self.what.remove(&oldest.path);
             }
         }
         let id = captures.last_key_value().map_or(1, |(id, _)| id + 1);
-        let path = directory.join(format!("{id}.xpu"));
+        let path = self.what.path(directory, id);
         // Left from an earlier collector.
-        let _ = fs::remove_file(&path);
+        self.what.remove(&path);
         let (state, said) = (Phase::Recording, String::new());
         let capture = Capture { id, job: job.clone(), window, state, said, bytes: None, path };
         captures.insert(id, capture.clone());
         Ok(capture)
     }
 
-    fn run(&self, mut command: Command, capture: &Capture) {
+    pub(super) fn run(&self, mut command: Command, capture: &Capture) {
         let ended = command.output();
         let (state, said) = match ended {
             Ok(output) => {
@@ -250,17 +298,22 @@ impl Captures {
     }
 
     /// A capture that could not be started.
-    fn fail(&self, id: u64, why: String) {
+    pub(super) fn fail(&self, id: u64, why: String) {
         if let Some(known) = self.lock().get_mut(&id) {
             (known.state, known.said) = (Phase::Failed, why);
         }
     }
 
-    fn get(&self, id: &str) -> Result<Capture, Problem> {
+    pub(super) fn all(&self) -> Vec<Capture> {
+        self.lock().values().cloned().collect()
+    }
+
+    pub(super) fn get(&self, id: &str) -> Result<Capture, Problem> {
         let capture = id.parse().ok().and_then(|id: u64| self.lock().get(&id).cloned());
         capture.ok_or_else(|| {
-            let next = format!("GET /api/v1/capture lists the captures; the last {KEPT} are kept");
-            Problem::new(StatusCode::NOT_FOUND, "no such capture", next)
+            let word = self.what.word();
+            let next = format!("GET /api/v1/{word} lists them; the last {KEPT} are kept");
+            Problem::new(StatusCode::NOT_FOUND, format!("no such {word}"), next)
         })
     }
 }

@@ -15,7 +15,7 @@ use super::{
     capture, document,
     error::Problem,
     gate::{self, BODY, HEALTH, METRICS},
-    hosting, page,
+    hosting, kineto, page,
 };
 
 pub(super) fn all(app: &Arc<App>) -> Router {
@@ -32,7 +32,10 @@ pub(super) fn all(app: &Arc<App>) -> Router {
         .route("/api/v1/stacks", post(api::stacks))
         .route("/api/v1/capture", get(capture::list).post(capture::begin))
         .route("/api/v1/capture/{id}", get(capture::show))
-        .route("/api/v1/capture/{id}/file", get(capture::file));
+        .route("/api/v1/capture/{id}/file", get(capture::file))
+        .route("/api/v1/kineto", get(kineto::list).post(kineto::begin))
+        .route("/api/v1/kineto/{id}", get(kineto::show))
+        .route("/api/v1/kineto/{id}/{file}", get(kineto::file));
     if app.config.pages.compat {
         let trace = get(hosting::dump_kernel_trace).post(hosting::dump_kernel_trace);
         let stacks = get(hosting::dump_string_stacktrace).post(hosting::dump_string_stacktrace);

@@ -131,6 +131,7 @@ metrics! {
     BLOCKED = Counter Seconds "xpu_top_blocked" "Time threads were blocked in calls that wait for the GPU, and in launches into a full queue";
     EXPOSED = Counter Seconds "xpu_top_exposed" "Exposed communication: time that GEMM streams waited for it, estimated from a sample";
     LAUNCHES = Counter Number "xpu_top_launches" "Launches by kind";
+    NCCL_CALLS = Counter Number "xpu_top_nccl_calls" "NCCL operations by how they are seen, and calls that are not counted";
     MEMORY_HELD = Gauge Bytes "xpu_top_memory_held" "Device memory allocated through the CUDA runtime and not freed";
     // GEMMs.
     GEMM_RATE = Gauge FlopsPerSecond "xpu_top_gemm_rate" "FLOPS of the timed GEMMs of the last half minute";
@@ -172,6 +173,13 @@ metrics! {
     DROPPED = Counter Number "xpu_top_dropped_records" "Records the hook lost because a ring was full";
     UNTIMED = Counter Number "xpu_top_untimed_operations" "Operations that were selected for timing and not timed";
     BLIND = Gauge Number "xpu_top_hook_blind" "Things the hook cannot see; /api/v1/jobs/JOB names them";
+    // The machine.
+    HOST_CPU = Counter Seconds "xpu_top_host_cpu" "CPU time of all processors of this collector's host, by mode";
+    HOST_NETWORK = Counter Bytes "xpu_top_host_network" "Bytes through a network device of this collector's host";
+    HOST_NETWORK_ERRORS = Counter Number "xpu_top_host_network_errors" "Packets lost by a network device of this collector's host, by errors and drops";
+    HOST_DISK = Counter Bytes "xpu_top_host_disk" "Bytes read from and written to a disk of this collector's host";
+    HOST_MEMORY = Gauge Bytes "xpu_top_host_memory_size" "Memory of this collector's host";
+    HOST_MEMORY_AVAILABLE = Gauge Bytes "xpu_top_host_memory_available" "Memory of this collector's host that new programs could use";
     // The collector.
     BUILD = Gauge Number "xpu_top_collector_info" "1, with version and host of each known collector";
     STARTED = Gauge Seconds "xpu_top_collector_start_time" "Start time of the collector, since 1970";

@@ -13,9 +13,10 @@ use xpu_model::{
 use xpu_wire::{
     collective::Operation,
     datatype::DataType,
-    frame::{CollectiveTotals, Direction, GemmTotals, MemoryTotals, PythonTotals, Summary},
+    frame::{CollectiveTotals, Direction, GemmTotals, MemoryTotals, NcclReport, PythonTotals, Summary},
     histogram::Histogram,
     id::{CommunicatorId, Rank},
+    plan::{Algorithm, Plan, Protocol},
     unit::{Moment, Nanoseconds},
 };
 
@@ -56,6 +57,7 @@ struct Moved {
     within_host: bool,
     level: u32,
     small: bool,
+    plan: Option<(Algorithm, Protocol)>,
 }
 
 /// A rank's recent operations, in xpu-timer's levels.
@@ -75,7 +77,12 @@ impl Levels {
     }
 
     /// `on_host`: the number of a communicator's ranks on the rank's host.
-    pub(super) fn take(&mut self, summary: &Summary, on_host: impl Fn(CommunicatorId) -> u32, at: Moment) {
+    pub(super) fn take(
+        &mut self,
+        (summary, nccl): (&Summary, &NcclReport),
+        on_host: impl Fn(CommunicatorId) -> u32,
+        at: Moment,
+    ) {
         self.memory.clone_from(&summary.memory);
         self.python = summary.python;
         let peaks = self.peaks.or_of(&summary.device);
@@ -87,7 +94,8 @@ impl Levels {
         for total in summary.collectives.iter().filter(|total| !total.durations.is_empty()) {
             let size = summary.communicators.iter().find(|state| state.id == total.communicator);
             let Some(size) = size.map(|state| state.size).filter(|&size| size > 1) else { continue };
-            for (kind, cell) in moved(total, size, on_host(total.communicator) >= size) {
+            let plan = nccl.plan_of(total);
+            for (kind, cell) in moved(total, plan, size, on_host(total.communicator) >= size) {
                 self.moved.take(kind, &cell, at);
             }
         }
@@ -115,7 +123,12 @@ fn multiplied(gemm: &GemmTotals, peaks: &Peaks) -> BTreeMap<Multiplied, Cell> {
     })
 }
 
-fn moved(total: &CollectiveTotals, size: u32, within_host: bool) -> BTreeMap<Moved, Cell> {
+fn moved(
+    total: &CollectiveTotals,
+    plan: Option<Plan>,
+    size: u32,
+    within_host: bool,
+) -> BTreeMap<Moved, Cell> {
     let bits = total.bytes as f64 * total.operation.bus_factor(size) * 8.0;
     by_level(&total.durations, bits, |took| Moved {
         operation: total.operation,
@@ -123,6 +136,7 @@ fn moved(total: &CollectiveTotals, size: u32, within_host: bool) -> BTreeMap<Mov
         within_host,
         level: level(gigabits(bits, took) * LEVELS_OF_BANDWIDTH / NETWORK, LEVELS_OF_BANDWIDTH),
         small: bits <= SMALL,
+        plan: plan.map(|plan| (plan.algorithm, plan.protocol)),
     })
 }
 
@@ -161,6 +175,14 @@ fn operation(operation: Operation) -> String {
         }
         other => other.to_string(),
     }
+}
+
+/// xpu-timer's name of algorithm and protocol: `RING_LL128`.
+fn algorithm(plan: Option<(Algorithm, Protocol)>) -> String {
+    plan.map_or_else(
+        || "UNKNOWN".to_owned(),
+        |(algorithm, protocol)| format!("{}_{}", algorithm.name(), protocol.name()),
+    )
 }
 
 /// Labels common to all its metrics, from the collector's environment.
@@ -286,8 +308,7 @@ pub(super) fn tell(
     for (kind, cell) in levels.moved.cells(now).0 {
         let transport = if kind.within_host { "IntraNode" } else { "InterNode" };
         let labels = labels(&[
-            // The algorithm for which NCCL compiled its kernel, which is not read here.
-            ("algorithm", "UNKNOWN".to_owned()),
+            ("algorithm", algorithm(kind.plan)),
             ("dtype", dtype(kind.datatype)),
             ("level", kind.level.to_string()),
             ("operation", operation(kind.operation)),

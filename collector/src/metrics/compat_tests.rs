@@ -71,7 +71,7 @@ fn rates_are_in_their_units_and_levels_as_theirs() {
         timed_for: Nanoseconds(370_000),
         durations,
     };
-    let (kind, cell) = moved(&total, 8, true).pop_first().unwrap();
+    let (kind, cell) = moved(&total, None, 8, true).pop_first().unwrap();
     let rate = gigabits(cell.work, cell.durations.sum());
     assert!((rate - 1.75 * 8.0 * 1_048_576.0 / 370_000.0).abs() < 0.5, "{rate}");
     assert_eq!((kind.level, kind.small), (2, false));

@@ -11,7 +11,7 @@ use std::{
 
 use xpu_wire::unit::Moment;
 
-use super::{Dump, Exposition, catalogue as all, label};
+use super::{Dump, Exposition, catalogue as all, label, machine};
 use crate::follow::Known;
 
 /// Counters of the HTTP server.
@@ -68,6 +68,7 @@ impl Own {
             exposition.counter(all::HTTP_REQUESTS, &[("code", status.to_string().into())], *count as f64);
         }
         exposition.counter(all::HTTP_REFUSED, &[], self.refused.load(Relaxed) as f64);
+        machine::tell(exposition);
         exposition.counter(all::PROCESS_CPU, &[], cpu_seconds());
         exposition.gauge(all::PROCESS_MEMORY, &[], resident_bytes());
         exposition.gauge(

@@ -133,6 +133,15 @@ fn tell_tally(exposition: &mut Exposition, labels: &[Label], tally: &Tally) {
     if let Some(steps) = tally.steps() {
         exposition.put(all::STEP_DURATION, labels, Value::Histogram(steps.clone()));
     }
+    if let Some(calls) = tally.nccl() {
+        let [dlsym, plugin] = [calls.dlsym, calls.plugin];
+        let preload = calls.counted - dlsym - plugin;
+        for (by, count) in
+            [("preload", preload), ("dlsym", dlsym), ("plugin", plugin), ("uncounted", calls.uncounted)]
+        {
+            exposition.counter(all::NCCL_CALLS, &with(labels, &[("by", by)]), count as f64);
+        }
+    }
     if let Some(python) = tally.python() {
         exposition.counter(all::COLLECTIONS, labels, python.collections as f64);
         exposition.counter(all::COLLECTING, labels, python.collecting.seconds());
@@ -161,7 +170,7 @@ fn tell_tally(exposition: &mut Exposition, labels: &[Label], tally: &Tally) {
 fn tell_bandwidth(exposition: &mut Exposition, labels: &[Label], job: &Job, view: &RankView) {
     let Some(digest) = view.latest() else { return };
     let mut kinds: BTreeMap<_, Vec<&Sample>> = BTreeMap::new();
-    for sample in view.samples() {
+    for sample in view.samples().chain(view.messages()) {
         let known = digest.communicators.iter().find(|state| state.id == sample.communicator);
         let Some(state) = known else { continue };
         let factor = sample.operation.bus_factor(state.size);

@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use xpu_model::job::{Job, RankView};
+use xpu_model::{
+    job::{Job, RankView},
+    status::NcclCalls,
+};
 use xpu_wire::{
     collective::Operation,
     datatype::DataType,
-    frame::{CollectiveTotals, PythonTotals, RankDetail, Summary},
+    frame::{CollectiveTotals, Launches, NcclReport, PythonTotals, RankDetail, Summary},
     id::{CommunicatorId, Pid, Rank},
     unit::{Moment, Nanoseconds},
 };
@@ -95,6 +98,8 @@ pub(crate) struct Tally {
     steps: Option<Spread>,
     gpu: String,
     python: Option<PythonTotals>,
+    launches: Launches,
+    nccl: NcclReport,
     levels: Option<Levels>,
     shapes: Option<Shapes>,
     folded: usize,
@@ -107,7 +112,11 @@ impl Tally {
         let RankDetail { rank, summary, .. } = detail;
         if pages.compat {
             let on_host = |id| ranks_beside(job, *rank, id);
-            self.levels.get_or_insert_with(|| Levels::new(pages.peaks, now)).take(summary, on_host, now);
+            self.levels.get_or_insert_with(|| Levels::new(pages.peaks, now)).take(
+                (summary, &self.nccl),
+                on_host,
+                now,
+            );
         }
         if pages.per_shape {
             self.shapes.get_or_insert_with(|| Shapes::new(now)).take(summary, now);
@@ -127,6 +136,7 @@ impl Tally {
         }
         self.gpu.clone_from(&summary.device);
         self.python = summary.python;
+        self.launches = summary.launches;
         if let Some(steps) = &summary.steps {
             self.steps.get_or_insert_with(|| Spread::new(Ladder::STEPS)).take(&steps.durations);
         }
@@ -211,6 +221,15 @@ impl Tally {
     /// Python's overhead, if it is recorded all the time.
     pub(crate) fn python(&self) -> Option<PythonTotals> {
         self.python
+    }
+
+    pub(crate) fn take_nccl(&mut self, report: &NcclReport) {
+        self.nccl = report.clone();
+    }
+
+    /// How its NCCL calls are seen; `None` while none was.
+    pub(crate) fn nccl(&self) -> Option<NcclCalls> {
+        NcclCalls::of(&self.launches, &self.nccl)
     }
 
     /// Recent activity, if that is enabled.

@@ -3,10 +3,11 @@
 use xpu_wire::{
     id::{JobName, Pid, Rank},
     ledger::KinetoCount,
+    unit::Moment,
 };
 
 use super::{Place, Roster};
-use crate::kineto::Subject;
+use crate::{kineto::Subject, stacks::Target, worker::Worker};
 
 impl Roster {
     /// The ranks of a job here; all if none is named.
@@ -21,6 +22,13 @@ impl Roster {
                 count: worker.kineto_count(),
             })
             .collect()
+    }
+
+    /// The same as processes whose stacks are sampled, with the descriptors of their ledgers.
+    pub(crate) fn sampled(&self, job: &JobName, ranks: &[Rank], now: Moment) -> Vec<(Target, Option<u32>)> {
+        let named = |worker: &&Worker| ranks.is_empty() || ranks.contains(&worker.info.rank);
+        let living = self.of_job(job).filter(named).filter(|worker| worker.is_there());
+        living.map(|worker| (worker.target(false, now), worker.info.ledger)).collect()
     }
 
     pub(crate) fn kineto_count(&self, job: &JobName, rank: Rank) -> Option<KinetoCount> {

@@ -7,7 +7,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
@@ -15,7 +15,7 @@ use std::{
 use memmap2::Mmap;
 use xpu_wire::{
     endpoint::{GPU_CORE as FILE, GPU_PIPE as PIPE},
-    frame::{StackFrame, ThreadStack},
+    frame::{FailedKernel, StackFrame, ThreadStack},
     id::Pid,
 };
 
@@ -42,7 +42,7 @@ pub(super) fn threads(pid: Pid) -> Result<Vec<ThreadStack>, String> {
     let mut before = 0;
     while Instant::now() < until {
         thread::sleep(LOOK);
-        let Some((file, length)) = prepared.written() else { continue };
+        let Some((file, length)) = open(&prepared.file) else { continue };
         if std::mem::replace(&mut before, length) != length {
             continue;
         }
@@ -62,6 +62,36 @@ pub(super) fn threads(pid: Pid) -> Result<Vec<ThreadStack>, String> {
         prepared.file.display(),
         PATIENCE.as_secs()
     ))
+}
+
+/// The kernel that an exception stopped, by the core dump of a process that has ended. The file is removed.
+pub(crate) fn failed_kernel(path: &Path) -> io::Result<Option<FailedKernel>> {
+    let opened = open(path);
+    let _ = fs::remove_file(path);
+    let Some((file, _)) = opened else { return Ok(None) };
+    // SAFETY: whoever cuts the file meanwhile ends this process, which is there for this one rank.
+    let bytes = unsafe { Mmap::map(&file) }?;
+    let kernels = core::kernels(&bytes).map_err(io::Error::other)?;
+    Ok(kernels.into_iter().find_map(|kernel| {
+        let (error, block) = kernel.exception?;
+        Some(FailedKernel {
+            device: kernel.device,
+            name: brief(&kernel.name.unwrap_or_default()),
+            error,
+            block,
+            grid_size: kernel.grid,
+            block_size: kernel.block,
+        })
+    }))
+}
+
+/// A file of this user, as far as it is written, and its length.
+fn open(path: &Path) -> Option<(File, u64)> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path).ok()?;
+    let meta = file.metadata().ok()?;
+    // SAFETY: getuid has no precondition.
+    let is_ours = meta.is_file() && (meta.uid() == unsafe { libc::getuid() } || meta.uid() == 0);
+    (is_ours && meta.len() > 0).then_some((file, meta.len()))
 }
 
 /// A process whose driver waits for the request.
@@ -113,15 +143,6 @@ impl Prepared {
         // Of an earlier process of this number.
         let _ = fs::remove_file(&self.file);
         pipe.write_all(b"1\n").map_err(refused)
-    }
-
-    /// The file as far as it is written, and its length.
-    fn written(&self) -> Option<(File, u64)> {
-        let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&self.file).ok()?;
-        let meta = file.metadata().ok()?;
-        // SAFETY: getuid has no precondition.
-        let is_ours = meta.is_file() && (meta.uid() == unsafe { libc::getuid() } || meta.uid() == 0);
-        (is_ours && meta.len() > 0).then_some((file, meta.len()))
     }
 }
 

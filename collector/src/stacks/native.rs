@@ -5,7 +5,7 @@ mod hold;
 mod join;
 mod modules;
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use framehop::{FrameAddress, Unwinder as _, x86_64};
 use hold::Copied;
@@ -80,6 +80,31 @@ pub(super) fn threads(pid: Pid, numbers: &[u32]) -> Result<Native, String> {
         })
         .collect();
     Ok(Native { threads, longest })
+}
+
+/// The native frames of a process that is read again and again: its files are opened once.
+pub(super) struct Unwinding {
+    modules: Modules,
+    unwinder: modules::Unwinder,
+    cache: x86_64::CacheX86_64,
+}
+
+impl Unwinding {
+    /// Libraries that are loaded later have no frames.
+    pub(super) fn of(pid: Pid) -> Self {
+        let modules = Modules::of(pid);
+        Self { unwinder: modules.unwinder(), cache: x86_64::CacheX86_64::new(), modules }
+    }
+
+    /// The addresses of a thread's frames, the innermost first, and for how long it was stopped.
+    pub(super) fn addresses(&mut self, pid: Pid, thread: u32) -> Option<(Vec<u64>, Duration)> {
+        let copied = hold::copy(pid, thread).ok()??;
+        Some((unwind(&copied, &self.unwinder, &mut self.cache), copied.held))
+    }
+
+    pub(super) fn names(&self, addresses: &[u64]) -> HashMap<u64, StackFrame> {
+        self.modules.names(addresses.iter().copied())
+    }
 }
 
 /// The frames of a thread from its signal handler's note, outermost first; the process is gone.

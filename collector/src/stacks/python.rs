@@ -51,7 +51,32 @@ pub(super) fn threads(pid: Pid, numbers: &[u32]) -> Result<(Vec<PythonThread>, R
     Ok((traces.into_iter().map(|trace| thread(pid, trace, numbers)).collect(), reading))
 }
 
-fn thread(pid: Pid, trace: StackTrace, numbers: &[u32]) -> PythonThread {
+/// Looks at a main thread again and again.
+pub(super) struct Spy {
+    pid: Pid,
+    spy: PythonSpy,
+}
+
+impl Spy {
+    /// `Err`: it is no Python, or cannot be read.
+    pub(super) fn new(pid: Pid) -> Result<Self, String> {
+        let config = Config { blocking: LockingStrategy::NonBlocking, ..Config::default() };
+        let process = py_spy::Pid::try_from(pid.0).map_err(|_out_of_range| "no such process".to_owned())?;
+        let spy = PythonSpy::new(process, &config).map_err(|error| reason(pid, &error))?;
+        Ok(Self { pid, spy })
+    }
+
+    /// The main thread's frames, the innermost first; `None` if its memory changed meanwhile.
+    pub(super) fn main_thread(&mut self) -> Option<Vec<StackFrame>> {
+        let traces = self.spy.get_stack_traces().ok()?;
+        let threads = traces.into_iter().map(|trace| thread(self.pid, trace, &[self.pid.0]));
+        let main = threads.into_iter().find(|thread| thread.stack.main)?;
+        Some(main.frames.into_iter().map(|(frame, _)| frame).collect())
+    }
+}
+
+/// A Python thread as py-spy read it.
+pub(super) fn thread(pid: Pid, trace: StackTrace, numbers: &[u32]) -> PythonThread {
     let name = trace.thread_name.unwrap_or_default();
     let said = trace.os_thread_id.and_then(|number| u32::try_from(number).ok());
     let number = said.or_else(|| descriptor_number(pid, trace.thread_id)).filter(|n| numbers.contains(n));
@@ -100,7 +125,7 @@ fn descriptor_number(_pid: Pid, _descriptor: u64) -> Option<u32> {
 }
 
 /// Why there are no Python frames, and the remedy.
-fn reason(pid: Pid, error: &anyhow::Error) -> String {
+pub(super) fn reason(pid: Pid, error: &anyhow::Error) -> String {
     if is_refused(pid) {
         let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
         let remedy = match scope.as_deref().map(str::trim) {

@@ -1,6 +1,6 @@
 //! A rank's end: from the note in its ledger page, else from what is seen from outside.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use xpu_wire::{
     frame::{ApiError, Asked, Ending, FatalSignal, Life, PythonException, RankExit, TERM},
@@ -40,7 +40,13 @@ impl Worker {
         let last = self.ledger.as_ref().map(|page| page.ledger().last.read()).unwrap_or_default();
         let gone = self.gone.unwrap_or(now);
         let killed = || self.memory.killed(self.info.pid, now);
-        let (ending, at) = verdict(&last, self.status, self.life, gone, killed)?;
+        let Some((ending, at)) = verdict(&last, self.status, self.life, gone, killed) else {
+            // It survived an exception of its GPU.
+            if let Some(file) = &self.surroundings.gpu_core {
+                let _ = fs::remove_file(file);
+            }
+            return None;
+        };
         let asked = last.asked.clone().map(|(by, name, at)| Asked {
             by: Pid(by),
             name: text::clean(&name).into_owned(),
@@ -54,6 +60,7 @@ impl Worker {
             step: self.step.map(|(step, _)| step),
             exception: exception(&last, at),
             error: error(&last, at),
+            kernel: None,
             asked: asked.filter(|asked| asked.at <= at),
             ending,
         };

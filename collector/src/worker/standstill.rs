@@ -1,5 +1,7 @@
 //! When a rank last made progress, and where its threads have been since.
 
+use std::time::Duration;
+
 use xpu_wire::{
     frame::RankStacks,
     id::Step,
@@ -10,6 +12,9 @@ use super::Worker;
 
 /// Collectives after which a rank without step marks counts as training.
 const WARM: u64 = 10;
+
+/// After this time without progress a rank may be awaited by others.
+const ABSENT: Duration = Duration::from_secs(2);
 
 /// The progress of a rank, or of several.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +75,12 @@ impl Worker {
                     .any(|now| (now.thread, now.call, now.since.0) == (before.thread, before.call, since))
             });
         }
+    }
+
+    /// Whether it makes no progress, and is inside no call.
+    pub(crate) fn is_absent(&self, now: Moment) -> bool {
+        let is_inside = || self.ledger.as_ref().is_some_and(|page| !page.ledger().read().threads.is_empty());
+        now.since(self.motion().moved) >= ABSENT && !is_inside()
     }
 
     /// Within one hang, stacks with native frames are not replaced by stacks without.

@@ -68,6 +68,7 @@ impl Worker {
             blind: self.blind(),
         };
         let before = std::mem::replace(&mut self.digest, digest);
+        self.times.take(&self.digest, &self.latest);
         let first = self.advance == Advance::default();
         if first || before.heard < self.heard {
             self.advance.take((!first).then_some(&before), &self.digest);

@@ -63,6 +63,7 @@ impl Lab {
             kineto: xpu_collector::KinetoName::Off,
             idle_exit: None,
             runs: None,
+            samples: false,
             reader: env!("CARGO_BIN_EXE_xpu-collector").into(),
             peaks: Peaks::default(),
         };

@@ -148,13 +148,15 @@ impl Slot {
         self.size() > 0 && self.device.load(Relaxed) != 0
     }
 
-    /// The sampling rate, if the collective, or send or receive, launched now should be timed.
-    pub(crate) fn choose(&self, collective: bool) -> Option<Rate> {
+    /// The sampling rate, if the collective, or send or receive, launched now should be timed. Both ends of a
+    /// message know its number `pair`, and time the same ones.
+    pub(crate) fn choose(&self, collective: bool, pair: Option<u32>) -> Option<Rate> {
         let chances = &self.chances[usize::from(!collective)];
         chances.store(chances.load(Relaxed) + 1, Relaxed);
         let rate =
             if collective { rate::at(Class::Collective, &self.rate) } else { rate::of(Class::PointToPoint) };
-        rate.times(self.next(collective)).then_some(rate)
+        let number = pair.map_or_else(|| self.next(collective), u64::from);
+        rate.times(number).then_some(rate)
     }
 
     /// The number of such decisions.

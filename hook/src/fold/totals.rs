@@ -78,6 +78,10 @@ impl<K: Hash + Eq + Copy> Totals<K> {
         }
     }
 
+    pub(super) fn keys(&self) -> impl Iterator<Item = &K> {
+        self.entries.keys()
+    }
+
     pub(super) fn holds(&self, key: &K) -> bool {
         self.entries.contains_key(key)
     }

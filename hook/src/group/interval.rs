@@ -5,8 +5,9 @@ use xpu_wire::sampling::Rate;
 use super::{Message, share::Share};
 use crate::{
     clock::monotonic,
+    communicator::Slot,
     lane::{Lane, Timing},
-    record::Record,
+    record::{Meets, Record},
     switch,
     timer::TimerId,
 };
@@ -55,7 +56,7 @@ impl Interval {
         if timeable && self.is_collective() {
             lane.observer().queue.join(lane, self.first.ticket, slot.next(true), self.first.stream);
         }
-        self.chosen = if timeable { slot.choose(self.is_collective()) } else { None };
+        self.chosen = if timeable { self.choose(slot) } else { None };
         if self.chosen.is_some() {
             self.at = monotonic();
             self.timing = lane.start_timing(self.first.stream);
@@ -63,6 +64,22 @@ impl Interval {
                 lane.counters.untimed.add(1);
             }
         }
+    }
+
+    /// One message each way at most: both ends of either select the same ones.
+    fn choose(&self, slot: &Slot) -> Option<Rate> {
+        let mut pairs = self.meets().into_iter().flatten().map(|meets| meets.pair);
+        match pairs.next() {
+            None => slot.choose(self.is_collective(), None),
+            Some(first) => {
+                let chosen = slot.choose(false, Some(first));
+                pairs.next().map_or(chosen, |second| chosen.or_else(|| slot.choose(false, Some(second))))
+            }
+        }
+    }
+
+    fn meets(&self) -> [Option<Meets>; 2] {
+        if self.is_collective() { [None; 2] } else { self.share.meets() }
     }
 
     /// It was launched between the start and now. Its operations have no numbers yet.
@@ -91,6 +108,7 @@ impl Interval {
             bus_bytes,
             sequence: self.number,
             collectives: self.share.collectives,
+            meets: self.meets(),
             at: self.at,
             timer,
             exposed: self.chosen.filter(|_| self.first.holds_up_gemms(lane)),

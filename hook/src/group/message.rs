@@ -10,7 +10,7 @@ use crate::{
     lane::Lane,
     launches::{self, Launch},
     nccl::IN_PROGRESS,
-    record::Record,
+    record::{Meets, Record},
     timer::TimerId,
 };
 
@@ -25,6 +25,8 @@ pub(crate) struct Message {
     pub(crate) operation: Operation,
     /// Of a send or receive.
     pub(crate) peer: u32,
+    /// Its number among the messages from the one to the other, if they are counted.
+    pub(crate) pair: Option<u32>,
     pub(crate) datatype: DataType,
     pub(crate) bytes: u64,
     pub(crate) bus_bytes: u64,
@@ -65,6 +67,7 @@ impl Message {
             bus_bytes: self.bus_bytes,
             sequence,
             at,
+            meets: self.meets(),
             timer: timed.map(|(timer, _)| timer),
             exposed: timed.map(|(_, rate)| rate).filter(|_| holds_up),
             ticket: self.ticket,
@@ -74,6 +77,12 @@ impl Message {
         } else {
             lane.counters.point_to_point.add(1)
         };
+    }
+
+    /// The message that it is, for the rank at the other end.
+    pub(super) fn meets(&self) -> Option<Meets> {
+        let pair = self.pair.filter(|_| matches!(self.operation, Operation::Send | Operation::Recv))?;
+        Some(Meets { peer: self.peer, pair })
     }
 
     /// Notes its stream. Returns whether GEMMs wait for it there.

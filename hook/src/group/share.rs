@@ -3,6 +3,7 @@
 use xpu_wire::collective::Operation;
 
 use super::Message;
+use crate::record::Meets;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Share {
@@ -23,6 +24,8 @@ struct Way {
     longest: u64,
     /// Sums of the peers and of their squares: enough to check that it is every rank once.
     peers: [u64; 2],
+    /// Of the first.
+    meets: Option<Meets>,
 }
 
 /// A share's key for timing: operation, message size and bytes over the bus.
@@ -67,6 +70,16 @@ impl Share {
         }
     }
 
+    /// The send and the receive, if there is at most one of each; of two of different sizes, the larger: the
+    /// time is its own.
+    pub(super) fn meets(&self) -> [Option<Meets>; 2] {
+        let most = self.sent.bus_bytes.max(self.received.bus_bytes);
+        [&self.sent, &self.received].map(|way| {
+            let alone = self.sent.number <= 1 && self.received.number <= 1;
+            way.meets.filter(|_| alone && way.bus_bytes == most && most > 0)
+        })
+    }
+
     fn exchanged(&self) -> u64 {
         self.sent.number + self.received.number
     }
@@ -92,7 +105,7 @@ impl Share {
 
 impl Default for Way {
     fn default() -> Self {
-        Self { number: 0, bus_bytes: 0, shortest: u64::MAX, longest: 0, peers: [0; 2] }
+        Self { number: 0, bus_bytes: 0, shortest: u64::MAX, longest: 0, peers: [0; 2], meets: None }
     }
 }
 
@@ -105,6 +118,7 @@ impl Way {
             shortest: message.bytes,
             longest: message.bytes,
             peers: [peer, peer * peer],
+            meets: message.meets(),
         });
     }
 
@@ -113,6 +127,7 @@ impl Way {
         self.bus_bytes += other.bus_bytes;
         self.shortest = self.shortest.min(other.shortest);
         self.longest = self.longest.max(other.longest);
+        self.meets = self.meets.or(other.meets);
         // An invalid peer makes a large square: sums wrap, and match nothing.
         for (sum, more) in self.peers.iter_mut().zip(other.peers) {
             *sum = sum.wrapping_add(more);
@@ -148,6 +163,7 @@ mod tests {
             ticket: NO_TICKET,
             operation,
             peer,
+            pair: None,
             datatype: DataType::Float32,
             bytes,
             bus_bytes: if peer == OWN { 0 } else { bytes },

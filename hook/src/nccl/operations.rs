@@ -6,7 +6,7 @@ use cudarc::{nccl::sys::ncclComm_t, runtime::sys::cudaStream_t};
 use xpu_wire::{
     collective::Operation,
     datatype::DataType,
-    ledger::{Call, Calling, How, NO_TICKET},
+    ledger::{Call, Calling, How, NO_TICKET, Writers},
     sampling::Rate,
 };
 
@@ -15,8 +15,12 @@ use crate::{
     call_site,
     clock::{monotonic, time_of_day},
     group::{Group, Message, NO_PEER},
-    interpose::{interpose, stub::returns_to},
+    interpose::{
+        interpose,
+        stub::{BY_ADDRESS, caller, returns_to},
+    },
     lane::{Lane, Timing},
+    record::Record,
     switch,
 };
 
@@ -37,10 +41,12 @@ const NOTHING: (usize, c_int) = (0, 0);
 
 /// Arguments beside count and type: all ranks of a communicator pass the same reduction and root.
 #[derive(Clone, Copy, Debug, Default)]
-struct Asked {
-    reduction: Option<c_int>,
-    root: Option<c_int>,
-    peer: Option<c_int>,
+pub(crate) struct Asked {
+    pub(crate) reduction: Option<c_int>,
+    pub(crate) root: Option<c_int>,
+    pub(crate) peer: Option<c_int>,
+    /// The call is known from NCCL's plugin interface alone, not from whoever made it.
+    pub(crate) unseen: bool,
 }
 
 fn begin(
@@ -63,6 +69,7 @@ fn begin(
         ticket: NO_TICKET,
         operation,
         peer,
+        pair: None,
         datatype,
         bytes,
         bus_bytes: if peer == slot.rank() { 0 } else { operation.bus_bytes_of(bytes, slot.part_of_others()) },
@@ -84,6 +91,12 @@ fn begin(
             ledger.record.pairs.next(slot.id(), slot.rank(), peer, way)
         })
     };
+    if !operation.is_collective() {
+        message.pair = place.map(|pair| pair as u32);
+    }
+    if message.observed && !asked.unseen && caller() == BY_ADDRESS {
+        lane.counters.by_address.add(1);
+    }
     message.ticket = ledger.record.enter(&Calling {
         communicator: slot.id(),
         member: slot.rank(),
@@ -96,7 +109,7 @@ fn begin(
         stream: stream.addr() as u64,
         how: if message.captured.is_some() { How::Captured } else { How::Launched },
         at: now,
-        returns_to: returns_to(),
+        returns_to: if asked.unseen { 0 } else { returns_to() },
         site: if message.observed { call_site::here(&ledger.record) } else { 0 },
     });
     if lane.is_grouping() {
@@ -105,7 +118,7 @@ fn begin(
     lane.entered(Call::Collective, now);
     let mut timing = Timing::Not;
     let timeable = slot.size() > 1 && message.observed && message.captured.is_none();
-    let chosen = if timeable { slot.choose(operation.is_collective()) } else { None };
+    let chosen = if timeable { slot.choose(operation.is_collective(), message.pair) } else { None };
     if chosen.is_some() {
         timing = lane.start_timing(stream);
         if matches!(timing, Timing::Not) {
@@ -161,6 +174,95 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
     }
 }
 
+/// A call within a group that only NCCL's plugin interface shows.
+pub(crate) fn called(
+    lane: &Lane,
+    operation: Operation,
+    size: (usize, c_int),
+    asked: Asked,
+    communicator: ncclComm_t,
+    stream: cudaStream_t,
+) {
+    if let Some(ticket) = begin(lane, operation, size, asked, communicator, stream) {
+        end(lane, ticket, 0);
+    }
+}
+
+/// An operation that was launched out of sight: its stream is unknown, so it is not timed, and nothing proves
+/// that the GPU has done it.
+pub(crate) fn launched_unseen(
+    lane: &Lane,
+    operation: Operation,
+    (count, number): (usize, c_int),
+    asked: Asked,
+    communicator: ncclComm_t,
+) {
+    let observer = lane.observer();
+    let Some(index) = find(lane, communicator) else { return };
+    let slot = observer.communicators.slot(index);
+    let datatype = DataType::from_nccl(number);
+    let bytes = operation.message_bytes(count as u64, datatype.bytes(), slot.size());
+    let (ledger, at) = (observer.ledger(), monotonic());
+    let now = time_of_day(at);
+    let collective = operation.is_collective();
+    let line = slot.line(ledger);
+    // Threads of NCCL's may tell of launches, too.
+    let writers = Writers::Many;
+    let peer = asked.peer.map_or(NO_PEER, c_int::cast_unsigned);
+    let place = if collective {
+        line.and_then(|line| line.enter(slot.id(), 1, operation, bytes, now, writers))
+    } else {
+        line.and_then(|line| {
+            line.point_to_point(slot.id(), 1, writers);
+            ledger.record.pairs.next(slot.id(), slot.rank(), peer, operation == Operation::Send)
+        })
+    };
+    let ticket = ledger.record.enter(&Calling {
+        communicator: slot.id(),
+        member: slot.rank(),
+        number: place,
+        operation,
+        datatype: number as u8,
+        reduction: 0,
+        peer: asked.root.or(asked.peer).map_or(-1, i64::from),
+        bytes,
+        stream: 0,
+        how: How::Launched,
+        at: now,
+        returns_to: 0,
+        site: 0,
+    });
+    let sequence = slot.next(collective);
+    slot.progress.advance(writers, None, u64::from(collective), u64::from(!collective));
+    ledger.record.enqueued(ticket);
+    if let Some(line) = line.filter(|_| collective) {
+        line.enqueue(slot.id(), 1, writers);
+    }
+    if !switch::is_on() {
+        return;
+    }
+    let bus_bytes = operation.bus_bytes_of(bytes, slot.part_of_others());
+    lane.push(Record::Collective {
+        communicator: index,
+        operation,
+        datatype,
+        bytes,
+        bus_bytes,
+        sequence,
+        at,
+        meets: None,
+        timer: None,
+        exposed: None,
+        ticket,
+    });
+    let counters = &lane.counters;
+    if collective {
+        counters.collectives.add(1)
+    } else {
+        counters.point_to_point.add(1)
+    };
+}
+
 /// A call's peer or root, if it has one.
 fn named<const NAMED: usize>(named: [c_int; NAMED]) -> Option<c_int> {
     named.first().copied()
@@ -185,6 +287,7 @@ macro_rules! operations {
             before |lane| {
                 let asked = Asked {
                     reduction: named([$($reduction)?]), root: named([$($root)?]), peer: named([$($peer)?]),
+                    unseen: false,
                 };
                 begin(lane, Operation::$operation, (count, datatype), asked, communicator, stream)
             };

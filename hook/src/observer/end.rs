@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{GENERATION, OBSERVER, Observer, TOO_EARLY, birth};
-use crate::{capture, clock::monotonic, exit_note, functions, memory, optimizer, switch, symbol};
+use crate::{capture, clock::monotonic, exit_note, functions, memory, optimizer, plugin, switch, symbol};
 
 /// How long an exiting process waits for its last summary to be sent.
 const LAST_WORD: Duration = Duration::from_millis(250);
@@ -63,6 +63,7 @@ extern "C" fn in_child() {
     birth::forget();
     capture::forget();
     functions::forget();
+    plugin::forget();
     optimizer::forget();
     exit_note::forget();
 }

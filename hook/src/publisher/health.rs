@@ -2,7 +2,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use xpu_wire::{frame::HookHealth, unit::Nanoseconds};
+use xpu_wire::{
+    frame::{HookHealth, NcclReport},
+    unit::Nanoseconds,
+};
 
 use super::Publisher;
 use crate::{
@@ -12,12 +15,24 @@ use crate::{
     exposure::Exposure,
     graphs::Graphs,
     lane::Lane,
+    nccl::NCCL,
     observer::Observer,
     rate::{self, Class},
     switch,
 };
 
 impl Publisher {
+    pub(super) fn nccl(&self) -> NcclReport {
+        let by_plugin = self.sum(|lane| &lane.counters.by_plugin);
+        NcclReport {
+            by_address: self.sum(|lane| &lane.counters.by_address),
+            by_plugin,
+            // Calls to another copy may pass the plugin.
+            uncounted: self.observer.communicators.unknown() + NCCL.elsewhere().saturating_sub(by_plugin),
+            plans: self.fold.plans(NcclReport::PLANS),
+        }
+    }
+
     pub(super) fn health(&self) -> HookHealth {
         let dropped = self.observer.lanes().map(|lane| lane.ring.dropped()).sum::<u64>();
         let unobserved = self.observer.unobserved();

@@ -99,7 +99,10 @@ fn indexed(sample: &Sample, communicators: &[CommunicatorState]) -> Option<Colle
         communicators.iter().position(|line| (line.id, line.rank) == (sample.communicator, sample.rank))?;
     Some(CollectiveSample {
         communicator: u8::try_from(index).ok()?,
-        sequence: sample.sequence,
+        sequence: match sample.peer {
+            Some(peer) => CollectiveSample::sequence_of(peer, sample.sequence.0 as u32),
+            None => sample.sequence,
+        },
         operation: sample.operation,
         bus_bytes: sample.bus_bytes,
         duration: sample.duration,

@@ -10,6 +10,7 @@ mod lane;
 mod meeting;
 mod per;
 mod report;
+mod sampled;
 mod spans;
 mod standalone;
 mod whole;
@@ -37,10 +38,13 @@ pub use groups::{Groups, Only};
 pub use lane::Lane;
 pub use meeting::{Attendance, Meeting, Meetings};
 pub use per::Per;
+pub(crate) use report::role;
 pub use report::{
-    ArrivalRow, CollectiveRow, CopyRow, GemmRow, HostKind, HostRow, KernelRow, Kinds, NOISE_NS, RankReport,
-    Report, Spread, StepReport, Summary, WindowReport, bucket, copied, host_function, transposed,
+    ArrivalRow, CollectiveRow, CopyRow, FunctionRow, Gaps, GemmRow, HostKind, HostRow, KernelRow, Kinds,
+    NOISE_NS, PythonRank, PythonReport, RankReport, Report, SlowKind, SlowRow, Spread, StepReport, Summary,
+    WindowReport, bucket, copied, host_function, python_place, transposed,
 };
+pub use sampled::{Sampled, Stack};
 pub use spans::{Spans, union};
 pub use standalone::{Alone, RankRate, RankRow, ShapeGemms, ShapeRow, Standalone, StandsOut, Total};
 pub use whole::{Seen, WholeStep, Work};
@@ -52,6 +56,8 @@ pub struct Capture {
     /// It covers this time instead of steps: each rank has one interval, the first.
     pub window: Option<CaptureWindow>,
     pub ranks: BTreeMap<Rank, RankCapture>,
+    /// Python's stacks, of the ranks where they were sampled.
+    pub sampled: BTreeMap<Rank, Sampled>,
     /// The collectors' reports about the job meanwhile.
     pub world_size: Option<u32>,
     pub pids: BTreeMap<Rank, Pid>,
@@ -126,6 +132,11 @@ impl Single {
         }
     }
 
+    /// CUPTI's kernels have no time of launch.
+    pub fn is_launch_unknown(&self) -> bool {
+        matches!(*self.label, CapturedLabel::Activity(_))
+    }
+
     /// When it ran on the GPU, from and to, by its host's clock.
     pub fn on_gpu(&self) -> Option<(Moment, Moment)> {
         let CapturedSpan::Gpu { late, took, .. } = self.span else { return None };
@@ -161,6 +172,7 @@ impl Capture {
             // The last sheet counts: earlier ones belong to abandoned attempts.
             if self.number != Some(sheet.order.number) {
                 self.ranks.clear();
+                self.sampled.clear();
             }
             self.number = Some(sheet.order.number);
             (self.sheet, self.window) = (Some(sheet.clone()), window);
@@ -170,6 +182,9 @@ impl Capture {
                 let rank = self.ranks.entry(part.rank).or_default();
                 rank.host.clone_from(&frame.host);
                 rank.take(part);
+            }
+            Body::PythonSamples(part) if *self.number.get_or_insert(part.number) == part.number => {
+                self.sampled.entry(part.rank).or_default().take(part);
             }
             Body::Digest(digest) if self.is_of(&digest.job) => {
                 digest.ranks.iter().for_each(|of| self.hear(of));

@@ -4,5 +4,7 @@ pub mod chrome;
 pub mod counter;
 pub mod folded;
 pub mod perfetto;
+pub mod profile;
+pub mod python;
 pub mod timeline;
 pub mod words;

@@ -21,7 +21,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use arrival_skew::ArrivalSkew;
 pub use arrival_skew::Arrivals;
-pub use bound::{Bound, BoundBy, GemmTime};
+pub use bound::{Bound, BoundBy, GemmTime, MainThreadSeen, OtherTime};
 pub use breakdown::Breakdown;
 pub use clock::Clock;
 pub use jobs::{Collector, Jobs, Stream};
@@ -33,7 +33,7 @@ pub use rank::{Ahead, CpuWait, RankView, Sample};
 use records::Records;
 use stacks::Stacks;
 pub use toll::Toll;
-pub use transfers::{Track, Traffic, Transfers};
+pub use transfers::{Route, Track, Traffic, Transfers};
 
 use xpu_wire::{
     frame::{Frame, RankDigest, RankExit, RankInfo},
@@ -259,8 +259,15 @@ impl Job {
 
     /// Bus bandwidth of the collectives this rank took part in: the median over its latest timed ones, each computed on
     /// the transfer, the shortest duration any rank saw. `None` until all ranks of a communicator have reported one.
+    ///
+    /// For a rank that sends and receives more than its collectives move, that of its messages: the shorter of the
+    /// durations at both ends is the transfer.
     pub fn bus_bandwidth(&self, rank: Rank) -> Option<GigabytesPerSecond> {
-        self.bus_bandwidth_of(self.ranks.get(&rank)?.samples())
+        let view = self.ranks.get(&rank)?;
+        if sends_most(view) {
+            return self.bus_bandwidth_of(view.messages());
+        }
+        self.bus_bandwidth_of(view.samples())
     }
 
     /// The same over some of a rank's timed collectives.
@@ -304,7 +311,7 @@ impl Job {
     }
 
     fn join(&self, sample: &Sample) -> Option<&Join> {
-        self.joins.get(sample.place, sample.communicator, sample.sequence)
+        self.joins.get(sample.place, sample.party, sample.sequence)
     }
 
     /// The collective as all its ranks saw it; `None` while any of them is missing. Without the last rank,
@@ -332,6 +339,9 @@ impl Job {
             late.push(late_by(sample, join));
             rates.extend(rate(sample, join));
         }
+        if sends_most(view) {
+            rates = view.messages().filter_map(|sample| rate(sample, self.complete(sample)?)).collect();
+        }
         let late = median(late).map(|nanoseconds| Nanoseconds(nanoseconds as u64));
         (median(rates).map(GigabytesPerSecond), late)
     }
@@ -344,6 +354,12 @@ impl Job {
 }
 
 /// GB/s over the bus, once all had entered.
+/// Whether most of the bytes that it had timed lately were in sends and receives.
+fn sends_most(view: &RankView) -> bool {
+    let messages: u64 = view.messages().map(|sample| sample.bus_bytes).sum();
+    messages > 0 && messages > view.samples().map(|sample| sample.bus_bytes).sum()
+}
+
 fn rate(sample: &Sample, join: &Join) -> Option<f64> {
     GigabytesPerSecond::from_work(sample.bus_bytes as f64, join.transfer()).map(|rate| rate.0)
 }

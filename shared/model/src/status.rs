@@ -5,6 +5,7 @@ mod detail;
 mod device;
 mod exit;
 mod live;
+mod seen;
 pub mod sentence;
 mod stacks;
 
@@ -31,6 +32,7 @@ pub use detail::{CollectiveStatus, CommunicatorStatus, GemmStatus, InsideStatus}
 pub use device::{DeviceStatus, XidStatus};
 pub use exit::ExitStatus;
 pub use live::{STALE, age_of, stale_since};
+pub use seen::NcclCalls;
 pub use stacks::StackStatus;
 
 /// Texts of blind spots passed on; ranks mostly have the same.
@@ -214,6 +216,9 @@ pub struct RankStatus {
     /// The present sampling rate: one in this many.
     pub gemm_timed_one_in: Option<u64>,
     pub collective_timed_one_in: Option<u64>,
+    /// How its NCCL calls are seen; only for ranks with requested details, and absent while none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nccl_calls: Option<NcclCalls>,
     /// Only for ranks with requested details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Activity>,
@@ -523,6 +528,7 @@ pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
         budget_pct: latest.and_then(|digest| digest.budget_ppm).map(|budget| f64::from(budget) / 1e4),
         gemm_timed_one_in: latest.and_then(|digest| one_in(digest.gemm_rate)),
         collective_timed_one_in: latest.and_then(|digest| one_in(digest.collective_rate)),
+        nccl_calls: view.nccl().and_then(|(launches, report)| NcclCalls::of(launches, report)),
         activity: Activity::of(view),
         gemms: detail::gemms(view),
         collectives: view.collectives().map(|total| detail::collective(job, view, total)).collect(),

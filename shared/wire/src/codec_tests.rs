@@ -7,8 +7,8 @@ use crate::{
     frame::{
         CallSite, CallState, CaptureOrder, CaptureWindow, Command, Event, KinetoBytes, KinetoEnd,
         KinetoOptions, KinetoOrder, KinetoPart, KinetoRank, KinetoStanding, KinetoWindow, KinetoWish,
-        RankRecord, RecordedCall, RecordedCommunicator, Request, SpanTotals, StackFrame, StepSource, Steps,
-        Summary, TimedBy, TimedCaptureSheet, Work,
+        RankRecord, RecordedCall, RecordedCommunicator, Request, SampleOrder, SpanTotals, StackFrame,
+        StepSource, Steps, Summary, TimedBy, TimedCaptureSheet, Work,
     },
     histogram::Histogram,
     id::{CommunicatorId, Pid, Rank, Step},
@@ -95,6 +95,20 @@ fn of_a_time() -> Vec<Frame> {
     ]
 }
 
+fn of_hosts() -> Vec<Frame> {
+    let frame = |body| Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body };
+    vec![
+        frame(Body::Cpu(crate::frame::HostCpu::example())),
+        frame(Body::Times(crate::frame::HostTimes::example())),
+        frame(Body::Nccl(nccl())),
+        frame(Body::NcclDetail(crate::frame::RankNccl { job: "j".into(), rank: Rank(1), report: nccl() })),
+        frame(Body::Exit(crate::frame::example::exit())),
+        frame(Body::Request(Request::GpuStacks { job: "j".into(), ranks: vec![Rank(1)] })),
+        frame(Body::PythonSamples(crate::frame::example::capture::samples(1))),
+        frame(Body::Work(crate::frame::HostWork { job: "j".into(), ranks: vec![(Rank(1), Pid(7))] })),
+    ]
+}
+
 fn frames() -> Vec<Frame> {
     let simulation = Simulation::new(7, 1, 2);
     let frame = |body| Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body };
@@ -118,7 +132,9 @@ fn frames() -> Vec<Frame> {
     let mut all = simulation.snapshots(4);
     all.extend(simulation.digests(5));
     all.extend(of_a_time());
-    all.push(frame(Body::Request(Request::GpuStacks { job: "j".into(), ranks: vec![Rank(1)] })));
+    all.extend(of_hosts());
+    let order = SampleOrder { capture: ORDER, window: Some(WINDOW), rate: 500, natively: true };
+    all.push(frame(Body::Request(Request::Sample { job: "j".into(), ranks: vec![Rank(1)], order })));
     all.extend([
         frame(Body::Summary(Summary { steps: Some(steps), spans: vec![data], ..Summary::default() })),
         frame(Body::Goodbye),
@@ -175,8 +191,6 @@ fn frames() -> Vec<Frame> {
         })),
         frame(Body::CapturePart(crate::frame::example::capture::part(1, 0))),
         frame(Body::CaptureSheet(crate::frame::example::capture::sheet(&[0, 1]))),
-        frame(Body::Exit(crate::frame::example::exit())),
-        frame(Body::Cpu(crate::frame::HostCpu::example())),
         frame(Body::Stacks(crate::frame::example::stacks::rank(1, &["main", "train"]))),
         frame(Body::Record(record("log_metrics"))),
         frame(Body::Request(Request::Records { job: "j".into(), ranks: vec![Rank(1)], most: 64 })),
@@ -196,6 +210,22 @@ fn frames() -> Vec<Frame> {
         })),
     ]);
     all
+}
+
+fn nccl() -> crate::frame::NcclReport {
+    let plan = crate::plan::Plan {
+        algorithm: crate::plan::Algorithm::Ring,
+        protocol: crate::plan::Protocol::Ll128,
+        channels: 24,
+    };
+    let planned = crate::frame::PlannedCollective {
+        communicator: crate::id::CommunicatorId(7),
+        operation: crate::collective::Operation::AllReduce,
+        datatype: crate::datatype::DataType::Bfloat16,
+        bytes: 1 << 20,
+        plan,
+    };
+    crate::frame::NcclReport { by_address: 1, by_plugin: 2, uncounted: 3, plans: vec![planned] }
 }
 
 /// Test data for clients in other languages. `UPDATE_EXPECT=1` rewrites it.
@@ -230,7 +260,7 @@ fn the_frames_that_other_languages_are_tried_on_are_of_this_format_and_of_every_
         rest = after;
     }
     assert_eq!(kinds, all.iter().map(|frame| frame.body.kind()).collect());
-    assert_eq!(kinds.len(), 22, "of every kind there is one");
+    assert_eq!(kinds.len(), 27, "of every kind there is one");
 }
 
 #[test]
@@ -243,8 +273,8 @@ fn every_kind_of_frame_comes_back_as_it_was() {
 /// Frames with a text in each field that the others leave empty.
 fn wordy() -> Vec<Frame> {
     use crate::frame::{
-        Asked, CapturedLabel, CommunicatorState, Ending, FunctionKind, HookHealth, KernelTotals, MissingRank,
-        RankDetail, RankExit, TaskState, Tracing,
+        Asked, CapturedLabel, CommunicatorState, Ending, FailedKernel, FunctionKind, HookHealth,
+        KernelTotals, MissingRank, RankDetail, RankExit, TaskState, Tracing,
     };
     let text = || "text".to_owned();
     let frame = |body| Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body };
@@ -295,8 +325,18 @@ fn wordy() -> Vec<Frame> {
         thread.name = text();
         thread.task = Some(TaskState { letter: 'S', waits_in: Some(text()), call: None });
     }
+    let mut samples = crate::frame::example::capture::samples(1);
+    samples.threads[0].name = text();
+    if let Some(account) = &mut samples.account {
+        account.why = Some(text());
+    }
     let killed = RankExit {
         ending: Ending::OutOfMemory { certain: true, told_by: text() },
+        kernel: crate::frame::example::exit().kernel.map(|kernel| FailedKernel {
+            name: text(),
+            error: text(),
+            ..kernel
+        }),
         asked: Some(Asked { by: Pid(1), name: text(), at: Moment(1) }),
         ..crate::frame::example::exit()
     };
@@ -310,6 +350,7 @@ fn wordy() -> Vec<Frame> {
             Body::Stacks(stacks),
             Body::Exit(killed),
             Body::Record(RankRecord { why: text(), ..record(&text()) }),
+            Body::PythonSamples(samples),
         ]
         .map(frame),
     );
@@ -407,7 +448,7 @@ proptest! {
 
     #[test]
     fn any_payload_behind_a_good_header_is_refused_or_understood(
-        kind in prop::sample::select(vec![1_u16, 2, 3, 16, 32, 33, 34, 35, 37, 38, 64, 65, 66]),
+        kind in prop::sample::select(vec![1_u16, 2, 3, 16, 32, 33, 34, 35, 37, 38, 41, 64, 65, 66]),
         payload in prop::collection::vec(any::<u8>(), 0..600),
     ) {
         let mut bytes = Vec::from(MAGIC);

@@ -87,6 +87,8 @@ pub mod variable {
     pub const DISABLE: &str = "XPU_TOP_DISABLE";
     /// `0`: functions looked up by address (`dlsym`) are not interposed.
     pub const DLSYM: &str = "XPU_TOP_DLSYM";
+    /// `0`: NCCL's profiler plugin interface is not used.
+    pub const PLUGIN: &str = "XPU_TOP_PLUGIN";
     /// Share of wall time that timing may take, in percent; `off` for no limit.
     pub const BUDGET: &str = "XPU_TOP_BUDGET";
     /// Sampling rates, for example `gemm=16,collective=8` (one in 16, one in 8; powers of two), whatever they
@@ -113,6 +115,9 @@ pub mod variable {
     pub const EXIT_PLUGIN_OF_XPU_TIMER: &str = "XPU_TIMER_EXIT_HOOK_PLUGIN";
     /// Command line that runs once for a hang, and once for each rank that fails.
     pub const ON_HANG: &str = "XPU_TOP_ON_HANG";
+    /// [`GPU_CORE_ON_HANG`]: the collector itself names the kernels on the GPUs of a job that hangs, which ends the ranks.
+    pub const GPU_CORE: &str = "XPU_TOP_GPU_CORE";
+    pub const GPU_CORE_ON_HANG: &str = "on-hang";
     /// File with the key that encrypts data and control.
     pub const KEY_FILE: &str = "XPU_TOP_KEY_FILE";
 }

@@ -16,10 +16,13 @@ pub mod example;
 mod exit;
 mod history;
 mod kineto;
+mod nccl;
 mod record;
 mod relay;
+mod samples;
 mod stacks;
 mod summary;
+mod times;
 
 pub use activity::{
     Blocked, BlockingCall, Copies, Direction, GraphTotals, KernelTotals, MemoryTotals, PythonTotals,
@@ -31,26 +34,30 @@ pub use capture::{
     CaptureWindow, CapturedLabel, CapturedOperation, CapturedSpan, FunctionKind, MissingRank, StepMark,
     TimedCaptureSheet, Tracing,
 };
-pub use cpu::{HostCpu, RankCpu};
+pub use cpu::{HostCpu, HostWork, RankCpu};
 pub use device::{DeviceReading, Throttle, Xid};
 pub use digest::{
     HostDigest, HostSnapshot, Inside, JobSnapshot, Life, Progress, RankDetail, RankDigest, RankSnapshot,
 };
 pub use exit::{
-    ApiError, Asked, EndCause, Ending, FatalSignal, PythonException, RankExit, TERM, signal_name,
+    ApiError, Asked, EndCause, Ending, FailedKernel, FatalSignal, PythonException, RankExit, TERM,
+    kernel_size, signal_name,
 };
 pub use history::{History, Packed};
 pub use kineto::{
     KinetoBytes, KinetoEnd, KinetoOptions, KinetoOrder, KinetoPart, KinetoRank, KinetoStanding, KinetoWindow,
     KinetoWish,
 };
+pub use nccl::{NcclReport, PlannedCollective, RankNccl};
 pub use record::{CallSite, CallState, RankRecord, RecordedCall, RecordedCommunicator};
 pub use relay::{RelaySnapshot, RelayedHost};
+pub use samples::{PythonSample, PythonSamples, SampleAccount, SampleOrder, SampledStack, SampledThread};
 pub use stacks::{RankStacks, Reading, StackFrame, TaskState, ThreadStack};
 pub use summary::{
     CollectiveSample, CollectiveTotals, CommunicatorState, GemmTotals, HookHealth, Launches, RankInfo,
     StepSource, Steps, Summary, TimedBy,
 };
+pub use times::{HostTimes, MainThread, RankTimes, SampledPlace};
 
 use crate::{
     id::{HostName, JobName, Pid, Rank},
@@ -77,6 +84,8 @@ pub enum Body {
     Hello(RankInfo),
     /// Worker to collector, once a second: its activity.
     Summary(Summary),
+    /// Worker to collector: how its NCCL calls are seen.
+    Nccl(NcclReport),
     /// Worker to collector: an orderly end.
     Goodbye,
     /// Worker to collector, forwarded to the requester: whether this rank records the requested steps.
@@ -98,12 +107,20 @@ pub enum Body {
     Digest(HostDigest),
     /// Collector to viewers, topic `<job>/r/<rank>`: a rank's full summary.
     Detail(RankDetail),
+    /// Collector to viewers, topic `<job>/r/<rank>`: how a rank's NCCL calls are seen.
+    NcclDetail(RankNccl),
     /// Collector to viewers, topic `<job>/e`.
     Event(Event),
     /// Collector to viewers, topic `<job>/e`, and after a snapshot: a rank failed.
     Exit(RankExit),
     /// Collector to viewers, topic `<job>/e`, once a second while there are any: ranks that wait for the CPU.
     Cpu(HostCpu),
+    /// Collector to viewers, topic `<job>/e`, every five seconds, and before a snapshot: what the ranks' hosts
+    /// do.
+    Times(HostTimes),
+    /// Collector to viewers, topic `<job>/e`, once a second while there are any: ranks that work on their CPU and make
+    /// no progress.
+    Work(HostWork),
     /// Collector to viewer: a request was not carried out, with the remedy.
     Refusal(String),
     /// Relay to viewer: the hosts behind it, in answer to [`Request::Snapshot`] and before their snapshots.
@@ -115,6 +132,8 @@ pub enum Body {
     Kineto(KinetoRank),
     /// Collector to viewer: a part of the written trace.
     KinetoPart(KinetoPart),
+    /// Collector to viewer, in answer to [`Request::Sample`]: sampled Python stacks of a rank.
+    PythonSamples(PythonSamples),
     /// In a file only: what a capture was asked to record.
     CaptureSheet(CaptureSheet),
     /// In a file only: the same for a time instead of steps.
@@ -138,6 +157,7 @@ impl Body {
             Self::Goodbye => 3,
             Self::CaptureAnswer(_) => 4,
             Self::CapturePart(_) => 5,
+            Self::Nccl(_) => 6,
             Self::Command(_) => 16,
             Self::Request(_) => 32,
             Self::Snapshot(_) => 33,
@@ -148,11 +168,15 @@ impl Body {
             Self::KinetoPart(_) => 38,
             Self::History(_) => 39,
             Self::Record(_) => 40,
+            Self::PythonSamples(_) => 41,
             Self::Digest(_) => 64,
             Self::Detail(_) => 65,
             Self::Event(_) => 66,
             Self::Exit(_) => 67,
             Self::Cpu(_) => 68,
+            Self::Times(_) => 69,
+            Self::NcclDetail(_) => 70,
+            Self::Work(_) => 71,
             Self::CaptureSheet(_) => 96,
             Self::TimedCaptureSheet(_) => 97,
         }
@@ -205,6 +229,9 @@ pub enum Request {
     /// As `Stacks` with native frames, and with the kernels on the GPUs of these ranks ([`ThreadStack::is_gpu`]).
     /// Reading them ends what runs there and mostly the rank, so a rank that still advances is refused.
     GpuStacks { job: JobName, ranks: Vec<Rank> },
+    /// Sample the Python stacks of these ranks of a job on this host during a capture; of all its ranks if none
+    /// is named. The samples come as [`PythonSamples`] when the rank has recorded its steps.
+    Sample { job: JobName, ranks: Vec<Rank>, order: SampleOrder },
 }
 
 /// Something that happened once.

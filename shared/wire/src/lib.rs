@@ -23,6 +23,7 @@ pub mod histogram;
 pub mod id;
 pub mod ledger;
 pub mod link;
+pub mod plan;
 pub mod process;
 pub mod sampling;
 pub mod simulation;

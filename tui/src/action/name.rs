@@ -41,6 +41,7 @@ impl Action {
             Self::SaveFlame => "save-flame",
             Self::Report => "report",
             Self::Capture => "capture",
+            Self::Kineto => "kineto",
             Self::FoldRanks => "fold-ranks",
             Self::Pin => "pin",
             Self::OpenFile => "open-file",

@@ -141,7 +141,9 @@ fn traffic<'a>(
     members: impl Iterator<Item = &'a Member<'a>>,
 ) -> Vec<Traffic> {
     let mut kinds: BTreeMap<(u64, u8), (Operation, Vec<&Sample>)> = BTreeMap::new();
-    for sample in members.flat_map(|member| samples(member, id)) {
+    let messages =
+        |member: &'a Member<'a>| member.view.messages().filter(move |sample| sample.communicator == id);
+    for sample in members.flat_map(|member| samples(member, id).chain(messages(member))) {
         let key = (sample.bus_bytes, sample.operation as u8);
         kinds.entry(key).or_insert_with(|| (sample.operation, Vec::new())).1.push(sample);
     }

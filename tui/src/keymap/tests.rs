@@ -14,6 +14,7 @@ fn is_meant(action: &Action) -> bool {
         | Action::Found(..)
         | Action::Recorded(_)
         | Action::Captured(_)
+        | Action::Traced(_)
         | Action::Listed(_)
         | Action::Opened(..)
         | Action::CaptureOf(_)
@@ -52,6 +53,7 @@ fn is_meant(action: &Action) -> bool {
         | Action::SaveFlame
         | Action::Report
         | Action::Capture
+        | Action::Kineto
         | Action::OpenFile
         | Action::ExportFile
         | Action::PageOfFile
@@ -131,6 +133,7 @@ fn meant() -> Vec<Action> {
         Action::SaveFlame,
         Action::Report,
         Action::Capture,
+        Action::Kineto,
         Action::OpenFile,
         Action::ExportFile,
         Action::PageOfFile,

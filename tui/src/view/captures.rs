@@ -36,7 +36,8 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     let below = header::draw_brief(app, breakpoint, area, buffer);
     let frame = if breakpoint == Breakpoint::Wide { 2 } else { 1 };
     let [standing, rest] =
-        Layout::vertical([Constraint::Length(under_way::LINES + frame), Constraint::Fill(1)]).areas(below);
+        Layout::vertical([Constraint::Length(under_way::lines(app) + frame), Constraint::Fill(1)])
+            .areas(below);
     under_way::draw(app, breakpoint, standing, buffer);
     let files = app.files.all().len() as u16;
     let opened = if matches!(app.files.opened, Opened::Nothing) { 0 } else { rest.height * 6 / 10 };

@@ -81,8 +81,11 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
             let text = format!("{} no findings: {heard}", glyph::GOOD);
             Line::styled(text, app.palette.of(Role::Good))
         };
-        let also =
-            app.job_view.bound.map(|bound| Line::styled(bound.to_string(), app.palette.of(Role::Muted)));
+        let also = app
+            .job_view
+            .bound
+            .as_ref()
+            .map(|bound| Line::styled(bound.to_string(), app.palette.of(Role::Muted)));
         let outlier =
             notices::outlier_text(app).map(|text| Line::styled(text, app.palette.of(Role::Warning)));
         for (line, y) in [line].into_iter().chain(outlier).chain(also).zip(inner.y..inner.bottom()) {

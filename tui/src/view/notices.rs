@@ -122,7 +122,7 @@ fn notices(app: &App, standstill: Option<&Finding>) -> Vec<Notice> {
     all.extend(other_jobs(app));
     if all.is_empty() && standstill.is_none() {
         all.push(calm(app));
-        let bound = app.job_view.bound.filter(|_| !app.job_view.is_frozen());
+        let bound = app.job_view.bound.as_ref().filter(|_| !app.job_view.is_frozen());
         all.extend(bound.map(|bound| Notice::new(glyph::HINT, Role::Muted, bound.to_string())));
     }
     all.extend(app.invitation.iter().map(|text| Notice::new(glyph::HINT, Role::Muted, text.clone())));

@@ -55,6 +55,7 @@ pub(super) fn capture(app: &App) -> Option<Span<'static>> {
             let bar = glyph::FULL.repeat(full) + &glyph::EMPTY.repeat(BAR - full);
             format!("CAPTURE {} {bar} {done}/{ranks} {far}", of.short())
         }
+        _ if app.kineto.is_under_way() => "KINETO ...".to_owned(),
         _ => return None,
     };
     Some(Span::styled(format!("{} {text}   ", glyph::GOOD), app.palette.of(Role::Accent)))

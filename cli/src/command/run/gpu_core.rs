@@ -1,4 +1,5 @@
-//! What CUDA's driver has to find in its environment to write a core dump of the GPUs on request.
+//! What CUDA's driver has to find in its environment to write a core dump of the GPUs on request, and at an exception (an
+//! illegal address, an assertion).
 //!
 //! It makes a pipe for each process at its first CUDA call, and writes the file when somebody writes to the pipe. Until
 //! then nothing changes: launches cost the same.
@@ -12,19 +13,15 @@ use xpu_wire::{
 };
 
 const ENABLE: &str = "CUDA_ENABLE_USER_TRIGGERED_COREDUMP";
+const AT_EXCEPTION: &str = "CUDA_ENABLE_COREDUMP_ON_EXCEPTION";
 
 /// The contents of memories, which are large and may be secret, stay out; modules stay in, for the names of kernels.
 const WITHOUT: &str = "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,\
     skip_constbank_memory,skip_abort";
 
 /// Whoever sets one of these has their own core dumps, which must stay as they are.
-const OTHERS: [&str; 5] = [
-    ENABLE,
-    "CUDA_ENABLE_COREDUMP_ON_EXCEPTION",
-    "CUDA_COREDUMP_PIPE",
-    "CUDA_COREDUMP_FILE",
-    "CUDA_COREDUMP_GENERATION_FLAGS",
-];
+const OTHERS: [&str; 5] =
+    [ENABLE, AT_EXCEPTION, "CUDA_COREDUMP_PIPE", "CUDA_COREDUMP_FILE", "CUDA_COREDUMP_GENERATION_FLAGS"];
 
 /// What is to be set for the program; an error if somebody uses core dumps of GPUs already.
 pub(super) fn variables(runtime: &RuntimeDir) -> Result<Vec<(&'static str, OsString)>, String> {
@@ -42,6 +39,7 @@ pub(super) fn variables(runtime: &RuntimeDir) -> Result<Vec<(&'static str, OsStr
     remove_old(&folder);
     Ok(vec![
         (ENABLE, "1".into()),
+        (AT_EXCEPTION, "1".into()),
         ("CUDA_COREDUMP_PIPE", pipe.into()),
         ("CUDA_COREDUMP_FILE", folder.join(format!("{FILE}%p")).into()),
         ("CUDA_COREDUMP_GENERATION_FLAGS", WITHOUT.into()),

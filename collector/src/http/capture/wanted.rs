@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use xpu_wire::frame::{CaptureOrder, CaptureWindow};
+use xpu_wire::frame::{CaptureOrder, CaptureWindow, SampleOrder};
 
 use crate::http::error::Problem;
 
@@ -18,6 +18,8 @@ const WAIT: u64 = 120;
 pub(in crate::http) enum Window {
     Steps(u32),
     ForMs(u64),
+    /// Of PyTorch's profiler.
+    DurationMs(u64),
 }
 
 #[derive(Debug, Deserialize)]
@@ -37,6 +39,11 @@ pub(in crate::http) struct Wanted {
     /// No Python functions.
     #[serde(default)]
     light: bool,
+    /// Python's stacks, sampled this often per second.
+    python_hz: Option<u32>,
+    /// With native frames.
+    #[serde(default)]
+    native: bool,
     /// Done as soon as the steps are there, without watching for stragglers.
     #[serde(default)]
     no_watch: bool,
@@ -53,11 +60,18 @@ impl Wanted {
             before: 0,
             kernels: false,
             light: false,
+            python_hz: None,
+            native: false,
             no_watch: true,
         }
     }
 
     pub(super) fn window(&self) -> Result<Window, Problem> {
+        if self.python_hz.is_some_and(|rate| !(1..=SampleOrder::RATE).contains(&rate)) {
+            let next = format!("\"python_hz\" is 1 to {}", SampleOrder::RATE);
+            let what = "stacks cannot be sampled at that rate";
+            return Err(Problem::new(StatusCode::BAD_REQUEST, what, next));
+        }
         let (most, longest) = (CaptureOrder::STEPS, CaptureWindow::LONGEST.as_millis() as u64);
         let (what, next) = match (self.steps, self.for_ms) {
             (Some(steps), None) if (1..=most).contains(&steps) && self.before <= BEFORE => {
@@ -86,14 +100,20 @@ impl Wanted {
     pub(super) fn arguments(&self, window: Window) -> Vec<String> {
         let mut all = match window {
             Window::Steps(steps) => vec![format!("--steps={steps}"), format!("--before={}", self.before)],
-            Window::ForMs(time) => vec![format!("--for={time}ms")],
+            Window::ForMs(time) | Window::DurationMs(time) => vec![format!("--for={time}ms")],
         };
         let meanwhile = match window {
             Window::Steps(_) => 0,
-            Window::ForMs(time) => time.div_ceil(1000),
+            Window::ForMs(time) | Window::DurationMs(time) => time.div_ceil(1000),
         };
         all.push(format!("--wait={}", WAIT + meanwhile));
-        let flags = [("--kernels", self.kernels), ("--light", self.light), ("--no-watch", self.no_watch)];
+        all.extend(self.python_hz.map(|rate| format!("--python={rate}")));
+        let flags = [
+            ("--native", self.native && self.python_hz.is_some()),
+            ("--kernels", self.kernels),
+            ("--light", self.light),
+            ("--no-watch", self.no_watch),
+        ];
         all.extend(flags.into_iter().filter(|(_, wanted)| *wanted).map(|(flag, _)| flag.to_owned()));
         all
     }

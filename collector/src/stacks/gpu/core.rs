@@ -11,6 +11,7 @@ use object::{
     elf::{FileHeader64, SectionHeader64},
     read::elf::{FileHeader as _, SectionHeader as _},
 };
+use xpu_wire::frame::kernel_size;
 
 /// `SHT_LOUSER` + n.
 const RELOCATED_ELF_IMAGE: u32 = 0x8000_0007;
@@ -47,8 +48,7 @@ impl Kernel {
     }
 
     pub(super) fn sized(&self) -> String {
-        let of = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
-        format!("grid {}, block {}", of(self.grid), of(self.block))
+        kernel_size(self.grid, self.block)
     }
 }
 

@@ -6,6 +6,7 @@ use xpu_wire::{
     collective::Operation,
     frame::CapturedLabel,
     id::{CommunicatorId, Rank, Sequence, Step},
+    plan::Plan,
     unit::Moment,
 };
 
@@ -19,6 +20,8 @@ pub struct Meeting {
     pub sequence: Sequence,
     pub bytes: u64,
     pub bus_bytes: u64,
+    /// Of the rank that was read first.
+    pub plan: Option<Plan>,
     /// The ranks that timed it, in order.
     pub ranks: Vec<Attendance>,
 }
@@ -99,15 +102,15 @@ impl Capture {
 /// Operations launched by themselves: the members of a group have no time, the group has.
 fn meeting(single: &Single) -> Option<Meeting> {
     let timed = single.on_gpu().is_some();
-    let (communicator, operation, bytes, bus_bytes) = match *single.label {
-        CapturedLabel::Collective { communicator, operation, bytes, bus_bytes, .. } if timed => {
-            (communicator, operation, bytes, bus_bytes)
+    let (communicator, operation, bytes, bus_bytes, plan) = match *single.label {
+        CapturedLabel::Collective { communicator, operation, bytes, bus_bytes, plan, .. } if timed => {
+            (communicator, operation, bytes, bus_bytes, plan)
         }
-        CapturedLabel::Group { communicator, operation, bytes, bus_bytes, .. } => {
-            (communicator, operation, bytes, bus_bytes)
+        CapturedLabel::Group { communicator, operation, bytes, bus_bytes, plan, .. } => {
+            (communicator, operation, bytes, bus_bytes, plan)
         }
         _ => return None,
     };
     let sequence = single.sequence.unwrap_or_default();
-    Some(Meeting { communicator, operation, sequence, bytes, bus_bytes, ranks: Vec::new() })
+    Some(Meeting { communicator, operation, sequence, bytes, bus_bytes, plan, ranks: Vec::new() })
 }

@@ -4,9 +4,12 @@ mod arrival;
 mod breakdown;
 mod collective;
 mod copy;
+mod gaps;
 mod gemm;
 mod host;
 mod kernel;
+mod python;
+mod slower;
 mod spread;
 #[cfg(test)]
 mod tests;
@@ -19,10 +22,15 @@ pub(super) use breakdown::Busy;
 pub use breakdown::Summary;
 pub use collective::{CollectiveRow, bucket};
 pub use copy::{CopyRow, what as copied};
+pub use gaps::Gaps;
+use gemm::shape_of;
 pub use gemm::{GemmRow, transposed};
 pub use host::{HostKind, HostRow, what as host_function};
 pub use kernel::KernelRow;
+pub(crate) use python::role;
+pub use python::{FunctionRow, PythonRank, PythonReport, shown as python_place};
 use serde::Serialize;
+pub use slower::{SlowKind, SlowRow};
 pub use spread::Spread;
 pub(super) use spread::share;
 use xpu_wire::{
@@ -62,6 +70,11 @@ pub struct Report {
     pub kernels: Vec<KernelRow>,
     pub copies: Vec<CopyRow>,
     pub host: Vec<HostRow>,
+    /// Ranks that take longer than the others for the same work; the costliest first.
+    pub slower: Vec<SlowRow>,
+    /// Python's stacks, if they were sampled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub python: Option<PythonReport>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -110,6 +123,8 @@ pub struct RankReport {
     pub functions: Tracing,
     /// Over all fully recorded steps.
     pub summary: Summary,
+    /// What the gaps in it were.
+    pub gaps: Gaps,
 }
 
 pub type Kinds = BTreeMap<Kind, u64>;
@@ -178,6 +193,8 @@ impl Report {
             kernels: kernel::rows(&steps_whole, all),
             copies: copy::rows(&steps_whole, all),
             host: host::rows(&steps_whole, all),
+            slower: slower::rows(&steps_whole),
+            python: PythonReport::of(capture, &busy),
             job: sheet.map(|sheet| sheet.job.clone()).unwrap_or_default(),
             steps,
             window: capture
@@ -243,5 +260,6 @@ fn rank_report(rank: Rank, capture: &Capture, clocks: &Clocks, busy: &Busy) -> R
         activity: of.account.activity.clone(),
         functions: of.account.functions.clone(),
         summary: whole,
+        gaps: Gaps::of(of, busy, of.whole_steps(rank)),
     }
 }

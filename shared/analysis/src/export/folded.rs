@@ -7,7 +7,7 @@ use std::{
 
 use xpu_wire::{frame::CapturedSpan, text::is_steering};
 
-use super::words;
+use super::{python, words};
 use crate::capture::{Capture, Kind, Seen, Single, Work};
 
 /// Times of the GPU and of the host stand beside each other: they are of the same time.
@@ -27,7 +27,7 @@ pub fn write(capture: &Capture, out: &mut impl Write) -> io::Result<()> {
             }
         }
     }
-    Ok(())
+    python::folded(capture, out)
 }
 
 fn kind(single: &Single, seen: Seen) -> Option<(&'static str, u64)> {

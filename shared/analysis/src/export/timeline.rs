@@ -14,9 +14,10 @@ use xpu_wire::{
 
 use super::{
     counter::{self, Counter},
-    words,
+    profile::Profile,
+    python, words,
 };
-use crate::capture::{Capture, Clocks, Groups, Kind, Per, RankCapture, Single};
+use crate::capture::{Capture, Clocks, Groups, Kind, Per, RankCapture, Sampled, Single};
 
 #[derive(Debug, Default)]
 pub struct Timeline {
@@ -44,8 +45,13 @@ pub enum Place {
     Steps,
     Thread(u32),
     Functions(u32),
+    /// Sampled stacks of a thread, in the order of their names.
+    Sampled(u32),
     Stream(u32),
     Activity(u32),
+    /// By PyTorch's profiler: a thread, in the order of their names, and a stream.
+    Profiled(u32),
+    ProfiledStream(u32),
 }
 
 #[derive(Debug)]
@@ -55,6 +61,8 @@ pub struct Track {
     pub place: Place,
     /// Of several of one place, on which what ran at the same time lies side by side.
     lane: usize,
+    /// For what has no number: the name.
+    called: Option<String>,
     /// In order of their beginnings; each is within the one that it begins in, or after it.
     pub slices: Vec<Slice>,
 }
@@ -87,7 +95,7 @@ pub enum Part {
 
 impl Track {
     pub fn name(&self) -> String {
-        let name = self.place.name();
+        let name = self.called.clone().unwrap_or_else(|| self.place.name());
         if self.lane == 0 { name } else { format!("{name} ({})", self.lane + 1) }
     }
 }
@@ -98,8 +106,11 @@ impl Place {
             Self::Steps => "steps".to_owned(),
             Self::Thread(number) => format!("thread {number}"),
             Self::Functions(number) => format!("thread {number}, Python"),
+            Self::Sampled(number) => format!("thread {number}, Python, sampled"),
             Self::Stream(number) => format!("stream {number}"),
             Self::Activity(number) => format!("stream {number}, by CUPTI"),
+            Self::Profiled(number) => format!("thread {number}, PyTorch"),
+            Self::ProfiledStream(number) => format!("stream {number}, PyTorch"),
         }
     }
 }
@@ -119,9 +130,21 @@ impl Process {
 impl Timeline {
     /// Ranks in order of their numbers, or of their places along the first axis, then the second and so on.
     pub fn of(capture: &Capture, groups: Option<&Groups>) -> Self {
+        Self::with(capture, groups, BTreeMap::new())
+    }
+
+    /// The same with traces by PyTorch's profiler of the same ranks beside it, on one clock.
+    pub fn with(capture: &Capture, groups: Option<&Groups>, mut profiles: BTreeMap<Rank, Profile>) -> Self {
+        relate(&mut profiles);
         let clocks = Clocks::of(capture);
-        let mut processes: Vec<_> =
-            capture.ranks.iter().map(|(&rank, of)| process(rank, of, &clocks, capture.per())).collect();
+        let mut processes: Vec<_> = capture
+            .ranks
+            .iter()
+            .map(|(&rank, of)| {
+                let beside = Beside { sampled: capture.sampled.get(&rank), profile: profiles.remove(&rank) };
+                process(rank, (of, beside), &clocks, capture.per())
+            })
+            .collect();
         if let Some(groups) = groups {
             processes.sort_by_key(|process| groups.coordinates(process.rank));
             for process in &mut processes {
@@ -139,7 +162,22 @@ impl Timeline {
     }
 }
 
-fn process(rank: Rank, of: &RankCapture, clocks: &Clocks, per: Per) -> Process {
+/// What a rank has besides its operations.
+struct Beside<'a> {
+    sampled: Option<&'a Sampled>,
+    profile: Option<Profile>,
+}
+
+/// Collectives that have no number belong together by their order, if all ranks have as many of them.
+fn relate(profiles: &mut BTreeMap<Rank, Profile>) {
+    let mut counts = profiles.values().map(|profile| &profile.ordered);
+    let first = counts.next();
+    if counts.any(|ordered| Some(ordered) != first) {
+        profiles.values_mut().filter(|profile| !profile.ordered.is_empty()).for_each(Profile::unconnected);
+    }
+}
+
+fn process(rank: Rank, (of, beside): (&RankCapture, Beside<'_>), clocks: &Clocks, per: Per) -> Process {
     let at = |moment| clocks.aligned(&of.host, moment).0;
     let mut tracks: BTreeMap<Place, Vec<Slice>> = BTreeMap::new();
     let steps = of.steps().map(|(step, from, to)| Slice {
@@ -169,10 +207,35 @@ fn process(rank: Rank, of: &RankCapture, clocks: &Clocks, per: Per) -> Process {
         };
         tracks.entry(place).or_default().push(slice(single, at(from), at(to)));
     }
+    let mut names = BTreeMap::new();
+    let Beside { sampled, profile } = beside;
+    for (place, name, mut slices) in profile.into_iter().flat_map(profiled) {
+        for slice in &mut slices {
+            (slice.begin, slice.end) = (at(Moment(slice.begin)), at(Moment(slice.end)));
+        }
+        tracks.insert(place, slices);
+        names.extend(name.map(|name| (place, name)));
+    }
+    let threads = sampled.map(python::calls).unwrap_or_default();
+    for (((_, thread), calls), number) in threads.into_iter().zip(0..) {
+        let slices = calls.into_iter().map(|call| Slice {
+            begin: at(call.begin),
+            end: at(call.end),
+            name: call.name,
+            category: "python",
+            details: Map::from_iter([("samples".to_owned(), call.samples.into())]),
+            flow: None,
+        });
+        tracks.insert(Place::Sampled(number), slices.collect());
+        names.insert(Place::Sampled(number), format!("thread {thread}, Python, sampled"));
+    }
     let lanes = tracks.into_iter().flat_map(|(place, slices)| {
         lanes(slices, blur(place)).into_iter().enumerate().map(move |(lane, slices)| (place, lane, slices))
     });
-    let tracks = lanes.zip(0..).map(|((place, lane, slices), number)| Track { number, place, lane, slices });
+    let tracks = lanes.zip(0..).map(|((place, lane, slices), number)| {
+        let called = names.get(&place).cloned();
+        Track { number, place, lane, called, slices }
+    });
     Process {
         rank,
         host: of.host.clone(),
@@ -181,6 +244,16 @@ fn process(rank: Rank, of: &RankCapture, clocks: &Clocks, per: Per) -> Process {
         tracks: tracks.collect(),
         counters: counter::of(&of.operations, at),
     }
+}
+
+/// The tracks of a profile, and what they are called.
+fn profiled(profile: Profile) -> impl Iterator<Item = (Place, Option<String>, Vec<Slice>)> {
+    let threads = profile.threads.into_iter().zip(0..);
+    let threads = threads.map(|((name, slices), number)| {
+        (Place::Profiled(number), Some(format!("thread {name}, PyTorch")), slices)
+    });
+    let streams = profile.streams.into_iter();
+    threads.chain(streams.map(|(stream, slices)| (Place::ProfiledStream(stream), None, slices)))
 }
 
 fn slice(single: &Single, begin: u64, end: u64) -> Slice {

@@ -1,7 +1,10 @@
 //! What an operation is called, and what is worth saying of it.
 
 use serde_json::{Map, Value, json};
-use xpu_wire::frame::{BlockingCall, CapturedLabel};
+use xpu_wire::{
+    frame::{BlockingCall, CapturedLabel},
+    plan::Plan,
+};
 
 use crate::capture::{Single, kernel};
 
@@ -33,23 +36,26 @@ pub fn name(single: &Single) -> String {
 pub fn details(single: &Single) -> Map<String, Value> {
     let mut all = Map::new();
     let mut say = |name: &str, value: Value| _ = all.insert(name.to_owned(), value);
+    let mut planned = None;
     match &*single.label {
         CapturedLabel::Gemm(shape) => {
             say("batch", json!(shape.batch));
             say("datatype", json!(shape.datatype.to_string()));
             say("flops", json!(shape.flops()));
         }
-        CapturedLabel::Collective { communicator, datatype, bytes, bus_bytes, .. } => {
+        CapturedLabel::Collective { communicator, datatype, bytes, bus_bytes, plan, .. } => {
             say("communicator", json!(communicator.to_string()));
             say("datatype", json!(datatype.to_string()));
             say("bytes", json!(bytes));
             say("bus_bytes", json!(bus_bytes));
+            planned = *plan;
         }
-        CapturedLabel::Group { communicator, bytes, bus_bytes, collectives, .. } => {
+        CapturedLabel::Group { communicator, bytes, bus_bytes, collectives, plan, .. } => {
             say("communicator", json!(communicator.to_string()));
             say("bytes", json!(bytes));
             say("bus_bytes", json!(bus_bytes));
             say("collectives", json!(collectives));
+            planned = *plan;
         }
         CapturedLabel::Copy { bytes, .. } | CapturedLabel::Set { bytes } => say("bytes", json!(bytes)),
         CapturedLabel::Activity(name) => say("name", json!(kernel::demangled(name))),
@@ -57,6 +63,11 @@ pub fn details(single: &Single) -> Map<String, Value> {
         | CapturedLabel::Kernel(_)
         | CapturedLabel::Blocked(_)
         | CapturedLabel::Function { .. } => {}
+    }
+    if let Some(Plan { algorithm, protocol, channels }) = planned {
+        say("algorithm", json!(algorithm.name()));
+        say("protocol", json!(protocol.name()));
+        say("channels", json!(channels));
     }
     if let Some(sequence) = single.sequence {
         say("sequence", json!(sequence.0));

@@ -4,12 +4,21 @@ use xpu_model::figure;
 
 use super::{Table, text::milliseconds};
 use crate::capture::{
-    ArrivalRow, CollectiveRow, CopyRow, GemmRow, HostKind, HostRow, KernelRow, Report, Spread, Work,
+    ArrivalRow, CollectiveRow, CopyRow, FunctionRow, GemmRow, HostKind, HostRow, KernelRow, Report, SlowRow,
+    Spread, Work, python_place,
 };
 
 pub(super) fn all(report: &Report, top: usize) -> Vec<Table> {
+    let python = report.python.as_ref().map_or(&[][..], |python| &python.functions);
     let arrivals: Vec<_> = report.arrivals.iter().filter(|row| row.last > 0).copied().collect();
     vec![
+        Table::new(
+            "ranks that take longer than the others for the same work",
+            &["what", "", "rank", "times", "p50 us", "others us", "ratio", "more ms a step"],
+            &report.slower,
+            top,
+            slower,
+        ),
         Table::new(
             "GEMMs by shape",
             &["m x n x k", "count", "ms", "share", "p50 us", "p99 us", "TFLOPS"],
@@ -29,6 +38,7 @@ pub(super) fn all(report: &Report, top: usize) -> Vec<Table> {
                 "wait us",
                 "share",
                 "bus GB/s",
+                "how",
             ],
             &report.collectives,
             top,
@@ -65,6 +75,13 @@ pub(super) fn all(report: &Report, top: usize) -> Vec<Table> {
             &report.host,
             top,
             host,
+        ),
+        Table::new(
+            "Python, sampled: share of time in the function itself, and with what it called",
+            &["function", "thread", "self", "total", "most on rank", "share", "median", "called by"],
+            python,
+            top,
+            function,
         ),
     ]
 }
@@ -116,7 +133,16 @@ fn collective(row: &CollectiveRow) -> Vec<String> {
         row.wait_ns.map_or_else(|| "-".to_owned(), |wait| us(Some(wait / each))),
         percent(row.share),
         unknown(row.bus_gbytes_per_s, |rate| rate.to_string()),
+        plan(&row.plans),
     ]
+}
+
+fn plan(plans: &[String]) -> String {
+    match plans {
+        [] => "?".to_owned(),
+        [only] => only.clone(),
+        [first, others @ ..] => format!("{first} +{}", others.len()),
+    }
 }
 
 fn arrival(row: &ArrivalRow) -> Vec<String> {
@@ -170,5 +196,37 @@ fn host(row: &HostRow) -> Vec<String> {
         percent(row.share),
         unknown(row.took.p50_ns, ms),
         unknown(row.took.max_ns, ms),
+    ]
+}
+
+/// Letters of a caller's name.
+const CALLER: usize = 24;
+
+fn function(row: &FunctionRow) -> Vec<String> {
+    // Its name is enough: JSON has the whole path.
+    let caller = row.paths.first().and_then(|path| path.calls.last());
+    let caller = caller.and_then(|call| call.split(" (").next());
+    vec![
+        python_place(&row.function, &row.file, row.line),
+        row.thread.clone(),
+        percent(Some(row.self_share)),
+        percent(Some(row.total_share)),
+        row.most.to_string(),
+        percent(Some(row.most_share)),
+        percent(Some(row.median_share)),
+        caller.unwrap_or_default().chars().take(CALLER).collect(),
+    ]
+}
+
+fn slower(row: &SlowRow) -> Vec<String> {
+    vec![
+        row.name.clone(),
+        row.kind.word().to_owned(),
+        row.rank.to_string(),
+        figure::count(row.timed),
+        us(Some(row.p50_ns)),
+        us(Some(row.others_p50_ns)),
+        format!("{:.2}", row.ratio),
+        ms(row.extra_per_step_ns),
     ]
 }

@@ -10,7 +10,7 @@ use xpu_wire::{
 };
 
 use super::{Table, tables};
-use crate::capture::{RankReport, Report, Seen, StepReport, Summary};
+use crate::capture::{PythonRank, PythonReport, RankReport, Report, Seen, StepReport, Summary};
 
 pub(super) fn milliseconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e6
@@ -77,7 +77,74 @@ pub fn preface(report: &Report) -> Vec<String> {
             "compute{whose} is GEMMs, graphs and kernels requested by name; other kernels count as gap"
         ));
     }
+    lines.extend(idle(report));
+    if let Some(python) = &report.python {
+        lines.extend(by_ranks(python.ranks.iter().filter_map(|rank| {
+            let why = rank.why.as_ref()?;
+            Some((rank.rank, format!("Python stacks were not sampled completely: {why}")))
+        })));
+        lines.extend(sampling(python));
+        lines.extend(python.sentences());
+    }
     lines
+}
+
+/// What the gaps of the GPUs were, over all ranks, and the rank whose host kept its GPU waiting longest.
+fn idle(report: &Report) -> Option<String> {
+    let sum = |part: fn(&RankReport) -> u64| report.ranks.iter().map(part).fold(0, u64::saturating_add);
+    let parts =
+        [sum(|rank| rank.gaps.host_ns), sum(|rank| rank.gaps.kernel_ns), sum(|rank| rank.gaps.other_ns)];
+    let unknown = sum(|rank| rank.gaps.unknown_ns);
+    let all = parts.iter().fold(unknown, |all, &part| all.saturating_add(part));
+    let took = sum(|rank| rank.summary.took_ns);
+    if all == 0 || took == 0 {
+        return None;
+    }
+    let percent = |part: u64| format!("{:.0} %", part as f64 / all as f64 * 100.0);
+    let mut line = format!(
+        "gaps are {:.1} % of the time: {} waiting for the host, {} between kernels, {} for other work",
+        all as f64 / took as f64 * 100.0,
+        percent(parts[0]),
+        percent(parts[1]),
+        percent(parts[2]),
+    );
+    if unknown > 0 {
+        let _ = write!(line, ", {} unknown", percent(unknown));
+    }
+    if let Some(most) = report.ranks.iter().max_by_key(|rank| rank.gaps.host_ns)
+        && report.ranks.len() > 1
+        && most.gaps.host_ns > 0
+    {
+        let of = most.gaps.host_ns as f64 / most.summary.took_ns.max(1) as f64 * 100.0;
+        let _ = write!(line, "; rank {} waits longest for its host, {of:.1} % of its time", most.rank);
+    }
+    Some(line)
+}
+
+/// How Python's stacks were sampled, and what that cost.
+fn sampling(python: &PythonReport) -> Option<String> {
+    let samples: u64 = python.ranks.iter().map(|rank| rank.samples).sum();
+    let most = |each: fn(&PythonRank) -> f64| python.ranks.iter().map(each).fold(0.0, f64::max);
+    let rate = python.ranks.iter().map(|rank| rank.rate_hz).max()?;
+    let missed = python.ranks.iter().map(|rank| rank.missed).fold(0, u64::saturating_add);
+    let cpu = most(|rank| rank.sampler_cpu_share.unwrap_or(0.0));
+    let mut line = format!(
+        "Python stacks at {rate} Hz: {samples} samples in the steps, {missed} left out; sampling took up to {:.0} % of a core per rank",
+        cpu * 100.0
+    );
+    if python.ranks.iter().any(|rank| rank.native) {
+        let sum = |part: fn(&PythonRank) -> u64| python.ranks.iter().map(part).fold(0, u64::saturating_add);
+        let (stops, stopped) = (sum(|rank| rank.stops), sum(|rank| rank.stopped_ns));
+        let mean = stopped as f64 / stops.max(1) as f64 / 1e3;
+        let longest = most(|rank| rank.longest_stop_ns as f64) / 1e3;
+        let _ = write!(
+            line,
+            ", and stopped a thread {stops} times, for {mean:.0} us each, {longest:.0} us at most"
+        );
+    } else {
+        line.push_str(", and stopped no thread");
+    }
+    Some(line)
 }
 
 /// Ranks that did not come to the last step that was asked for, and how far they came.

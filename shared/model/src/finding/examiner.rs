@@ -68,7 +68,11 @@ impl Examiner {
         }
         // A slow rank's finding includes its cost to all steps.
         let explained = stands || link.is_some() || !slow.is_empty();
-        let pace = if explained { None } else { pace::changes(job) };
+        let pace = match explained {
+            false => pace::changes(job),
+            true if stands || slow.is_empty() => None,
+            true => pace::pauses_beside(job, &slow),
+        };
         let stops = standstill.into_iter().map(|finding| idle(job, finding, now));
         let mut costs: Vec<_> = slow.into_iter().chain(link).chain(pace).collect();
         let run = self.runs.as_ref().filter(|_| !stands).and_then(|runs| runs.before(job));

@@ -9,6 +9,7 @@ mod not_started;
 mod recorded;
 mod stopped;
 mod unmatched;
+mod witness;
 
 use std::{fmt, time::Duration};
 
@@ -18,6 +19,8 @@ use xpu_wire::{
     ledger::Call,
     unit::{Moment, Nanoseconds},
 };
+
+pub use witness::Witness;
 
 use super::{
     Class, Confidence, Evidence, Finding, Kind, Severity, Standstill, device,
@@ -34,6 +37,10 @@ const STEPS: u32 = 5;
 /// Until the first steps are done, libraries are loaded and kernels compiled; a rank that still launches
 /// works.
 const LONG_PATIENCE: Duration = Duration::from_mins(1);
+
+/// A rank that others wait for, and that works: it launches, or computes on its CPU, or reads or writes files. A checkpoint may take
+/// a minute and more.
+const WORKING_PATIENCE: Duration = Duration::from_mins(2);
 
 /// Once each rank has done a whole step it has loaded and compiled most of what it needs.
 const EARLY_PATIENCE: Duration = Duration::from_secs(12);
@@ -72,7 +79,11 @@ pub(super) fn part(job: &Job) -> bool {
     let works = alive().any(|view| view.idle_for() < longest / 2);
     let waits =
         alive().any(|view| held(view).is_some_and(|(_, seconds)| seconds >= deadline.as_secs_f64() / 2.0));
-    let patience = if waits && !works { deadline } else { LONG_PATIENCE.max(deadline) };
+    let patience = match (works, waits) {
+        (true, _) => WORKING_PATIENCE.max(deadline),
+        (false, true) => deadline,
+        (false, false) => LONG_PATIENCE.max(deadline),
+    };
     job.ranks().len() < job.world_size() as usize && alive().all(|view| view.stands_for() >= patience)
 }
 
@@ -84,7 +95,7 @@ fn waiting(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     not_started::ranks(job, still)
         .or_else(|| divergence::not_entered(still))
         .or_else(|| unmatched::sends(job, still))
-        .or_else(|| kernel::longest(still))
+        .or_else(|| kernel::longest(job, still))
 }
 
 /// Dependencies are known once all ranks hang; they stop one after another, and hosts report it at different

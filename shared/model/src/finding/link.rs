@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use xpu_wire::id::{CommunicatorId, HostName, Rank};
 
 use super::{Class, Confidence, Evidence, Finding, Kind, Severity, evidence::link::SlowLink, phrase};
-use crate::job::{Job, Track, Traffic, median};
+use crate::job::{Job, Route, Track, Traffic, median};
 
 /// Below this share of its usual bandwidth a communicator is slow.
 const SLOW: f64 = 0.8;
@@ -106,10 +106,19 @@ pub(super) fn slow(job: &Job) -> Option<Finding> {
 
 /// The members of each communicator, by their last digests.
 fn members(job: &Job) -> BTreeMap<CommunicatorId, Vec<(Rank, &HostName)>> {
+    let mut routes: BTreeMap<CommunicatorId, Vec<(CommunicatorId, &Route)>> = BTreeMap::new();
+    for (party, route) in job.transfers().routes() {
+        routes.entry(route.communicator).or_default().push((party, route));
+    }
     let mut members: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for (rank, view) in job.ranks() {
         for state in view.latest().into_iter().flat_map(|digest| &digest.communicators) {
             members.entry(state.id).or_default().push((rank, view.host()));
+            for &(party, route) in routes.get(&state.id).into_iter().flatten() {
+                if [route.from, route.to].contains(&state.rank) {
+                    members.entry(party).or_default().push((rank, view.host()));
+                }
+            }
         }
     }
     members
@@ -157,7 +166,7 @@ fn finding(job: &Job, slow: &BTreeMap<CommunicatorId, Slow>, worst: &Slow) -> Fi
         since_s: 2.0 * RECENT as f64,
         evidence: Evidence::SlowLink(SlowLink {
             operation: worst.traffic.operation,
-            communicator: worst.id,
+            communicator: job.transfers().route(worst.id).map_or(worst.id, |route| route.communicator),
             size: worst.traffic.size,
             gb_s: worst.rate,
             usual_gb_s: worst.usual,

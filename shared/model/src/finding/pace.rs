@@ -63,6 +63,15 @@ pub(super) fn changes(job: &Job) -> Option<Finding> {
     pauses::found(job, &asked).or_else(|| Some(regression(job, &mean()?)))
 }
 
+/// Pauses of other ranks than these, in a job in which these are slow: what steps lose beside their usual time.
+pub(super) fn pauses_beside(job: &Job, slow: &[Finding]) -> Option<Finding> {
+    let found = pauses::found(job, &asked(job)).filter(|found| found.kind == Kind::SlowRank)?;
+    let is_named = |rank: &Rank| slow.iter().any(|finding| finding.ranks.contains(rank));
+    // A slow rank may wait for its own GPU: who waits less than it alone is not late.
+    let others = job.ranks().filter(|(rank, _)| !is_named(rank) && !found.ranks.contains(rank)).count();
+    (others > 0 && !found.ranks.iter().any(is_named)).then_some(found)
+}
+
 /// Whether, and by how much, steps take longer permanently, whichever rank is the cause.
 pub(super) fn growth(job: &Job) -> Option<Growth> {
     let asked = asked(job);

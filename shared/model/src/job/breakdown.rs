@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use xpu_wire::{
+    frame::RankTimes,
     id::{CommunicatorId, Rank},
     unit::Nanoseconds,
 };
@@ -26,6 +27,14 @@ pub struct Breakdown {
     pub exposed: Option<f64>,
     /// Threads of the program blocked until the GPU was done; several may make it more than one.
     pub blocked: Option<f64>,
+    /// The parts of it in calls that synchronize, and in copies that are not asynchronous.
+    pub synchronizing: Option<f64>,
+    pub copying: Option<f64>,
+    /// Waiting for the next batch; Python's garbage collections.
+    pub loading: Option<f64>,
+    pub collecting: Option<f64>,
+    /// The GPU in any kernel, by the driver.
+    pub busy: Option<f64>,
 }
 
 impl Breakdown {
@@ -40,6 +49,11 @@ impl Breakdown {
             waiting: of(|one| one.waiting),
             exposed: of(|one| one.exposed),
             blocked: of(|one| one.blocked),
+            synchronizing: of(|one| one.synchronizing),
+            copying: of(|one| one.copying),
+            loading: of(|one| one.loading),
+            collecting: of(|one| one.collecting),
+            busy: of(|one| one.busy),
         }
     }
 }
@@ -53,6 +67,11 @@ impl Job {
         let of_peak = view.gemm_rate().zip(view.gemm_peak()).map(|(rate, peak)| rate.0 / peak.0);
         let clocks = view.device().filter(|reading| !reading.is_stale());
         let clocks = clocks.and_then(|reading| reading.sm_clock.zip(reading.sm_clock_max));
+        let times = view.times().filter(|times| times.interval.0 > 0);
+        let share = |of: &dyn Fn(&RankTimes) -> Option<Nanoseconds>| {
+            times.and_then(|times| Some(of(times)?.seconds() / times.interval.seconds()))
+        };
+        let sampled = times.and_then(|times| times.main.as_ref()).filter(|main| main.samples > 0);
         Some(Breakdown {
             gemms,
             at_peak: gemms.zip(of_peak).map(|(gemms, of_peak)| gemms * of_peak.min(1.0)),
@@ -61,6 +80,12 @@ impl Job {
             waiting: collectives.zip(waited).map(|(share, waited)| share * waited),
             exposed: view.exposed(),
             blocked: view.blocked(),
+            synchronizing: share(&|times| Some(times.synchronizing)),
+            copying: share(&|times| Some(times.copying)),
+            loading: share(&|times| times.loading)
+                .or_else(|| sampled.map(|main| f64::from(main.loading) / f64::from(main.samples))),
+            collecting: share(&|times| times.collecting),
+            busy: view.gpu_busy(),
         })
     }
 

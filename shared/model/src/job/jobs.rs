@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use xpu_wire::{
     endpoint::BasePort,
-    frame::{Body, Event, Frame, HostCpu, HostDigest, HostSnapshot},
+    frame::{Body, Event, Frame, HostCpu, HostDigest, HostSnapshot, HostTimes, HostWork},
     id::{HostName, JobName, Rank},
     unit::Moment,
 };
@@ -73,6 +73,10 @@ impl Jobs {
                 }
             }
             Body::Detail(detail) => self.job_mut(&detail.job).detail(detail.rank, detail),
+            Body::NcclDetail(nccl) => self.job_mut(&nccl.job).with_rank(nccl.rank, |view| {
+                view.take_nccl(&nccl.report);
+                false
+            }),
             Body::Event(Event::Joined(info)) => {
                 let known = self.job_mut(&info.job);
                 known.hear_clock(frame, behind);
@@ -92,10 +96,24 @@ impl Jobs {
                     known.with_rank(cpu.rank, |view| view.take_cpu(cpu, frame.now));
                 }
             }
+            Body::Times(HostTimes { job, ranks }) => {
+                if let Some(known) = self.known.get_mut(job) {
+                    for times in ranks {
+                        known.with_rank(times.rank, |view| view.take_times(times, frame.now));
+                    }
+                }
+            }
+            Body::Work(HostWork { job, ranks }) => {
+                let known = self.job_mut(job);
+                for &(rank, pid) in ranks {
+                    known.with_rank(rank, |view| view.take_work(pid, frame.now));
+                }
+            }
             Body::Stacks(stacks) => self.known.get_mut(&stacks.job).map_or((), |job| job.keep_stacks(stacks)),
             Body::Record(record) => self.known.get_mut(&record.job).map_or((), |job| job.keep_record(record)),
             Body::Hello(_)
             | Body::Summary(_)
+            | Body::Nccl(_)
             | Body::Goodbye
             | Body::Command(_)
             | Body::Request(_)
@@ -107,7 +125,8 @@ impl Jobs {
             | Body::History(_)
             | Body::Refusal(_)
             | Body::Kineto(_)
-            | Body::KinetoPart(_) => {}
+            | Body::KinetoPart(_)
+            | Body::PythonSamples(_) => {}
         }
     }
 

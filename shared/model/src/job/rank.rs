@@ -18,13 +18,16 @@ use intervals::{Interval, Intervals, WINDOW};
 use stalls::Stalls;
 use xpu_wire::{
     collective::Operation,
-    frame::{Advance, DeviceReading, Life, Progress, RankCpu, RankDigest, RankExit, RankInfo, Summary},
+    frame::{
+        Advance, DeviceReading, Life, NcclReport, Progress, RankCpu, RankDigest, RankExit, RankInfo,
+        RankTimes, Summary,
+    },
     id::{CommunicatorId, HostName, Pid, Sequence},
     sampling::Rate,
     unit::{Moment, Nanoseconds, Tflops},
 };
 
-use super::{ArrivalSkew, Joins, PaceHistory, Place, Transfers};
+use super::{ArrivalSkew, Joins, PaceHistory, Place, Route, Transfers};
 
 /// The time of [`WINDOW`] digests at the usual rate.
 const RATES: Duration = Duration::from_secs(WINDOW as u64);
@@ -52,6 +55,8 @@ pub struct RankView {
     exit: Option<Box<RankExit>>,
     intervals: Intervals,
     samples: VecDeque<Sample>,
+    /// Sends and receives.
+    messages: VecDeque<Sample>,
     arrival_skew: ArrivalSkew,
     /// Sampling rates of collectives in its last digests.
     collective_rates: VecDeque<Rate>,
@@ -65,6 +70,10 @@ pub struct RankView {
     pace: Option<Nanoseconds>,
     devices: VecDeque<DeviceReading>,
     cpu_waits: CpuWaits,
+    /// What its host did, and when that was said.
+    times: Option<Box<(Moment, RankTimes)>>,
+    /// When it last worked on its CPU instead of making progress.
+    busy_at: Moment,
     history: VecDeque<f32>,
     /// For a watched rank.
     detail: Option<Box<Detail>>,
@@ -76,6 +85,8 @@ pub struct RankView {
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     pub communicator: CommunicatorId,
+    /// Its ranks, for the match: the communicator itself, or the two ends of a send or receive.
+    pub party: CommunicatorId,
     pub sequence: Sequence,
     pub operation: Operation,
     /// Position of the others' durations of it.
@@ -96,6 +107,7 @@ impl RankView {
             exit: None,
             intervals: Intervals::default(),
             samples: VecDeque::new(),
+            messages: VecDeque::new(),
             arrival_skew: ArrivalSkew::default(),
             collective_rates: VecDeque::new(),
             ahead: VecDeque::new(),
@@ -106,6 +118,8 @@ impl RankView {
             pace: None,
             devices: VecDeque::new(),
             cpu_waits: CpuWaits::default(),
+            times: None,
+            busy_at: Moment::default(),
             history: VecDeque::new(),
             detail: None,
             changed: 0,
@@ -250,18 +264,26 @@ impl RankView {
             let Some(communicator) = digest.communicators.get(usize::from(sample.communicator)) else {
                 continue;
             };
-            let (id, size) = (communicator.id, communicator.size);
-            let (place, whole) = joins.report(id, sample.sequence, (size, rate), sample.duration);
+            let route = sample.peer().map(|peer| Route::of(communicator, sample.operation, peer));
+            let (party, size) =
+                route.map_or((communicator.id, communicator.size), |route| (route.party(), 2));
+            let (place, whole) = joins.report(party, sample.number(), (size, rate), sample.duration);
             let taken = Sample {
-                communicator: id,
-                sequence: sample.sequence,
+                communicator: communicator.id,
+                party,
+                sequence: sample.number(),
                 operation: sample.operation,
                 place,
                 bus_bytes: sample.bus_bytes,
                 duration: sample.duration,
             };
             if let Some(join) = whole {
-                transfers.take(&taken, &join, digest.heard);
+                transfers.take(&taken, route, &join, digest.heard);
+            }
+            if route.is_some() {
+                // One end waits for the other by design: no rank is late for it.
+                push_bounded(&mut self.messages, taken, SAMPLES);
+                continue;
             }
             push_bounded(&mut self.samples, taken, SAMPLES);
             // The stages of a pipeline end one after the other: lateness there is the stage's.
@@ -293,6 +315,23 @@ impl RankView {
         false
     }
 
+    /// What its host did: no finding depends on it.
+    pub(super) fn take_times(&mut self, times: &RankTimes, at: Moment) -> bool {
+        let is_newer = self.times.as_ref().is_none_or(|known| known.0 < at);
+        if self.pid == times.pid && is_newer {
+            self.times = Some(Box::new((at, times.clone())));
+        }
+        false
+    }
+
+    /// It worked on its CPU. It only matters if others wait for it.
+    pub(super) fn take_work(&mut self, pid: Pid, at: Moment) -> bool {
+        if self.pid == pid {
+            self.busy_at = self.busy_at.max(at);
+        }
+        false
+    }
+
     pub(super) fn set_life(&mut self, pid: Pid, life: Life, now: Moment) {
         if self.pid == pid {
             self.live(life, now);
@@ -310,6 +349,10 @@ impl RankView {
 
     pub(super) fn detail(&mut self, summary: &Summary) {
         self.detail.get_or_insert_default().take(summary);
+    }
+
+    pub(super) fn take_nccl(&mut self, report: &NcclReport) {
+        self.detail.get_or_insert_default().nccl = report.clone();
     }
 
     pub(super) fn forget_detail(&mut self) {

@@ -1,9 +1,11 @@
 use proptest::prelude::*;
 use xpu_wire::{
     codec,
-    frame::{Advance, Body, Event, Frame, Life, Progress, RankDigest, StepSource, example},
+    collective::Operation,
+    frame::{Advance, Body, CollectiveSample, Event, Frame, Life, Progress, RankDigest, StepSource, example},
     id::Step,
     simulation::Simulation,
+    unit::Nanoseconds,
 };
 
 use super::*;
@@ -565,4 +567,46 @@ proptest! {
             Jobs::default().fold(&frame);
         }
     }
+}
+
+/// Two stages of a pipeline: rank 0 sends, and rank 1 is late to receive by turns.
+#[test]
+fn a_message_has_the_bandwidth_of_the_end_that_came_last() {
+    let simulation = Simulation::new(3, 1, 2);
+    let mut jobs = Jobs::default();
+    let send = |second: u64, frame: &mut Frame, slow: bool| {
+        let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+        for (place, rank) in digest.ranks.iter_mut().enumerate() {
+            let operation = if place == 0 { Operation::Send } else { Operation::Recv };
+            rank.communicators.truncate(1);
+            (rank.communicators[0].rank, rank.communicators[0].size) = (place as u32, 8);
+            rank.launches.point_to_point = second * 10;
+            let message = |number: u64| CollectiveSample {
+                communicator: 0,
+                sequence: CollectiveSample::sequence_of(1 - place as u32, (second * 10 + number) as u32),
+                operation,
+                bus_bytes: 100_000_000,
+                duration: Nanoseconds(
+                    if (number % 2) as usize == place { 1_000_000 } else { 9_000_000 }
+                        * if slow { 4 } else { 1 },
+                ),
+            };
+            rank.samples = (0..10).map(message).collect();
+        }
+    };
+    for second in 1..60 {
+        for mut frame in simulation.digests(second) {
+            send(second, &mut frame, second > 40);
+            jobs.fold(&frame);
+        }
+        if second == 30 {
+            for rank in &status(&jobs).ranks {
+                assert_eq!(rank.bus_gb_s.map(|rate| rate.0), Some(100.0), "rank {}", rank.rank);
+                assert_eq!(rank.lateness_ms_p50, None, "a stage that waits for the other is not late");
+            }
+        }
+    }
+    let status = status(&jobs);
+    let slow = status.findings.iter().find(|finding| finding.kind == crate::finding::Kind::SlowLink);
+    assert_eq!(slow.map(|slow| &slow.ranks[..]), Some(&[Rank(0), Rank(1)][..]), "{:?}", status.findings);
 }

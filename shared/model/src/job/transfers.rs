@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use xpu_wire::{
     collective::Operation,
+    frame::CommunicatorState,
     id::CommunicatorId,
+    sampling,
     unit::{Moment, Nanoseconds},
 };
 
@@ -67,21 +69,59 @@ impl Track {
 #[derive(Debug, Default)]
 pub struct Transfers {
     tracks: BTreeMap<(CommunicatorId, Traffic), Track>,
+    /// Those of messages between two ranks.
+    routes: BTreeMap<CommunicatorId, Route>,
+}
+
+/// Messages from one rank of a communicator to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    pub communicator: CommunicatorId,
+    /// By their numbers in the communicator.
+    pub from: u32,
+    pub to: u32,
+}
+
+impl Route {
+    pub(super) fn of(state: &CommunicatorState, operation: Operation, peer: u32) -> Self {
+        let (from, to) = if operation == Operation::Send { (state.rank, peer) } else { (peer, state.rank) };
+        Self { communicator: state.id, from, to }
+    }
+
+    /// What stands for the two ranks where communicators do.
+    pub(super) fn party(&self) -> CommunicatorId {
+        let ends = u64::from(self.from) << 32 | u64::from(self.to);
+        CommunicatorId(sampling::priority(self.communicator.0 ^ sampling::priority(!ends)))
+    }
 }
 
 impl Transfers {
-    /// Takes a collective that all its ranks have reported.
-    pub(super) fn take(&mut self, sample: &Sample, join: &Join, at: Moment) {
+    /// Takes a collective that all its ranks have reported, or a message that both ends have.
+    pub(super) fn take(&mut self, sample: &Sample, route: Option<Route>, join: &Join, at: Moment) {
         if sample.bus_bytes < LEAST_BYTES || join.transfer() == Nanoseconds(0) {
             return;
         }
         let (_, size) = join.seen();
         let magnitude = ((sample.bus_bytes as f64).log2() * 2.0).round() as u8;
-        let key = (sample.communicator, Traffic { operation: sample.operation, magnitude, size });
+        // Either end may be the last to report.
+        let operation = if route.is_some() { Operation::SendRecv } else { sample.operation };
+        let key = (sample.party, Traffic { operation, magnitude, size });
         if self.tracks.len() < TRACKS || self.tracks.contains_key(&key) {
             let rate = sample.bus_bytes as f64 / join.transfer().0 as f64;
             self.tracks.entry(key).or_default().take(rate, at);
+            if let Some(route) = route {
+                self.routes.insert(sample.party, route);
+            }
         }
+    }
+
+    /// The two ranks that such an id stands for; `None` for a communicator.
+    pub fn route(&self, party: CommunicatorId) -> Option<&Route> {
+        self.routes.get(&party)
+    }
+
+    pub fn routes(&self) -> impl Iterator<Item = (CommunicatorId, &Route)> {
+        self.routes.iter().map(|(&party, route)| (party, route))
     }
 
     pub fn tracks(&self) -> impl Iterator<Item = (CommunicatorId, Traffic, &Track)> {

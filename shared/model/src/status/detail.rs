@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use xpu_wire::{
+    collective::Operation,
     frame::{CollectiveTotals, GemmTotals, Life, RankDigest},
     histogram::Histogram,
     unit::{GigabytesPerSecond, Tflops},
@@ -70,6 +71,9 @@ pub struct CollectiveStatus {
     pub timed: u64,
     /// On the transfer alone, over the latest timed ones of this kind.
     pub bus_gb_s: Option<GigabytesPerSecond>,
+    /// How NCCL carries it out (`RING/LL128 x24`), if that is known and the same for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
     /// As this rank saw it, waiting for others included.
     pub us_p50: Option<f64>,
     pub us_p99: Option<f64>,
@@ -151,9 +155,11 @@ fn gemm(total: &GemmTotals) -> GemmStatus {
 
 pub(super) fn collective(job: &Job, view: &RankView, total: &CollectiveTotals) -> CollectiveStatus {
     let bus_bytes = view.bus_bytes(total);
+    // One of each in a group is timed as both, and matched as either.
+    let as_either = total.operation == Operation::SendRecv;
     let same = |sample: &Sample| {
-        (sample.communicator, sample.operation, Some(sample.bus_bytes))
-            == (total.communicator, total.operation, bus_bytes)
+        let is_of = sample.operation == total.operation || as_either && !sample.operation.is_collective();
+        is_of && (sample.communicator, Some(sample.bus_bytes)) == (total.communicator, bus_bytes)
     };
     CollectiveStatus {
         communicator: total.communicator.to_string(),
@@ -162,7 +168,8 @@ pub(super) fn collective(job: &Job, view: &RankView, total: &CollectiveTotals) -
         bytes: total.bytes,
         count: total.count,
         timed: total.timed,
-        bus_gb_s: job.bus_bandwidth_of(view.samples().filter(|sample| same(sample))),
+        bus_gb_s: job.bus_bandwidth_of(view.samples().chain(view.messages()).filter(|sample| same(sample))),
+        plan: view.nccl().and_then(|(_, report)| report.plan_of(total)).map(|plan| plan.to_string()),
         us_p50: microseconds(&total.durations, 0.5),
         us_p99: microseconds(&total.durations, 0.99),
         us_max: microseconds(&total.durations, 1.0),

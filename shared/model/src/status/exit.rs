@@ -1,7 +1,7 @@
 //! A rank's end, in a document.
 
 use serde::{Deserialize, Serialize};
-use xpu_wire::frame::{Ending, RankExit, StackFrame, signal_name};
+use xpu_wire::frame::{Ending, FailedKernel, RankExit, StackFrame, signal_name};
 
 use crate::finding::Class;
 
@@ -17,6 +17,8 @@ pub struct ExitStatus {
     pub asked_by: Option<String>,
     pub exception: Option<String>,
     pub message: Option<String>,
+    /// The kernel that an exception of the GPU stopped, of jobs started with `xpu-top run --gpu-core`.
+    pub kernel: Option<FailedKernel>,
     /// Its end, as a sentence without the rank's name.
     pub text: String,
     /// Where it was, outermost first.
@@ -44,6 +46,7 @@ impl From<&RankExit> for ExitStatus {
                 .map(|asked| format!("{} {}", asked.name, asked.by).trim().to_owned()),
             exception: exception.map(|exception| exception.kind.clone()),
             message: exception.map(|exception| exception.message.clone()),
+            kernel: exit.kernel.clone(),
             text: exit.sentence(),
             frames: exit.frames().to_vec(),
         }

@@ -10,6 +10,7 @@ use crate::{
     datatype::DataType,
     gemm::GemmShape,
     id::{CommunicatorId, JobName, Rank, Sequence, Step},
+    plan::Plan,
     unit::{Moment, Nanoseconds},
 };
 
@@ -170,6 +171,8 @@ pub enum CapturedLabel {
         datatype: DataType,
         bytes: u64,
         bus_bytes: u64,
+        /// How NCCL carries it out, if that is known.
+        plan: Option<Plan>,
     },
     /// What one communicator does in a group, on the GPU. Its operations are also listed one by one, without
     /// GPU times.
@@ -179,6 +182,8 @@ pub enum CapturedLabel {
         bytes: u64,
         bus_bytes: u64,
         collectives: u64,
+        /// Of a single collective, as above.
+        plan: Option<Plan>,
     },
     /// The launch of an executable graph, by its number.
     Graph(u32),

@@ -1,4 +1,5 @@
-//! Ranks that do not get the CPU time they need, as their collector reads it from the kernel.
+//! Ranks that do not get the CPU time they need, and ranks that work on their CPU while others wait for them,
+//! as their collector reads it from the kernel.
 
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +45,14 @@ impl RankCpu {
         let longest = self.waited.max(self.throttled.unwrap_or_default());
         (longest.seconds() / self.interval.seconds().max(1e-9)).min(1.0)
     }
+}
+
+/// The ranks of a job on one host that made no progress in the last second, were inside no call of CUDA or
+/// NCCL, and worked: the main thread computed, or the process read or wrote files. Sent only if there are any.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostWork {
+    pub job: JobName,
+    pub ranks: Vec<(Rank, Pid)>,
 }
 
 #[cfg(test)]

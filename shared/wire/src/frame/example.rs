@@ -3,7 +3,7 @@
 pub mod capture;
 pub mod stacks;
 
-use super::{ApiError, Asked, Ending, FatalSignal, PythonException, RankExit, StackFrame};
+use super::{ApiError, Asked, Ending, FailedKernel, FatalSignal, PythonException, RankExit, StackFrame};
 use crate::{
     id::{Pid, Rank, Step},
     unit::Moment,
@@ -30,6 +30,14 @@ pub fn exit() -> RankExit {
         }),
         exception: Some(PythonException::parse("E\0\0m\0f\tg\t1\n", Moment(1))),
         error: Some(ApiError { function: "cudaFree".to_owned(), code: 700, lasting: true, at: Moment(1) }),
+        kernel: Some(FailedKernel {
+            device: 0,
+            name: "scatter".to_owned(),
+            error: "illegal address".to_owned(),
+            block: [1, 0, 0],
+            grid_size: [3, 1, 1],
+            block_size: [64, 1, 1],
+        }),
         asked: Some(Asked { by: Pid(1), name: "torchrun".to_owned(), at: Moment(1) }),
     }
 }

@@ -39,6 +39,8 @@ pub struct RankExit {
     pub ending: Ending,
     pub exception: Option<PythonException>,
     pub error: Option<ApiError>,
+    /// By a core dump of its GPU.
+    pub kernel: Option<FailedKernel>,
     pub asked: Option<Asked>,
 }
 
@@ -106,6 +108,23 @@ pub struct ApiError {
     pub at: Moment,
 }
 
+/// A kernel that an exception of the GPU stopped.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FailedKernel {
+    pub device: u32,
+    /// Demangled; empty if no loaded module has it.
+    #[serde(deserialize_with = "crate::text::line")]
+    pub name: String,
+    /// `illegal address`
+    #[serde(deserialize_with = "crate::text::line")]
+    pub error: String,
+    /// Where the exception occurred.
+    pub block: [u32; 3],
+    /// Blocks of the grid, and threads of a block.
+    pub grid_size: [u32; 3],
+    pub block_size: [u32; 3],
+}
+
 /// It received SIGTERM.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Asked {
@@ -138,7 +157,7 @@ impl RankExit {
         match (&self.ending, &self.exception) {
             (Ending::OutOfMemory { .. }, _) => EndCause::Oom,
             _ if error.is_some_and(|error| error.function.starts_with("nccl")) => EndCause::NcclError,
-            _ if error.is_some() => EndCause::CudaError,
+            _ if error.is_some() || self.kernel.is_some() => EndCause::CudaError,
             (Ending::Code(_) | Ending::Unnoted, Some(_)) => EndCause::Exception,
             (Ending::Signal(_), _) => EndCause::Signal,
             (Ending::Code(_), None) => EndCause::ExitCode,
@@ -211,8 +230,26 @@ impl RankExit {
             let name = crate::error_name::of(function, *code);
             let _ = write!(text, "; before that {function} failed with {code}{name}");
         }
+        if let Some(kernel) = &self.kernel {
+            let _ = write!(text, "; {}", kernel.sentence());
+        }
         text
     }
+}
+
+impl FailedKernel {
+    fn sentence(&self) -> String {
+        let Self { device, name, error, block: [x, y, z], .. } = self;
+        let name = if name.is_empty() { "a kernel of no loaded module" } else { name };
+        let size = kernel_size(self.grid_size, self.block_size);
+        format!("on GPU {device}, {name} failed: {error} in block {x},{y},{z}, {size}")
+    }
+}
+
+/// `grid 3x1x1, block 64x1x1`
+pub fn kernel_size(grid: [u32; 3], block: [u32; 3]) -> String {
+    let of = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
+    format!("grid {}, block {}", of(grid), of(block))
 }
 
 impl FatalSignal {
@@ -296,6 +333,7 @@ mod tests {
             ending,
             exception: None,
             error: None,
+            kernel: None,
             asked: None,
         }
     }
@@ -331,6 +369,23 @@ mod tests {
         let retried = with(error("cudaMalloc", 2, false, 1));
         assert_eq!(retried.cause(), EndCause::Exception);
         assert!(!retried.sentence().contains("cudaMalloc"));
+    }
+
+    #[test]
+    fn a_kernel_that_failed_is_the_cause_and_is_told_last() {
+        let kernel = FailedKernel {
+            device: 2,
+            name: "scatter".to_owned(),
+            error: "illegal address".to_owned(),
+            block: [7, 0, 0],
+            grid_size: [64, 1, 1],
+            block_size: [128, 1, 1],
+        };
+        let exit = RankExit { exception: Some(raised()), kernel: Some(kernel), ..exit(Ending::Code(1)) };
+        assert_eq!(exit.cause(), EndCause::CudaError);
+        let expected =
+            "; on GPU 2, scatter failed: illegal address in block 7,0,0, grid 64x1x1, block 128x1x1";
+        assert!(exit.sentence().ends_with(expected), "{}", exit.sentence());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::{
     histogram::Histogram,
     id::{CommunicatorId, DeviceIndex, DeviceUuid, JobName, Pid, Rank, Sequence, Step},
     ledger::CommunicatorReading,
-    sampling::Rate,
+    sampling::{self, Rate},
     unit::{Moment, Nanoseconds},
 };
 
@@ -187,12 +187,40 @@ impl From<&CommunicatorReading> for CommunicatorState {
 pub struct CollectiveSample {
     /// Index into the `communicators` of the same message.
     pub communicator: u8,
+    /// Of a send or receive see [`Self::sequence_of`].
     pub sequence: Sequence,
     pub operation: Operation,
     /// Bytes over the bus ([`Operation::bus_bytes`]); of a group, the sum.
     pub bus_bytes: u64,
     /// From start to end on this rank's GPU, including the wait for the last rank.
     pub duration: Nanoseconds,
+}
+
+impl CollectiveSample {
+    /// The sequence of a send or receive: the other rank, by its number in the communicator, and the number
+    /// among the messages from the one to the other.
+    pub fn sequence_of(peer: u32, number: u32) -> Sequence {
+        Sequence(u64::from(peer) << 32 | u64::from(number))
+    }
+
+    /// Of a send or receive, the other rank.
+    pub fn peer(&self) -> Option<u32> {
+        (!self.operation.is_collective()).then_some((self.sequence.0 >> 32) as u32)
+    }
+
+    /// The number that all its ranks know it by.
+    pub fn number(&self) -> Sequence {
+        if self.operation.is_collective() {
+            self.sequence
+        } else {
+            Sequence(self.sequence.0 & u64::from(u32::MAX))
+        }
+    }
+
+    /// Of several, all its ranks keep those of smallest priority.
+    pub fn priority(&self) -> u64 {
+        sampling::priority(self.number().0)
+    }
 }
 
 /// Launches that are only counted.

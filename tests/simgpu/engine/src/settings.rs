@@ -50,6 +50,9 @@ pub const MEMCPY_GB_S: Setting = Setting { name: "SIMGPU_MEMCPY_GB_S", default: 
 pub const FOREIGN_MIB: Setting = Setting { name: "SIMGPU_FOREIGN_MIB", default: 0.0, range: 0.0..=1e6 };
 pub const DEVICES: Setting = Setting { name: "SIMGPU_DEVICES", default: 8.0, range: 0.0..=1024.0 };
 pub const BUS_GB_S: Setting = Setting { name: "SIMGPU_BUS_GB_S", default: 150.0, range: 1e-6..=1e6 };
+/// As `ncclGetVersion` numbers it.
+pub const NCCL_VERSION: Setting =
+    Setting { name: "SIMGPU_NCCL_VERSION", default: 22809.0, range: 21800.0..=23399.0 };
 pub const INIT_TIMEOUT_S: Setting =
     Setting { name: "SIMGPU_INIT_TIMEOUT_S", default: 120.0, range: 0.0..=1e6 };
 

@@ -1,17 +1,23 @@
 //! Questions about the library and about a communicator.
 
 use std::ffi::{c_char, c_int};
+use std::sync::OnceLock;
+
+use simgpu_engine::settings;
 
 use crate::call::{Failure, call, put};
 use crate::communicator::{Communicator, Member};
 
-/// 2.28.9
-const VERSION: c_int = 22809;
+/// What it pretends to be, by default 2.28.9.
+pub(crate) fn version() -> c_int {
+    static VERSION: OnceLock<c_int> = OnceLock::new();
+    *VERSION.get_or_init(|| settings::NCCL_VERSION.read() as c_int)
+}
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> c_int {
     // SAFETY: NCCL asks its callers for a writable pointer.
-    call(|_| unsafe { put(version, VERSION) })
+    call(|_| unsafe { put(version, self::version()) })
 }
 
 #[unsafe(no_mangle)]

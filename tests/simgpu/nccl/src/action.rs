@@ -1,6 +1,6 @@
 //! What a program asks of a communicator: the collectives, with what each moves over the bus, and transfers.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 
 use crate::call::Failure;
 use crate::communicator::Direction;
@@ -38,6 +38,19 @@ pub(crate) enum Action {
 }
 
 impl Kind {
+    pub(crate) fn name(self) -> &'static CStr {
+        match self {
+            Self::AllReduce => c"AllReduce",
+            Self::AllGather => c"AllGather",
+            Self::ReduceScatter => c"ReduceScatter",
+            Self::Broadcast => c"Broadcast",
+            Self::Reduce => c"Reduce",
+            Self::AlltoAll => c"AlltoAll",
+            Self::Gather => c"Gather",
+            Self::Scatter => c"Scatter",
+        }
+    }
+
     /// Bytes over the bus, by the formulas of nccl-tests (whose bandwidth this makes exact).
     #[allow(clippy::cast_precision_loss, reason = "a byte in 2^52 is no time")]
     pub(crate) fn bus_bytes(self, bytes: u64, ranks: u32) -> f64 {

@@ -2,11 +2,13 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem;
+use std::sync::Arc;
 
 use crate::action::{Action, Kind, bytes};
 use crate::call::call;
 use crate::communicator::Communicator;
 use crate::group;
+use crate::profiler::{self, Call};
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ncclAllReduce(
@@ -133,10 +135,19 @@ pub(crate) extern "C" fn ncclBcast(
     broadcast(buffer, buffer, count, data_type, root, comm, stream)
 }
 
-fn collective(kind: Kind, count: usize, data_type: c_int, root: c_int, comm: usize, stream: usize) -> c_int {
+pub(crate) fn collective(
+    kind: Kind,
+    count: usize,
+    data_type: c_int,
+    root: c_int,
+    comm: usize,
+    stream: usize,
+) -> c_int {
     call(|driver| {
         let comm = Communicator::of(comm)?;
         let action = Action::Collective { kind, bytes: bytes(count, data_type)?, root: comm.member(root)? };
-        group::submit(driver, comm, stream, action)
+        let call = Call { func: kind.name(), count, data_type, root, stream, is_collective: true };
+        let told = Arc::clone(&comm);
+        profiler::call(&told, call, group::depth(), || group::submit(driver, comm, stream, action))
     })
 }

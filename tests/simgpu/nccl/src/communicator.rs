@@ -11,6 +11,7 @@ use simgpu_engine::handles::Handles;
 use crate::call::Failure;
 use crate::greeting::Greeting;
 use crate::key::Key;
+use crate::profiler;
 use crate::rendezvous::Rendezvous;
 
 /// What a handle stands for: a communicator, or one that is still being made.
@@ -41,6 +42,7 @@ pub(crate) struct Communicator {
     pub device: c_int,
     pub rendezvous: Rendezvous,
     pub aborted: Arc<AtomicBool>,
+    pub profiler: profiler::Context,
     collectives: AtomicU64,
     children: AtomicU32,
     shrunk: AtomicU32,
@@ -110,12 +112,15 @@ impl Communicator {
     pub(crate) fn new(seat: Seat, aborted: Arc<AtomicBool>, rendezvous: Rendezvous) -> Self {
         let counters = || (0..rendezvous.ranks).map(|_| AtomicU64::new(0)).collect();
         let Seat { key, greeting, rank, device } = seat;
+        let profiler = profiler::Context::default();
+        profiler.begin(greeting.hash, rendezvous.ranks, rank);
         Self {
             key,
             greeting,
             rank,
             device,
             aborted,
+            profiler,
             collectives: AtomicU64::new(0),
             children: AtomicU32::new(0),
             shrunk: AtomicU32::new(0),

@@ -3,6 +3,8 @@
 
 use std::ffi::c_int;
 
+use crate::about;
+
 /// Of one communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Greeting {
@@ -14,7 +16,12 @@ pub(crate) struct Greeting {
 
 impl Greeting {
     pub(crate) fn of_id(id: &[u8; 128], magic: u64) -> Self {
-        Self { hash: hash(&[id]), magic }
+        // Before 2.26: Bernstein's, over signed bytes.
+        let old = || {
+            id.iter()
+                .fold(5381_u64, |hash, &byte| hash.wrapping_mul(33) ^ (i64::from(byte.cast_signed()) as u64))
+        };
+        Self { hash: if about::version() < 22_600 { old() } else { hash(&[id]) }, magic }
     }
 
     pub(crate) fn split(self, ordinal: u32, color: c_int) -> Self {

@@ -13,6 +13,7 @@ use crate::batch::Batch;
 use crate::call::{Failure, call};
 use crate::communicator::Communicator;
 use crate::job::Job;
+use crate::profiler;
 
 #[derive(Default)]
 struct Group {
@@ -68,13 +69,32 @@ fn if_grouped<T>(item: T, note: impl FnOnce(&mut Group, T)) -> Option<T> {
     item
 }
 
+/// How many groups of this thread are open.
+pub(crate) fn depth() -> u32 {
+    GROUP.try_with(|group| group.borrow().depth).unwrap_or(0)
+}
+
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ncclGroupStart() -> c_int {
+    start()
+}
+
+pub(crate) fn start() -> c_int {
     call(|_| GROUP.try_with(|group| group.borrow_mut().depth += 1).map_err(|_ignored| Failure::InvalidUsage))
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ncclGroupEnd() -> c_int {
+    end()
+}
+
+pub(crate) fn end() -> c_int {
+    let is_outermost = depth() == 1;
+    let launch = || launch_all();
+    if is_outermost { profiler::launch(launch) } else { launch() }
+}
+
+fn launch_all() -> c_int {
     call(|driver| {
         let group = close()?;
         let made = Job::run_all(group.jobs);

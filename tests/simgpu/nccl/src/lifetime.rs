@@ -128,7 +128,15 @@ pub(crate) extern "C" fn ncclCommFinalize(comm: usize) -> c_int {
 /// Does not wait for what is under way; that goes on.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ncclCommDestroy(comm: usize) -> c_int {
-    call(|_| COMMUNICATORS.remove(comm).map(drop).ok_or(Failure::InvalidArgument))
+    call(|_| destroy(comm))
+}
+
+pub(crate) fn destroy(comm: usize) -> Result<(), Failure> {
+    let member = COMMUNICATORS.remove(comm).ok_or(Failure::InvalidArgument)?;
+    if let Ok(made) = member.state() {
+        made.profiler.end();
+    }
+    Ok(())
 }
 
 /// Aborts pending work in this process, within a quarter of a second; other ranks are not notified.
@@ -139,6 +147,9 @@ pub(crate) extern "C" fn ncclCommAbort(comm: usize) -> c_int {
         let member = COMMUNICATORS.remove(comm).ok_or(Failure::InvalidArgument)?;
         member.aborted.store(true, Ordering::Relaxed);
         member.wait_for_births();
+        if let Ok(made) = member.state() {
+            made.profiler.end();
+        }
         Ok(())
     })
 }

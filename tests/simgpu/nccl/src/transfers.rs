@@ -1,6 +1,7 @@
 //! Send and receive: each pair of ranks meets in the order of its own calls.
 
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use simgpu_engine::futex;
@@ -9,6 +10,7 @@ use crate::action::{Action, bytes};
 use crate::call::call;
 use crate::communicator::{Communicator, Direction};
 use crate::group;
+use crate::profiler::{self, Call};
 use crate::rendezvous::PATIENCE;
 use crate::slot::{Arrival, Slot, Visit};
 
@@ -139,7 +141,7 @@ pub(crate) extern "C" fn ncclRecv(
     transfer(Direction::Receive, count, data_type, peer, comm, stream)
 }
 
-fn transfer(
+pub(crate) fn transfer(
     direction: Direction,
     count: usize,
     data_type: c_int,
@@ -151,6 +153,9 @@ fn transfer(
         let comm = Communicator::of(comm)?;
         let action =
             Action::Transfer { direction, bytes: bytes(count, data_type)?, peer: comm.member(peer)? };
-        group::submit(driver, comm, stream, action)
+        let func = if direction == Direction::Send { c"Send" } else { c"Recv" };
+        let call = Call { func, count, data_type, root: peer, stream, is_collective: false };
+        let told = Arc::clone(&comm);
+        profiler::call(&told, call, group::depth(), || group::submit(driver, comm, stream, action))
     })
 }

@@ -7,6 +7,7 @@ use ratatui::{
 };
 use xpu_client::{
     capture::Progress,
+    kineto,
     screen_capture::{STEPS, STEPS_BEFORE, Standing},
 };
 use xpu_model::figure;
@@ -17,8 +18,10 @@ use super::super::{
 };
 use crate::{app::App, glyph, palette::Role, widget::wrap::cut_at_word, width::Breakpoint};
 
-/// Lines it takes.
-pub(super) const LINES: u16 = 3;
+/// Lines it takes: PyTorch's profiler has one once it was asked for.
+pub(super) fn lines(app: &App) -> u16 {
+    if matches!(app.kineto, kineto::Standing::None) { 3 } else { 4 }
+}
 
 /// Columns of a capture's bar, and of what a line is of.
 const BAR: usize = 16;
@@ -26,10 +29,11 @@ const LABEL: usize = 11;
 
 pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
     let inner = panel::draw(app.palette, breakpoint, Title { name: "Now", ..Title::default() }, area, buffer);
-    let lines = [("capture", capture(app)), ("recording", recording(app)), ("memory", memory(app))];
+    let traces = traces(app).map(|text| ("Kineto", text));
+    let rest = [("recording", recording(app)), ("memory", memory(app))];
+    let lines = [("capture", capture(app))].into_iter().chain(traces).chain(rest);
     let width = usize::from(inner.width).saturating_sub(LABEL);
     let lines: Vec<_> = lines
-        .into_iter()
         .map(|(label, (role, text))| {
             Line::from(vec![
                 Span::styled(format!("{label:<LABEL$}"), app.palette.of(Role::Muted)),
@@ -69,6 +73,24 @@ fn capture(app: &App) -> (Role, String) {
         }
         Standing::Failed(why) => (Role::Alarm, format!("{} {why}", glyph::ALARM)),
     }
+}
+
+/// Traces by PyTorch's profiler, if they were asked for.
+fn traces(app: &App) -> Option<(Role, String)> {
+    Some(match &app.kineto {
+        kineto::Standing::None => return None,
+        kineto::Standing::UnderWay(line) => {
+            (Role::Accent, format!("{} {line}; {} cancels", glyph::WAITING, app.key("kineto")))
+        }
+        kineto::Standing::Done(outcome) if outcome.complaints.is_empty() => {
+            (Role::Good, format!("{} {}", glyph::GOOD, outcome.summary))
+        }
+        kineto::Standing::Done(outcome) => (
+            Role::Warning,
+            format!("{} {}; {}", glyph::WARNING, outcome.summary, outcome.complaints.join("; ")),
+        ),
+        kineto::Standing::Failed(why) => (Role::Alarm, format!("{} {why}", glyph::ALARM)),
+    })
 }
 
 fn recording(app: &App) -> (Role, String) {

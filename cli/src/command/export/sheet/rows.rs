@@ -115,12 +115,12 @@ pub(super) fn gemms(source: &Source<'_>, put: &mut Put<'_>) -> anyhow::Result<()
 
 pub(super) fn collectives(source: &Source<'_>, put: &mut Put<'_>) -> anyhow::Result<()> {
     source.of_gpu(put, |single, _| {
-        let (communicator, operation, bytes, bus_bytes, group) = match *single.label {
-            CapturedLabel::Collective { communicator, operation, bytes, bus_bytes, .. } => {
-                (communicator, operation, bytes, bus_bytes, false)
+        let (communicator, operation, bytes, bus_bytes, plan, group) = match *single.label {
+            CapturedLabel::Collective { communicator, operation, bytes, bus_bytes, plan, .. } => {
+                (communicator, operation, bytes, bus_bytes, plan, false)
             }
-            CapturedLabel::Group { communicator, operation, bytes, bus_bytes, .. } => {
-                (communicator, operation, bytes, bus_bytes, true)
+            CapturedLabel::Group { communicator, operation, bytes, bus_bytes, plan, .. } => {
+                (communicator, operation, bytes, bus_bytes, plan, true)
             }
             _ => return Option::None,
         };
@@ -131,6 +131,9 @@ pub(super) fn collectives(source: &Source<'_>, put: &mut Put<'_>) -> anyhow::Res
             Flag(group),
             number(bytes),
             number(bus_bytes),
+            plan.map_or(Cell::None, |plan| Text(plan.algorithm.name().to_owned())),
+            plan.map_or(Cell::None, |plan| Text(plan.protocol.name().to_owned())),
+            perhaps(plan.map(|plan| u64::from(plan.channels))),
         ])
     })
 }

@@ -68,6 +68,29 @@ impl Busy {
         self.compute.within(from, to).length().0
     }
 
+    /// Whether the time of anything on the GPU is known.
+    pub(in crate::capture) fn is_any(&self) -> bool {
+        [&self.compute, &self.communication, &self.memory].iter().any(|spans| spans.end().is_some())
+    }
+
+    /// When it did none of these, between two times.
+    pub(in crate::capture) fn gaps(&self, from: Moment, to: Moment) -> Vec<(Moment, Moment)> {
+        let works = [&self.compute, &self.communication, &self.memory];
+        let busy = union(works.iter().flat_map(|spans| spans.within(from, to).iter().collect::<Vec<_>>()));
+        let mut gaps = Vec::new();
+        let mut free = from;
+        for (begin, end) in busy.iter() {
+            if begin > free {
+                gaps.push((free, begin));
+            }
+            free = free.max(end);
+        }
+        if to > free {
+            gaps.push((free, to));
+        }
+        gaps
+    }
+
     pub(in crate::capture) fn during(&self, step: &WholeStep<'_>) -> Summary {
         let (from, to) = step.on_gpu;
         let [compute, communication, memory] =

@@ -6,6 +6,7 @@ use serde::Serialize;
 use xpu_wire::{
     collective::Operation,
     id::{CommunicatorId, Rank},
+    plan::Plan,
     unit::{GigabytesPerSecond, Nanoseconds},
 };
 
@@ -36,6 +37,8 @@ pub struct CollectiveRow {
     /// Time that ranks waited in them for the last rank, over all ranks; `null` for sends and receives.
     pub wait_ns: Option<u64>,
     pub bus_gbytes_per_s: Option<GigabytesPerSecond>,
+    /// How NCCL carries them out (`RING/LL128 x24`), the most frequent first; empty if it is unknown.
+    pub plans: Vec<String>,
     /// Transfer and waiting, as a share of the time of all steps of all ranks.
     pub share: Option<f64>,
 }
@@ -84,10 +87,21 @@ pub(super) fn rows(
                     Nanoseconds(transfer.total_ns),
                 ),
                 share: share(took, all),
+                plans: plans(&of),
                 transfer,
             }
         })
         .collect();
     rows.sort_by(|a, b| b.share.unwrap_or(0.0).total_cmp(&a.share.unwrap_or(0.0)));
     rows
+}
+
+fn plans(of: &[&Meeting]) -> Vec<String> {
+    let mut counts: BTreeMap<Plan, usize> = BTreeMap::new();
+    for plan in of.iter().filter_map(|one| one.plan) {
+        *counts.entry(plan).or_default() += 1;
+    }
+    let mut plans: Vec<_> = counts.into_iter().collect();
+    plans.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+    plans.into_iter().map(|(plan, _)| plan.to_string()).collect()
 }

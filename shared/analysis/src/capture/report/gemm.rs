@@ -37,9 +37,20 @@ pub struct GemmRow {
 impl GemmRow {
     /// In the usual notation: `8192x28672x8192 TN bf16`.
     pub fn shape(&self) -> String {
-        let batch = if self.batch == 1 { String::new() } else { format!(" b{}", self.batch) };
-        format!("{}x{}x{}{batch} {} {}", self.m, self.n, self.k, self.transposed, self.datatype)
+        let Self { m, n, k, batch, transposed, datatype, .. } = self;
+        shown((*m, *n, *k, *batch), transposed, datatype)
     }
+}
+
+/// The same of a shape as it was recorded.
+pub(super) fn shape_of(shape: &GemmShape) -> String {
+    let GemmShape { m, n, k, batch, .. } = *shape;
+    shown((m, n, k, batch), &transposed(shape), &shape.datatype.to_string())
+}
+
+fn shown((m, n, k, batch): (u64, u64, u64, u64), transposed: &str, datatype: &str) -> String {
+    let batch = if batch == 1 { String::new() } else { format!(" b{batch}") };
+    format!("{m}x{n}x{k}{batch} {transposed} {datatype}")
 }
 
 /// `TN`

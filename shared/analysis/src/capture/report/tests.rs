@@ -83,6 +83,7 @@ fn a_group_counts_as_what_was_launched_and_sends_by_themselves() {
         bytes: 3 << 20,
         bus_bytes: 3 << 20,
         collectives: 0,
+        plan: None,
     });
     let send = CapturedLabel::Collective {
         communicator,
@@ -90,6 +91,7 @@ fn a_group_counts_as_what_was_launched_and_sends_by_themselves() {
         datatype: DataType::Int8,
         bytes: 1,
         bus_bytes: 1,
+        plan: None,
     };
     grouped.labels.push(send);
     let of_group = |label, span| CapturedOperation { label, after: Nanoseconds(0), span, ..member };

@@ -126,7 +126,7 @@ fn collective(operation: Operation) -> CapturedLabel {
     else {
         panic!("it is a collective");
     };
-    CapturedLabel::Collective { communicator, operation, datatype, bytes, bus_bytes }
+    CapturedLabel::Collective { communicator, operation, datatype, bytes, bus_bytes, plan: None }
 }
 
 #[test]
@@ -179,7 +179,14 @@ fn a_step_with_other_collectives_is_left_out() {
         let CapturedLabel::Collective { communicator, operation, datatype, .. } = part.labels[1] else {
             continue;
         };
-        let more = CapturedLabel::Collective { communicator, operation, datatype, bytes: 9, bus_bytes: 9 };
+        let more = CapturedLabel::Collective {
+            communicator,
+            operation,
+            datatype,
+            bytes: 9,
+            bus_bytes: 9,
+            plan: None,
+        };
         part.labels.push(more);
         part.operations[4].label = part.labels.len() as u32 - 1;
     }

@@ -9,7 +9,12 @@ use xpu_wire::{
 };
 
 use super::{
-    super::{Standstill, hang::Doing, phrase, phrase::counted},
+    super::{
+        Standstill,
+        hang::{Doing, Witness},
+        phrase,
+        phrase::counted,
+    },
     Figures, Told,
 };
 
@@ -341,29 +346,79 @@ pub struct NotStarted {
     pub started: usize,
     pub collective: Standstill,
     pub stands_s: f64,
+    pub witness: Witness,
+    pub after: Option<After>,
+}
+
+/// The last call before it that has ended on the stream of the first of these ranks, and both places in the program: what does not
+/// end was launched between the two.
+#[derive(Clone, Debug, PartialEq)]
+pub struct After {
+    pub operation: Operation,
+    pub place: Option<String>,
+    pub until: Option<String>,
+}
+
+impl fmt::Display for After {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " after {}", self.operation)?;
+        if let (Some(place), Some(until)) = (&self.place, &self.until) {
+            write!(f, " at {place}, and before this at {until},")?;
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Display for NotStarted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ranks, started, collective, stands_s } = self;
-        let gpus = if ranks.len() == 1 { "its GPU has" } else { "their GPUs have" };
-        let others = if *started == 1 {
-            "the GPU of 1 other rank has"
+        let Self { ranks, started, collective, stands_s, witness, after } = self;
+        let after = after.as_ref().map_or_else(|| " before it".to_owned(), After::to_string);
+        let (gpus, run, take) = if ranks.len() == 1 {
+            ("its GPU has", "runs", "takes")
         } else {
-            &format!("the GPUs of {started} other ranks have")
+            ("their GPUs have", "run", "take")
+        };
+        let (others, are) = if *started == 1 {
+            ("the GPU of 1 other rank has", "that of the other is")
+        } else {
+            (&*format!("the GPUs of {started} other ranks have"), "those of the others are")
         };
         write!(
             f,
-            "{} launched {}, and {gpus} not started it: work launched before it does not end; {others}, and the job has hung for {stands_s:.0} s",
+            "{} launched {}, and {gpus} not started it: ",
             phrase::ranks(ranks),
-            phrase::collective(collective),
-        )
+            phrase::collective(collective)
+        )?;
+        match witness {
+            Witness::Event => {
+                write!(f, "work launched{after} does not end; {others} (by events before it on the streams)")
+            }
+            Witness::Idle { others_busy_pct } => write!(
+                f,
+                "it waits for something launched{after}; by the driver it {run} nothing, and {are} busy {others_busy_pct:.0} % of the time"
+            ),
+            Witness::Power { watts, others_watts } => write!(
+                f,
+                "work launched{after} seems not to end; by the driver it {take} {watts:.0} W, and {are} busy at {others_watts:.0} W, as ranks that wait for others"
+            ),
+        }?;
+        write!(f, "; the job has hung for {stands_s:.0} s")
     }
 }
 
 impl Told for NotStarted {
     fn figures(&self, to: &mut Figures) {
-        to.count("ranks_started", self.started as u64);
+        if self.witness == Witness::Event {
+            to.count("ranks_started", self.started as u64);
+        }
+        match self.witness {
+            Witness::Event => {}
+            Witness::Idle { others_busy_pct } => to.put("others_busy_pct", others_busy_pct),
+            Witness::Power { watts, others_watts } => {
+                to.put("power_w", watts);
+                to.put("others_power_w", others_watts);
+            }
+        }
         to.put("stands_s", self.stands_s);
         numbers(&self.collective, to);
     }

@@ -21,7 +21,7 @@ use super::{
     slow::*,
     *,
 };
-use crate::finding::{Clocks, Doing, HeldClock, Standstill};
+use crate::finding::{Clocks, Doing, HeldClock, Standstill, Witness};
 
 /// The notation of each unit in sentences, between a figure's name and its text.
 const COUNTED: [&str; 30] = [
@@ -57,7 +57,8 @@ const COUNTED: [&str; 30] = [
     "usual_calls",
 ];
 
-const UNITS: [&str; 9] = ["_ms", "_ms_per_step", "_s", "_pct", "_tflops", "_gb_s", "_mhz", "_c", "_bytes"];
+const UNITS: [&str; 10] =
+    ["_ms", "_ms_per_step", "_s", "_pct", "_tflops", "_gb_s", "_mhz", "_c", "_w", "_bytes"];
 
 fn collective() -> Standstill {
     Standstill {
@@ -123,6 +124,7 @@ fn all() -> Vec<Case> {
                 ending,
                 exception: None,
                 error: None,
+                kernel: None,
                 asked: None,
             })),
             followers: vec![Rank(0), Rank(1)],
@@ -404,8 +406,36 @@ fn all() -> Vec<Case> {
                 started: 7,
                 collective: collective(),
                 stands_s,
+                witness: Witness::Event,
+                after: Some(After {
+                    operation: Operation::AllGather,
+                    place: Some("train.py:80 forward".to_owned()),
+                    until: Some("train.py:92 step".to_owned()),
+                }),
             }),
             vec![("ranks_started", "GPUs of 7 other ranks have"), ("stands_s", "has hung for 12 s")],
+        ),
+        (
+            Evidence::NotStarted(NotStarted {
+                ranks: ranks.clone(),
+                started: 7,
+                collective: collective(),
+                stands_s,
+                witness: Witness::Idle { others_busy_pct: 99.0 },
+                after: None,
+            }),
+            vec![("others_busy_pct", "runs nothing, and those of the others are busy 99 %")],
+        ),
+        (
+            Evidence::NotStarted(NotStarted {
+                ranks: ranks.clone(),
+                started: 1,
+                collective: collective(),
+                stands_s,
+                witness: Witness::Power { watts: 512.0, others_watts: 150.0 },
+                after: None,
+            }),
+            vec![("power_w", "takes 512 W"), ("others_power_w", "that of the other is busy at 150 W")],
         ),
         (
             Evidence::InKernel(InKernel {

@@ -6,14 +6,14 @@ use xpu_wire::id::Rank;
 
 use super::super::evidence::hang::{Deadlock, NotEntered};
 use super::{
-    Class, Confidence, Doing, Evidence, Finding, LONG_PATIENCE, Still, Waits, anyone_held, finding, held,
+    Class, Confidence, Doing, Evidence, Finding, Still, WORKING_PATIENCE, Waits, anyone_held, finding, held,
     kernel,
 };
 
 /// Whether an unblocked laggard still works: a checkpoint, an evaluation. It gets more time.
 pub(super) fn someone_works(still: &[Still<'_>]) -> bool {
     let culprits = Waits::among(still).culprits();
-    still.iter().filter(|still| still.stands_for < LONG_PATIENCE).any(|still| {
+    still.iter().filter(|still| still.stands_for < WORKING_PATIENCE).any(|still| {
         let mut absent = still.laggards().filter(|place| culprits.contains(&place.rank));
         absent.any(|place| place.is_alive() && place.view.idle_for() < still.stands_for / 2)
     })

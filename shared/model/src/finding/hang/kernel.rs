@@ -4,11 +4,14 @@ use std::{cmp::Reverse, collections::BTreeSet};
 
 use xpu_wire::ledger::Call;
 
-use super::super::evidence::hang::{InKernel, NotLaunched, Partial};
+use super::super::evidence::hang::{After, InKernel, NotLaunched, NotStarted, Partial};
 use super::{
     Class, Confidence, Evidence, Finding, Place, Rank, Still, anyone_held, device, finding, held, mismatch,
     waits_for_gpu,
+    witness::{self, Witness},
 };
+
+use crate::job::Job;
 
 /// All called it, and some are still inside the call.
 pub(super) fn not_launched(still: &Still<'_>) -> Option<Finding> {
@@ -81,14 +84,18 @@ fn partial(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
 
 /// Of those that all launched and that do not end, the one with most pending behind it: others may wait for
 /// its ranks.
-pub(super) fn longest(still: &[Still<'_>]) -> Option<Finding> {
-    let behind = |still: &&Still<'_>| {
+pub(super) fn longest(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
+    let behind = |still: &Still<'_>| {
         let left = still.places.iter().map(|place| place.state.entered.saturating_sub(place.state.completed));
         (left.min(), Reverse(still.places.len()))
     };
-    let found: Vec<_> = still.iter().filter_map(|still| Some((behind(&still), in_kernel(still)?))).collect();
-    let most = found.iter().map(|(behind, _)| *behind).max()?;
-    let mut alike = found.into_iter().filter(|(behind, _)| *behind == most).map(|(_, finding)| finding);
+    let found: Vec<_> = still.iter().filter_map(|still| Some((still, in_kernel(still)?))).collect();
+    let most = found.iter().map(|(still, _)| behind(still)).max()?;
+    let alike: Vec<_> = found.into_iter().filter(|(still, _)| behind(still) == most).collect();
+    if let Some(finding) = alike.iter().find_map(|(still, finding)| by_the_driver(job, still, finding)) {
+        return Some(finding);
+    }
+    let mut alike = alike.into_iter().map(|(_, finding)| finding);
     let mut first = alike.next()?;
     let others: Vec<_> = alike.collect();
     if !others.is_empty() {
@@ -101,6 +108,25 @@ pub(super) fn longest(still: &[Still<'_>]) -> Option<Finding> {
         first.confidence = Confidence::Guess;
     }
     Some(first)
+}
+
+/// Of one that all launched and that does not end: which GPUs have not started it, by the driver.
+fn by_the_driver(job: &Job, still: &Still<'_>, found: &Finding) -> Option<Finding> {
+    let (ranks, witness) = witness::not_started(&still.places)?;
+    let confidence =
+        if matches!(witness, Witness::Idle { .. }) { Confidence::Likely } else { Confidence::Guess };
+    let collective = found.collective.clone()?;
+    let number = collective.number;
+    let evidence = Evidence::NotStarted(NotStarted {
+        started: still.places.len() - ranks.len(),
+        ranks: ranks.clone(),
+        collective: collective.clone(),
+        stands_s: still.stands_for.as_secs_f64(),
+        witness,
+        after: After::of(job, still.id, number, ranks[0]),
+    });
+    let advice = "look at what these ranks launched before it (xpu-top collectives, xpu-top stacks; with --gpus the kernel, if started with run --gpu-core): a wait for an event that nothing records, a host function, or a kernel that does not end";
+    Some(finding(Class::NotStarted, ranks, confidence, still, evidence, advice, Some(collective)))
 }
 
 /// All launched it, and it does not end.

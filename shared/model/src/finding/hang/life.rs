@@ -2,16 +2,57 @@
 
 use std::time::Duration;
 
-use xpu_wire::{frame::Life, ledger::Call};
+use xpu_wire::{
+    frame::{CommunicatorState, Life},
+    ledger::Call,
+};
 
 use super::super::evidence::hang::{Forming, Missing};
-use super::{Class, Confidence, Doing, Evidence, Finding, Kind, LONG_PATIENCE, Rank, Severity, has_begun};
+use super::{
+    Class, Confidence, Doing, EARLY_PATIENCE, Evidence, Finding, Kind, LONG_PATIENCE, Rank, Severity,
+    has_begun,
+};
 use crate::job::{Job, RankView};
 
 /// Its creation: until the first step is done, ranks may come late.
 pub(super) fn making(job: &Job, deadline: Duration) -> Option<Finding> {
-    let patience = if has_begun(job) { deadline } else { LONG_PATIENCE };
+    let patience = match has_begun(job) {
+        true => deadline,
+        false if nobody_comes(job) => EARLY_PATIENCE,
+        false => LONG_PATIENCE,
+    };
     waiting(job, Call::CommunicatorInit, patience)
+}
+
+/// Calls in which a thread waits for its GPU.
+const WAITS: [Call; 3] = [Call::StreamSynchronize, Call::DeviceSynchronize, Call::EventSynchronize];
+
+/// Whether those outside certainly do not come: one has ended, or all wait for collectives that ranks inside
+/// have not entered. One that loads or compiles cannot be distinguished from one that is stuck.
+fn nobody_comes(job: &Job) -> bool {
+    let (inside, outside): (Vec<_>, Vec<_>) = job
+        .ranks()
+        .map(|(_, view)| view)
+        .partition(|view| view.is_alive() && is_inside(view, Call::CommunicatorInit));
+    let is_whole = job.ranks().len() >= job.world_size() as usize;
+    let has_ended = |view: &&RankView| view.life() == Life::Ended;
+    let waits_for_them = |view: &&RankView| {
+        let lines = view.latest().into_iter().flat_map(|digest| &digest.communicators);
+        let mut unfinished = lines.filter(|line| line.completed < line.entered);
+        let waits = WAITS.iter().any(|&call| is_inside(view, call));
+        waits && unfinished.any(|line| inside.iter().any(|other| has_not_entered(other, line)))
+    };
+    is_whole && !outside.is_empty() && (outside.iter().any(has_ended) || outside.iter().all(waits_for_them))
+}
+
+fn is_inside(view: &RankView, call: Call) -> bool {
+    view.latest().is_some_and(|digest| digest.inside.iter().any(|inside| inside.call == call))
+}
+
+/// Whether it has entered fewer collectives of this communicator.
+fn has_not_entered(view: &RankView, line: &CommunicatorState) -> bool {
+    let mut own = view.latest().into_iter().flat_map(|digest| &digest.communicators);
+    own.any(|own| own.id == line.id && own.entered < line.entered)
 }
 
 pub(super) fn ending(job: &Job, deadline: Duration) -> Option<Finding> {
@@ -57,6 +98,9 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
         severity: Severity::Critical,
         cost: None,
     };
+    // One that has ended is missing, whoever else may be.
+    let ended: Vec<_> = job.ranks().filter(|(_, view)| view.life() == Life::Ended).collect();
+    let absent = if makes && absent.is_empty() { ended } else { absent };
     if absent.is_empty() {
         let missing = match job.world_size() as usize - inside.len().min(job.world_size() as usize) {
             0 => Missing::Nobody,
@@ -68,7 +112,7 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
     // Perhaps not all of them belong to it: one that is inside another call waits for others itself.
     let is_idle = |view: &RankView| Doing::of(view) == Doing::Outside && !works(view);
     let idle: Vec<_> = absent.iter().copied().filter(|(_, view)| is_idle(view)).collect();
-    let missing = if absent.len() < inside.len() { absent } else { idle };
+    let missing = if absent.len() < inside.len() || idle.is_empty() { absent } else { idle };
     let Some((_, first)) = missing.first().filter(|_| missing.len() < inside.len().max(2)) else {
         let advice = "look at the stacks of the other ranks";
         return Some(finding(ranks_inside.clone(), Confidence::Guess, Missing::Unknown, advice));
@@ -76,5 +120,8 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
     let ranks: Vec<Rank> = missing.iter().map(|&(rank, _)| rank).collect();
     let doing = Doing::of(first);
     let missing = Missing::Ranks { ranks: ranks.clone(), doing };
-    Some(finding(ranks, Confidence::Likely, missing, "look at those ranks' stacks"))
+    // If as many are elsewhere, in calls of their own, they may be right to be there.
+    let is_open = ranks.len() >= inside.len() && !is_idle(first);
+    let confidence = if is_open { Confidence::Guess } else { Confidence::Likely };
+    Some(finding(ranks, confidence, missing, "look at those ranks' stacks"))
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use xpu_wire::{
-    frame::{CallState, RecordedCall},
+    frame::{CallSite, CallState, RecordedCall},
     id::CommunicatorId,
 };
 
 use super::{
-    super::evidence::hang::NotStarted, Class, Confidence, Evidence, Finding, Place, Rank, Still, device,
-    finding,
+    super::evidence::hang::{After, NotStarted},
+    Class, Confidence, Evidence, Finding, Place, Rank, Still, Witness, device, finding,
 };
 use crate::job::Job;
 
@@ -50,8 +50,30 @@ pub(super) fn ranks(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
         started: *started,
         collective: collective.clone(),
         stands_s: still.stands_for.as_secs_f64(),
+        witness: Witness::Event,
+        after: After::of(job, still.id, *number, ranks[0]),
     });
     Some(finding(Class::NotStarted, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
+}
+
+impl After {
+    /// By the record of this rank; `None` if it has no such call, or none before it on its stream that is known to have ended.
+    pub(super) fn of(job: &Job, communicator: CommunicatorId, number: u64, rank: Rank) -> Option<Self> {
+        let record = job.record(rank).filter(|_| job.has_fresh_record(rank))?;
+        let is_it = |call: &RecordedCall| {
+            let of = record.communicator(call);
+            of.is_some_and(|one| one.id == communicator)
+                && call.number == Some(number)
+                && call.operation.is_collective()
+        };
+        let at = record.calls.iter().rposition(is_it)?;
+        let call = &record.calls[at];
+        let is_over =
+            |before: &&RecordedCall| before.stream == call.stream && before.state == CallState::Done;
+        let before = record.calls[..at].iter().rfind(is_over)?;
+        let place = |call| record.site(call).and_then(CallSite::place);
+        Some(Self { operation: before.operation, place: place(before), until: place(call) })
+    }
 }
 
 /// The progress of a rank's GPU in a communicator. Only some of its collectives have an event before them.

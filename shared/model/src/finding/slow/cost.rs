@@ -1,6 +1,8 @@
 //! Straggler delay: what ranks cost the job by being last. The base of all rules: a cost that matters is
 //! reported, with or without a known cause.
 
+use std::time::Duration;
+
 use xpu_wire::id::Rank;
 
 use super::super::{
@@ -48,6 +50,9 @@ const APART: f64 = 0.03;
 
 /// Waits for the GPU per step from which the others' waiting is known.
 const FEW_WAITS: f64 = 0.02;
+
+/// Digests are a second or a little more apart.
+const LATE_DIGEST: Duration = Duration::from_millis(500);
 
 /// A rank with this much more work is reported, though its GEMMs alone do not account for the cost.
 const CLEARLY_MORE: f64 = 0.1;
@@ -270,11 +275,14 @@ fn guessed(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Cause {
 
 /// Its FLOPs as a multiple of the others', if larger.
 fn more_work(member: &Member<'_>, others: &[&Member<'_>]) -> Option<f64> {
-    let arithmetic =
-        |member: &Member<'_>| member.view.arithmetic(0, LONG).or_else(|| member.view.arithmetic(0, RECENT));
-    // Digests cut steps in two: the error of that explains nothing.
-    let blur =
-        arithmetic(member).zip(member.pace).map_or(1.0, |((_, seconds), pace)| pace.seconds() / seconds);
+    let within = |member: &Member<'_>, digests: usize| {
+        member.view.arithmetic_of_last(Duration::from_secs(digests as u64) + LATE_DIGEST)
+    };
+    let arithmetic = |member: &Member<'_>| within(member, LONG).or_else(|| within(member, RECENT));
+    // Digests cut steps in two: the error of that explains nothing. Steps may just have become longer.
+    let step = member.pace.max(member.view.step_time());
+    let uneven = arithmetic(member).zip(step);
+    let blur = uneven.map_or(1.0, |((_, uneven), step)| uneven + step.seconds() / LONG as f64);
     let (own, usual) = beside(member, others, |member| arithmetic(member).map(|(work, _)| work))?;
     Some(own / usual).filter(|times| *times > 1.0 + blur)
 }

@@ -78,7 +78,9 @@ impl Usual {
     /// A rank's work as a multiple of that, if significant.
     fn more(&self, member: &Member<'_>) -> Option<f64> {
         let (own, seconds) = member.arithmetic[self.span][self.part]?;
-        let least = (MORE + BLUR * member.pace?.seconds() / seconds).max(SPREADS * self.spread);
+        // Its steps may just have become longer.
+        let step = member.pace?.max(member.view.step_time().unwrap_or_default());
+        let least = (MORE + BLUR * step.seconds() / seconds).max(SPREADS * self.spread);
         Some(own / self.work).filter(|times| times - 1.0 > least)
     }
 }

@@ -300,6 +300,55 @@ fn a_gpu_that_waits_for_another_is_not_named() {
     assert_eq!((found[0].class, &found[0].ranks), (Class::NotStarted, &only(1)), "{found:#?}");
 }
 
+/// All wait for the GPU in a collective whose start no event shows; this is the load of each GPU in percent and
+/// watts, by the driver.
+fn loaded(ranks: u32, load: impl Fn(u32) -> (u8, u32) + 'static) -> Finding {
+    let mut cluster = Cluster::new(5, ranks, Layout::Data, &[]).stand(STALL, move |rank, digest| {
+        wait(digest, 0, 1);
+        let (heard, (busy, watts)) = (digest.heard, load(rank));
+        let device = digest.device.as_mut().unwrap();
+        (device.read, device.age) = (heard, xpu_wire::unit::Nanoseconds(0));
+        (device.utilisation, device.power) = (Some(busy), Some(watts * 1000));
+    });
+    let (mut found, seconds) = cluster.until_found(30);
+    assert!(found.len() == 1 && seconds <= BUDGET, "{seconds} s: {found:#?}");
+    found.remove(0)
+}
+
+#[test]
+fn a_gpu_that_runs_nothing_or_computes_has_not_started_what_others_wait_in() {
+    for ranks in [2, 8, 64] {
+        let idle = loaded(ranks, |rank| if rank == 1 { (0, 90) } else { (100, 150) });
+        assert_eq!(
+            (idle.class, &idle.ranks, idle.confidence),
+            (Class::NotStarted, &only(1), Confidence::Likely)
+        );
+        assert!(idle.evidence.to_string().contains("it runs nothing"), "{}", idle.evidence);
+        let computes = loaded(ranks, |rank| (100, if rank == 1 { 600 } else { 150 + rank }));
+        assert_eq!(
+            (computes.class, &computes.ranks, computes.confidence),
+            (Class::NotStarted, &only(1), Confidence::Guess)
+        );
+        assert!(computes.evidence.to_string().contains("takes 600 W"), "{}", computes.evidence);
+        assert_eq!(computes.collective.as_ref().unwrap().number, STALL * 36);
+    }
+}
+
+/// Kernels that spin on all of them; all idle, as where another process holds the GPUs; one that takes a little more.
+#[test]
+fn gpus_that_are_loaded_alike_are_said_of_no_rank() {
+    let alike: [fn(u32) -> (u8, u32); 4] = [
+        |_| (100, 150),
+        |_| (0, 90),
+        |rank| (100, if rank == 1 { 240 } else { 150 }),
+        |rank| if rank == 1 { (60, 90) } else { (100, 150) },
+    ];
+    for (number, load) in alike.into_iter().enumerate() {
+        let finding = loaded(8, load);
+        assert_eq!((finding.class, finding.ranks.len()), (Class::InKernel, 8), "{number}");
+    }
+}
+
 #[test]
 fn who_does_not_come_to_make_a_communicator_is_named() {
     let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
@@ -333,6 +382,48 @@ fn who_is_in_no_call_keeps_a_few_from_making_a_communicator() {
     assert_eq!(named(8, &[6]), only(6));
     // It may be any of these.
     assert_eq!(named(8, &[4, 5, 6, 7]), [0, 1, 2, 3].map(Rank));
+}
+
+/// Inside a call since the job was first seen.
+fn inside(digest: &mut RankDigest, call: Call) {
+    hold(digest, call);
+    digest.inside[0].waited.0 = digest.heard.0 - 1_800_000_000_000_000_000;
+}
+
+/// Before the first step: it has ended; or it waits for a collective that those who create it have not entered.
+/// One that is elsewhere in its program may load or compile, for a minute.
+#[test]
+fn who_certainly_does_not_come_in_the_first_seconds_is_named_at_once() {
+    let named = |ranks: u32, missing: fn(&mut RankDigest)| {
+        let mut cluster = Cluster::new(5, ranks, Layout::Data, &[]).stand(0, move |rank, digest| {
+            digest.step = None;
+            let line = &mut digest.communicators[0];
+            (line.entered, line.enqueued, line.completed) = (0, 0, 0);
+            if rank == 1 {
+                missing(digest);
+            } else {
+                inside(digest, Call::CommunicatorInit);
+            }
+        });
+        let (found, seconds) = cluster.until_found(90);
+        assert_eq!((found[0].class, &found[0].ranks), (Class::Init, &only(1)), "{found:#?}");
+        (seconds, found[0].confidence, found[0].evidence.to_string())
+    };
+    for ranks in [2, 8] {
+        let (seconds, _, told) = named(ranks, |digest| digest.life = Life::Ended);
+        assert!(seconds <= BUDGET && told.contains("rank 1: it has ended"), "{seconds} s: {told}");
+        let (seconds, confidence, told) = named(ranks, |digest| {
+            let line = &mut digest.communicators[0];
+            (line.entered, line.enqueued) = (1, 1);
+            inside(digest, Call::StreamSynchronize);
+        });
+        assert!(seconds <= BUDGET && told.contains("inside cudaStreamSynchronize"), "{seconds} s: {told}");
+        assert_eq!(confidence, if ranks == 2 { Confidence::Guess } else { Confidence::Likely });
+        let (seconds, _, told) = named(ranks, |digest| inside(digest, Call::StreamSynchronize));
+        assert!(seconds >= 55, "a kernel of its own: {seconds} s: {told}");
+        let (seconds, _, told) = named(ranks, |_| {});
+        assert!(seconds >= 55, "{seconds} s: {told}");
+    }
 }
 
 #[test]

@@ -1,6 +1,11 @@
 //! These are healthy, and nothing must be found.
 
-use xpu_wire::{frame::Life, id::Step, ledger::Call, unit::Nanoseconds};
+use xpu_wire::{
+    frame::{Body, HostWork, Life},
+    id::{Rank, Step},
+    ledger::Call,
+    unit::Nanoseconds,
+};
 
 use super::cluster::{Cluster, Fault, Layout, hold, wait};
 
@@ -115,8 +120,31 @@ fn a_rank_that_still_launches_is_given_time() {
         }
     };
     let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).stand(10, standing);
-    assert_eq!(cluster.run(60).findings(), []);
-    assert_eq!(cluster.until_found(100).0.len(), 1);
+    assert_eq!(cluster.run(120).findings(), []);
+    assert_eq!(cluster.until_found(160).0.len(), 1);
+}
+
+/// A checkpoint of a minute that makes no CUDA call; and one that is stuck.
+#[test]
+fn a_rank_that_works_on_its_cpu_is_given_time() {
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).stand(10, |rank, digest| {
+        if rank != 0 {
+            wait(digest, 0, 1);
+        }
+    });
+    let busy = |cluster: &mut Cluster| {
+        let pid = cluster.job().rank(Rank(0)).unwrap().pid();
+        let ranks = vec![(Rank(0), pid)];
+        cluster.fold([Body::Work(HostWork { job: cluster.job().name().clone(), ranks })]);
+    };
+    for second in 0..75 {
+        cluster.run(1);
+        busy(&mut cluster);
+        assert_eq!(cluster.findings(), [], "second {second}");
+    }
+    // It has done nothing for as long as it had worked, at most.
+    let seconds = (0..90).find(|_| !cluster.run(1).findings().is_empty()).unwrap();
+    assert!((40..=70).contains(&seconds), "{seconds}");
 }
 
 /// Unobserved ranks are not known to hang.

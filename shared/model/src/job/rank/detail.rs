@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use xpu_wire::{
     collective::Operation,
     datatype::DataType,
-    frame::{CollectiveTotals, GemmTotals, GraphTotals, KernelTotals, SpanTotals, Summary},
+    frame::{
+        CollectiveTotals, GemmTotals, GraphTotals, KernelTotals, Launches, NcclReport, SpanTotals, Summary,
+    },
     gemm::GemmShape,
     histogram::Histogram,
     id::{CommunicatorId, Step},
@@ -30,6 +32,7 @@ const DISTRIBUTIONS: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Detail {
     summary: Option<Summary>,
+    pub(super) nccl: NcclReport,
     steps: Histogram,
     gemms: BTreeMap<GemmShape, Option<GemmTotals>>,
     /// Timed GEMMs, and their time, in the first summary that had the shape.
@@ -104,6 +107,12 @@ impl RankView {
     /// The full summary, of a watched rank.
     pub fn summary(&self) -> Option<&Summary> {
         self.detail.as_ref()?.summary.as_ref()
+    }
+
+    /// How its NCCL calls are seen, with the launches that they are among; of a watched rank.
+    pub fn nccl(&self) -> Option<(&Launches, &NcclReport)> {
+        let detail = self.detail.as_ref()?;
+        Some((&detail.summary.as_ref()?.launches, &detail.nccl))
     }
 
     /// Single steps since the rank is watched. `None` for others.

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use xpu_wire::{
-    frame::{CollectiveTotals, CommunicatorState, DeviceReading, Life, RankDigest, RankExit, RankInfo},
+    frame::{
+        CollectiveTotals, CommunicatorState, DeviceReading, Life, RankDigest, RankExit, RankInfo, RankTimes,
+    },
     id::{CommunicatorId, HostName, Pid, Step},
     unit::{Moment, Nanoseconds},
 };
 
-use super::{Ahead, CpuWait, RankView, Sample, part};
+use super::{Ahead, CpuWait, RATES, RankView, Sample, part};
 use crate::job::{Arrivals, PaceSample, Toll, median};
 
 /// Digests after which all hosts' reports of one second have arrived.
@@ -62,9 +64,9 @@ impl RankView {
         self.heard().since(self.advance.moved)
     }
 
-    /// Time without a launch or a completed wait for the GPU, at the last report.
+    /// Time without a launch, a completed wait for the GPU, or work on its CPU, at the last report.
     pub fn idle_for(&self) -> Duration {
-        self.heard().since(self.advance.worked)
+        self.heard().since(self.advance.worked.max(self.busy_at))
     }
 
     /// Duration of a step, by the last digests with one, however old.
@@ -105,6 +107,21 @@ impl RankView {
     /// How much of the last `length` it waited for the CPU.
     pub fn cpu_wait(&self, length: Duration) -> CpuWait {
         self.cpu_waits.over(length, self.heard())
+    }
+
+    /// What its host did in the last half minute.
+    pub fn times(&self) -> Option<&RankTimes> {
+        let (at, times) = &**self.times.as_ref()?;
+        (self.heard().since(*at) <= RATES).then_some(times)
+    }
+
+    /// The share of the time in which its GPU ran any kernel, by the driver's last readings; `None` without a
+    /// current one.
+    pub fn gpu_busy(&self) -> Option<f64> {
+        let current = self.device_readings().filter(|reading| !reading.is_stale());
+        let readings: Vec<_> = current.filter_map(|reading| reading.utilisation).map(f64::from).collect();
+        let sum: f64 = readings.iter().sum();
+        (!readings.is_empty()).then(|| sum / readings.len() as f64 / 100.0)
     }
 
     /// Its part, if ranks send to each other: the communicator of its stage.
@@ -155,6 +172,11 @@ impl RankView {
     /// The latest timed collectives, oldest first.
     pub fn samples(&self) -> impl Iterator<Item = &Sample> {
         self.samples.iter()
+    }
+
+    /// The latest timed sends and receives, oldest first.
+    pub fn messages(&self) -> impl Iterator<Item = &Sample> {
+        self.messages.iter()
     }
 
     /// Bytes over the bus of one collective of this kind; `None` if its communicator is closed.

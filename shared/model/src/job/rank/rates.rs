@@ -42,6 +42,23 @@ impl RankView {
         (seconds > 0.0).then(|| ((last.arithmetic - first.arithmetic) / seconds, seconds))
     }
 
+    /// GEMM FLOPs per second over the last `length` of digests with progress: some have nothing new, so that as
+    /// many of two ranks may cover different times. And by which share another rank's may differ that does the
+    /// same, because its digests end elsewhere: twice what the largest digest has more than the mean one.
+    pub fn arithmetic_of_last(&self, length: Duration) -> Option<(f64, f64)> {
+        let mut latest_first = self.intervals.active().rev();
+        let last = latest_first.next()?;
+        let (mut first, mut largest, mut digests) = (last, 0.0, 0.0);
+        for one in latest_first.take_while(|one| last.heard.since(one.heard) <= length) {
+            largest = f64::max(largest, first.arithmetic - one.arithmetic);
+            (first, digests) = (one, digests + 1.0);
+        }
+        let seconds = last.heard.since(first.heard).as_secs_f64();
+        let all = last.arithmetic - first.arithmetic;
+        (2.0 * seconds > length.as_secs_f64() && all > 0.0)
+            .then(|| (all / seconds, 2.0 * (largest / all - 1.0 / digests)))
+    }
+
     /// Collectives a second over the last half minute.
     pub fn collectives_per_second(&self) -> Option<f64> {
         let (first, last) = self.intervals.ends()?;

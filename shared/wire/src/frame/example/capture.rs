@@ -6,10 +6,12 @@ use crate::{
     datatype::DataType,
     frame::{
         CaptureAccount, CaptureEnd, CaptureOrder, CapturePart, CaptureSheet, CapturedLabel,
-        CapturedOperation, CapturedSpan, Direction, FunctionKind, StepMark, StepSource, Tracing,
+        CapturedOperation, CapturedSpan, Direction, FunctionKind, PythonSample, PythonSamples, SampleAccount,
+        SampledStack, SampledThread, StackFrame, StepMark, StepSource, Tracing,
     },
     gemm::{ComputeType, GemmShape},
     id::{CommunicatorId, Rank, Sequence, Step},
+    plan::{Algorithm, Plan, Protocol},
     unit::{Moment, Nanoseconds},
 };
 
@@ -91,6 +93,7 @@ pub fn part(rank: u32, late: u64) -> CapturePart {
                 datatype: DataType::Bfloat16,
                 bytes: 1000,
                 bus_bytes: 1000,
+                plan: Some(Plan { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 24 }),
             },
             CapturedLabel::Blocked(crate::frame::BlockingCall::StreamSynchronize),
         ],
@@ -140,4 +143,55 @@ pub fn with_activity(rank: u32) -> CapturePart {
         account.functions = Tracing::Recorded { records: 2, dropped: 0 };
     }
     new
+}
+
+/// Samples of the main thread, a millisecond apart: `collate` while the GPU does nothing from 16 to 21 ms of each
+/// step, and `train` otherwise. Those of a thread `pin` are beside them.
+pub fn samples(rank: u32) -> PythonSamples {
+    let frame = |function: &str, file: &str, line| StackFrame {
+        function: function.to_owned(),
+        file: file.to_owned(),
+        line,
+    };
+    let thread = |number, name: &str| SampledThread {
+        number: Some(number),
+        name: name.to_owned(),
+        main: name == "MainThread",
+    };
+    let stack = |thread, frames: &[u32]| SampledStack { thread, frames: frames.to_vec() };
+    // The GPU's step begins a millisecond after the program's.
+    let collates = |ms: u32| (17..20).contains(&(ms % 20)) || (ms.is_multiple_of(20) && ms > 0);
+    let mut samples = vec![PythonSample { after: Nanoseconds(MS / 2), stack: 2 }];
+    samples.extend((0..40).map(|ms| PythonSample {
+        after: Nanoseconds(if ms == 0 { 0 } else { MS }),
+        stack: u32::from(collates(ms)),
+    }));
+    PythonSamples {
+        number: ORDER.number,
+        job: "j".into(),
+        rank: Rank(rank),
+        part: 0,
+        account: Some(SampleAccount {
+            began: Moment(BEGIN),
+            ended: Moment(BEGIN + 40 * MS),
+            rate: 1000,
+            natively: false,
+            readings: 40,
+            failed: 1,
+            missed: 2,
+            cpu: Nanoseconds(4 * MS),
+            why: None,
+            ..SampleAccount::default()
+        }),
+        since: Moment(BEGIN),
+        threads: vec![thread(7, "MainThread"), thread(8, "pin")],
+        frames: vec![
+            frame("main", "/job/train.py", 90),
+            frame("train", "/job/train.py", 12),
+            frame("collate_fn", "/job/data.py", 40),
+            frame("pin_memory", "/job/pin.py", 5),
+        ],
+        stacks: vec![stack(0, &[0, 1]), stack(0, &[0, 1, 2]), stack(1, &[3])],
+        samples,
+    }
 }

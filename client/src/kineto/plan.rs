@@ -9,8 +9,7 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-use super::ranks::Ranks;
-use crate::args::KinetoArgs;
+use super::{Wanted, ranks::Ranks};
 
 /// How often a Kineto asks what to do, as long as it is not known better.
 const USUAL: Duration = Duration::from_secs(5);
@@ -42,19 +41,19 @@ pub(super) struct Plan {
 impl Plan {
     /// `None` if steps are wanted and nothing is known of them.
     pub(super) fn of(
-        args: &KinetoArgs,
+        wanted: &Wanted,
         ranks: &Ranks,
         step_time: Option<Nanoseconds>,
         now: Moment,
     ) -> Option<Self> {
         let step_time = step_time.map(|time| Duration::from_nanos(time.0)).filter(|time| !time.is_zero());
-        let start_in = args.start_in.unwrap_or_default();
+        let start_in = wanted.start_in.unwrap_or_default();
         let every =
             ranks.every().filter(|_| ranks.is_every_known()).map_or(USUAL, |every| every.min(USUAL * 2));
         let lead = start_in.max(every + SPARE);
         let by_time = start_in.max(every + BEFORE_A_TIME);
         let time = |length| KinetoWindow::Time { at: now.after(by_time), length: Nanoseconds::from(length) };
-        match (args.steps, args.duration, step_time) {
+        match (wanted.steps, wanted.duration, step_time) {
             (Some(steps), _, Some(each)) if ranks.all_count() => {
                 let window = Self::steps((steps, ranks.calls()), ranks.furthest()?, (lead, each));
                 Some(Self { window, lead, step_time, instead_of_steps: false })

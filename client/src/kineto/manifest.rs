@@ -6,7 +6,6 @@ use std::{
 };
 
 use serde::Serialize;
-use xpu_client::new_file;
 use xpu_model::figure;
 use xpu_wire::{
     frame::{KinetoOptions, KinetoOrder, KinetoWindow},
@@ -18,8 +17,8 @@ use super::{
     fetch::{self, Fetch, Fetched},
     plan::Plan,
     ranks::{One, Ranks},
-    shown,
 };
+use crate::new_file;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Manifest {
@@ -130,7 +129,7 @@ impl Manifest {
             Window::Time { duration_ms, .. } => format!("{duration_ms:.0} ms"),
         };
         let bytes = figure::bytes(self.here().map(|rank| rank.bytes).sum());
-        format!("{here} of {of} ranks gave a trace of {what}: {} ({bytes})", shown(folder))
+        format!("{here} of {of} ranks gave a trace of {what}: {} ({bytes})", folder.display())
     }
 }
 

@@ -10,19 +10,22 @@ use std::{
 
 use anyhow::Context as _;
 use tokio::time::Instant;
-use xpu_client::new_file;
 use xpu_wire::{
     frame::{KinetoEnd, KinetoPart},
     id::{HostName, Rank},
 };
 
 use super::ranks::Ranks;
+use crate::new_file;
 
 /// Ranks whose parts are requested at the same time: at most this many parts are in memory.
 const AT_ONCE: usize = 8;
 
 /// A part that has not come after so long is asked for again: it, or the question, may have been lost.
 const AGAIN: Duration = Duration::from_secs(3);
+
+/// A rank that has sent nothing for so long keeps no other from being asked.
+const STALLED: Duration = Duration::from_secs(5);
 
 /// Of a rank nothing of which came for so long nothing will.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -84,13 +87,16 @@ impl Fetch {
     }
 
     fn begin(&mut self, ranks: &Ranks, now: Instant) {
+        let is_busy = |fetch: &&UnderWay| now.duration_since(fetch.heard) < STALLED;
+        let mut busy = self.under_way.values().filter(is_busy).count();
         for (rank, one) in ranks.iter() {
             let is_new = !self.under_way.contains_key(&rank) && !self.done.contains_key(&rank);
-            if self.under_way.len() >= AT_ONCE || !is_new || ranks.word(one).0 != "written" {
+            if busy >= AT_ONCE || !is_new || ranks.word(one).0 != "written" {
                 continue;
             }
             match new_file::create(&path(&self.folder, rank)) {
                 Ok(file) => {
+                    busy += 1;
                     self.under_way
                         .insert(rank, UnderWay { file, next: 0, asked: None, heard: now, bytes: 0 });
                 }

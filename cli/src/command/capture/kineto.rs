@@ -1,0 +1,105 @@
+//! PyTorch's profiler beside a capture: it needs longer to begin, so its steps are agreed on first.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::Ordering::Relaxed,
+    time::Duration,
+};
+
+use tokio::{
+    sync::mpsc,
+    time::{sleep, timeout},
+};
+use xpu_client::{
+    capture::{Begin, Stop, Wanted},
+    kineto::{self, News, Standing, Tracer},
+    screen_capture::Targets,
+};
+use xpu_wire::{
+    frame::KinetoWindow,
+    id::{JobName, Rank},
+};
+
+use crate::args::CaptureArgs;
+
+/// How often it is looked whether it was ended.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Where the traces of a capture lie: beside its file.
+pub(in crate::command) fn folder(capture: &Path) -> PathBuf {
+    let mut name = capture.as_os_str().to_owned();
+    name.push(".kineto");
+    name.into()
+}
+
+pub(super) struct Beside {
+    tracer: Tracer,
+    window: Option<KinetoWindow>,
+}
+
+impl Beside {
+    /// Until its steps are agreed on, or it is known that there will be none.
+    pub(super) async fn begin(
+        args: &CaptureArgs,
+        (job, ranks): (&JobName, &[Rank]),
+        (what, stop): (Wanted, &Stop),
+    ) -> anyhow::Result<Self> {
+        let targets = Targets { endpoints: args.of.hosts()?.endpoints, key: args.of.way.key()? };
+        let mut tracer = Tracer::new(targets);
+        // tracer --News--> here
+        let (news, mut heard) = mpsc::unbounded_channel();
+        let wanted = match what {
+            Wanted::Steps(steps) => kineto::Wanted { steps: Some(steps), ..kineto::Wanted::default() },
+            Wanted::Time(length) => kineto::Wanted { duration: Some(length), ..kineto::Wanted::default() },
+        };
+        let tell = move |told: News| {
+            if let News::Line(line) = &told {
+                eprintln!("xpu-top: Kineto: {line}");
+            }
+            // After the plan nobody listens.
+            let _ = news.send(told);
+        };
+        tracer.begin((job.clone(), Some(ranks.to_vec())), folder(&args.output), wanted, tell);
+        let window = loop {
+            match timeout(LOOK, heard.recv()).await {
+                Ok(Some(News::Planned(window))) => break Some(window),
+                Ok(Some(News::Line(_))) => {}
+                Ok(None) => break None,
+                Err(_nothing_yet) if stop.load(Relaxed) => tracer.end(),
+                Err(_nothing_yet) => {}
+            }
+        };
+        Ok(Self { tracer, window })
+    }
+
+    /// When the capture begins: with the same step, or at the same moment.
+    pub(super) fn when(&self) -> Begin {
+        match self.window {
+            Some(KinetoWindow::Steps { first, .. }) => Begin::Step(first),
+            Some(KinetoWindow::Time { at, .. }) => Begin::At(at),
+            None => Begin::Soon,
+        }
+    }
+
+    /// Waits for the traces, and says what came. Whether all did.
+    pub(super) async fn end(&mut self, stop: &Stop) -> bool {
+        while self.tracer.is_tracing() {
+            if stop.swap(false, Relaxed) {
+                self.tracer.end();
+            }
+            sleep(LOOK).await;
+        }
+        match self.tracer.standing() {
+            Standing::Done(outcome) => {
+                outcome.complaints.iter().for_each(|line| eprintln!("xpu-top: Kineto: {line}"));
+                println!("{}", outcome.summary);
+                outcome.is_whole
+            }
+            Standing::Failed(why) => {
+                eprintln!("xpu-top: Kineto: {why}");
+                false
+            }
+            Standing::None | Standing::UnderWay(_) => false,
+        }
+    }
+}

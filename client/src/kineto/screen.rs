@@ -1,0 +1,124 @@
+//! Traces that are taken beside something else, one at a time: a separate thread with its own connection to the
+//! collectors takes each.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    thread::{self, JoinHandle},
+};
+
+use xpu_wire::id::{JobName, Rank};
+
+use super::{NO_STEPS, News, Outcome, Subject, Wanted, files, trace};
+use crate::{
+    capture::Stop,
+    follow::Following,
+    live, new_file,
+    screen_capture::{Targets, living},
+};
+
+/// How the one does that was begun last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    #[default]
+    None,
+    UnderWay(String),
+    Done(Outcome),
+    Failed(String),
+}
+
+impl Standing {
+    pub fn is_under_way(&self) -> bool {
+        matches!(self, Self::UnderWay(_))
+    }
+}
+
+#[derive(Debug)]
+pub struct Tracer {
+    targets: Targets,
+    standing: Arc<Mutex<Standing>>,
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Tracer {
+    pub fn new(targets: Targets) -> Self {
+        Self { targets, standing: Arc::default(), stop: Stop::default(), thread: None }
+    }
+
+    pub fn is_tracing(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Ends what is under way, with the traces that are there.
+    pub fn end(&self) {
+        self.stop.store(true, Relaxed);
+    }
+
+    /// Has these ranks of a job, or all that live, trace into a folder. `heard` gets each message, if anybody waits
+    /// for them.
+    pub fn begin(
+        &mut self,
+        (job, ranks): (JobName, Option<Vec<Rank>>),
+        folder: PathBuf,
+        wanted: Wanted,
+        mut heard: impl FnMut(News) + Send + 'static,
+    ) {
+        self.stop.store(false, Relaxed);
+        *lock(&self.standing) = Standing::UnderWay("asking the ranks".to_owned());
+        let (targets, standing, stop) =
+            (self.targets.clone(), Arc::clone(&self.standing), Arc::clone(&self.stop));
+        self.thread = Some(thread::spawn(move || {
+            let mut tell = |news: News| {
+                if let News::Line(line) = &news {
+                    *lock(&standing) = Standing::UnderWay(line.clone());
+                }
+                heard(news);
+            };
+            let outcome = take(targets, (job, ranks), &folder, wanted, stop, &mut tell);
+            *lock(&standing) = match outcome {
+                Ok(Some(outcome)) => Standing::Done(outcome),
+                Ok(None) => Standing::Failed(NO_STEPS.to_owned()),
+                Err(why) => Standing::Failed(format!("no traces: {why:#}")),
+            };
+        }));
+    }
+
+    pub fn standing(&self) -> Standing {
+        lock(&self.standing).clone()
+    }
+}
+
+/// What is under way is ended.
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        self.end();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lock(standing: &Mutex<Standing>) -> MutexGuard<'_, Standing> {
+    standing.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn take(
+    targets: Targets,
+    (job, ranks): (JobName, Option<Vec<Rank>>),
+    folder: &Path,
+    wanted: Wanted,
+    stop: Stop,
+    tell: &mut dyn FnMut(News),
+) -> anyhow::Result<Option<Outcome>> {
+    let mut following = Following::new(targets.endpoints.iter().cloned(), Some(job.clone()));
+    let (live, mut arrivals) = live::connect_to_capture(targets.endpoints, targets.key, Some(job.clone()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let all = living(&mut following, &mut arrivals, &job).await;
+        let ranks = ranks.unwrap_or(all);
+        anyhow::ensure!(!ranks.is_empty(), "no rank of {job} is alive");
+        new_file::check_absent(files(folder, &ranks))?;
+        trace(folder, Subject { job, ranks, following, arrivals, live }, wanted, stop, tell).await
+    })
+}

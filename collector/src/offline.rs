@@ -1,0 +1,116 @@
+//! One host's ranks without sockets, clock and GPUs, for simulated jobs: frames of workers in, frames for
+//! viewers out, through the roster, digests and history of a real collector.
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use xpu_wire::{
+    codec,
+    frame::{Body, DeviceReading, Frame, HostSnapshot, RankCpu},
+    id::{DeviceUuid, HostName, Pid, Rank},
+    unit::Moment,
+};
+
+use crate::{
+    cpu::CpuReading,
+    history::Past,
+    roster::{Effect, Identity, Roster},
+    serve::TIMES_EVERY,
+};
+
+#[derive(Debug)]
+pub struct Offline {
+    host: HostName,
+    started: Moment,
+    roster: Roster,
+    past: Past,
+    /// The last number of each stream of frames.
+    numbers: BTreeMap<u16, u64>,
+    digests: u32,
+}
+
+impl Offline {
+    pub fn new(host: HostName, now: Moment) -> Self {
+        // No file can be there.
+        let past = Past::open(Path::new("/dev/null/history"), now);
+        Self { host, started: now, roster: Roster::default(), past, numbers: BTreeMap::new(), digests: 0 }
+    }
+
+    /// A message of the worker with this identity. Empty: nothing is published at once.
+    pub fn take(&mut self, from: u32, frame: Frame, now: Moment) -> Vec<Frame> {
+        let from = Identity(from.to_le_bytes().to_vec());
+        let effects = match frame.body {
+            Body::Hello(info) => self.roster.hello(&from, frame.number, info, now),
+            Body::Summary(summary) => self.roster.summary(&from, frame.number, summary, now),
+            Body::Goodbye => self.roster.goodbye(&from, now),
+            _ => Vec::new(),
+        };
+        self.published(effects, now)
+    }
+
+    /// What a collector does four times a second.
+    pub fn check(&mut self, now: Moment) -> Vec<Frame> {
+        let effects = self.roster.check(now);
+        let mut frames = self.published(effects, now);
+        let standing = self.roster.standing(now);
+        for record in self.roster.records_to_publish(&standing, now) {
+            frames.push(self.frame(Body::Record(record), now));
+        }
+        frames
+    }
+
+    /// What it does once a second, with what is read of GPUs and processes then.
+    pub fn digest(
+        &mut self,
+        now: Moment,
+        device: impl FnMut(DeviceUuid) -> Option<DeviceReading>,
+        mut cpu: impl FnMut(Rank, Pid) -> Option<RankCpu>,
+    ) -> Vec<Frame> {
+        self.roster.take_devices(device);
+        let read = |rank, pid| cpu(rank, pid).map(|wait| CpuReading { wait, is_busy: false });
+        let mut bodies = self.roster.cpu(now, read);
+        bodies.extend(self.roster.digests(now).into_iter().map(Body::Digest));
+        self.digests += 1;
+        if self.digests.is_multiple_of(TIMES_EVERY) {
+            bodies.extend(self.roster.times(now).into_iter().map(Body::Times));
+        }
+        bodies.into_iter().map(|body| self.kept(body, now)).collect()
+    }
+
+    /// What a viewer is given that comes now: the history of this length, then the state.
+    pub fn tell(&mut self, length: Duration, now: Moment) -> Vec<Frame> {
+        let jobs = self.roster.jobs();
+        let parts = self.past.of(&jobs, length, now);
+        let mut frames: Vec<Frame> = parts.iter().flat_map(|part| part.frames.frames()).collect();
+        let snapshot = HostSnapshot {
+            version: xpu_wire::VERSION.to_owned(),
+            started: self.started,
+            base: xpu_wire::endpoint::BasePort::DEFAULT,
+            jobs: self.roster.snapshot(),
+        };
+        frames.push(self.frame(Body::Snapshot(snapshot), now));
+        frames
+    }
+
+    fn published(&mut self, effects: Vec<Effect>, now: Moment) -> Vec<Frame> {
+        let bodies = effects.into_iter().filter_map(|effect| match effect {
+            Effect::Publish(body) => Some(*body),
+            _ => None,
+        });
+        bodies.collect::<Vec<_>>().into_iter().map(|body| self.kept(body, now)).collect()
+    }
+
+    fn kept(&mut self, body: Body, now: Moment) -> Frame {
+        let frame = self.frame(body, now);
+        if matches!(frame.body, Body::Digest(_) | Body::Cpu(_) | Body::Times(_) | Body::Event(_)) {
+            self.past.keep(&frame, &codec::encode(&frame), now);
+            self.past.tend(now);
+        }
+        frame
+    }
+
+    fn frame(&mut self, body: Body, now: Moment) -> Frame {
+        let number = self.numbers.entry(body.kind()).or_default();
+        *number += 1;
+        Frame { host: self.host.clone(), number: *number, now, lost: 0, body }
+    }
+}

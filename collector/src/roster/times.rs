@@ -1,0 +1,43 @@
+//! What the hosts of ranks do, and which main threads are worth a look.
+
+use xpu_wire::{
+    frame::{HostTimes, MainThread},
+    id::{JobName, Pid, Rank},
+    unit::Moment,
+};
+
+use super::{Place, Roster};
+use crate::stacks::Target;
+
+impl Roster {
+    /// By job.
+    pub(crate) fn times(&self, now: Moment) -> Vec<HostTimes> {
+        let mut told: Vec<HostTimes> = Vec::new();
+        for (place, worker) in self.places.iter().filter(|(_, worker)| worker.is_there()) {
+            let Some(times) = worker.times(now) else { continue };
+            match told.last_mut().filter(|last| last.job == place.job) {
+                Some(last) => last.ranks.push(times),
+                None => told.push(HostTimes { job: place.job.clone(), ranks: vec![times] }),
+            }
+        }
+        told
+    }
+
+    /// Ranks whose GPUs wait for their hosts, with that share of the time.
+    pub(crate) fn idling(&self, now: Moment) -> Vec<(f64, Target)> {
+        let idling = self.places.values().filter_map(|worker| Some((worker.idles()?, worker)));
+        idling.map(|(idle, worker)| (idle, worker.target(false, now))).collect()
+    }
+
+    pub(crate) fn see_main_thread(
+        &mut self,
+        (job, rank, pid): (&JobName, Rank, Pid),
+        seen: MainThread,
+        now: Moment,
+    ) {
+        let worker = self.places.get_mut(&Place { job: job.clone(), rank });
+        if let Some(worker) = worker.filter(|worker| worker.info.pid == pid) {
+            worker.see_main_thread(seen, now);
+        }
+    }
+}

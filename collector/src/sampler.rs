@@ -1,0 +1,134 @@
+//! Looks where main threads are while GPUs wait for them: one process of this program at a time, whose CPU
+//! time is held to a budget.
+
+use std::{
+    collections::BTreeMap,
+    io::{PipeReader, Read as _, pipe},
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use xpu_wire::{
+    codec,
+    frame::{Body, MainThread},
+    id::{JobName, Pid, Rank},
+    unit::{Moment, Nanoseconds},
+};
+
+use crate::{
+    roster::Roster,
+    stacks::{Reach, Target},
+};
+
+/// Share of a core that sampling may take.
+const BUDGET: f64 = 0.002;
+
+/// A rank of which nothing could be read is not tried again for this time.
+const UNREADABLE: Duration = Duration::from_mins(10);
+
+/// A rank is sampled again after this time at the earliest.
+const AGAIN: Duration = Duration::from_mins(1);
+
+/// A process that takes longer is killed.
+const LIMIT: Duration = Duration::from_secs(40);
+
+/// Ranks whose last sampling is known.
+const KNOWN: usize = 4096;
+
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    /// This program.
+    program: PathBuf,
+    enabled: bool,
+    running: Option<Run>,
+    /// When each process may be sampled again.
+    next: BTreeMap<Pid, Moment>,
+    /// Before it the budget is spent.
+    pays_from: Moment,
+}
+
+#[derive(Debug)]
+struct Run {
+    job: JobName,
+    rank: Rank,
+    pid: Pid,
+    begun: Moment,
+    child: Child,
+    output: PipeReader,
+}
+
+impl Sampler {
+    pub(crate) fn new(program: PathBuf, enabled: bool) -> Self {
+        Self { program, enabled, running: None, next: BTreeMap::new(), pays_from: Moment::default() }
+    }
+
+    /// Takes what was seen, and begins with the next rank. Never blocks.
+    pub(crate) fn turn(&mut self, roster: &mut Roster, now: Moment) {
+        if !self.enabled {
+            return;
+        }
+        if let Some(run) = &mut self.running {
+            let has_ended = !matches!(run.child.try_wait(), Ok(None));
+            if !has_ended {
+                if now.since(run.begun) > LIMIT {
+                    let _ = run.child.kill();
+                }
+                return;
+            }
+            let (spent, seen) = run.result();
+            let (job, rank, pid) = (run.job.clone(), run.rank, run.pid);
+            self.running = None;
+            self.pays_from = now.after(Duration::from_secs_f64(spent.seconds() / BUDGET));
+            self.next.insert(pid, now.after(if seen.is_some() { AGAIN } else { UNREADABLE }));
+            if let Some(seen) = seen {
+                roster.see_main_thread((&job, rank, pid), seen, now);
+            }
+        }
+        if now < self.pays_from {
+            return;
+        }
+        if self.next.len() > KNOWN {
+            self.next.clear();
+        }
+        let idling = roster.idling(now).into_iter().filter(|(_, target)| {
+            target.reach == Reach::Here && self.next.get(&target.pid).is_none_or(|next| *next <= now)
+        });
+        if let Some((_, target)) = idling.max_by(|one, other| one.0.total_cmp(&other.0)) {
+            self.running = Run::start(&self.program, &target, now);
+            if self.running.is_none() {
+                self.next.insert(target.pid, now.after(UNREADABLE));
+            }
+        }
+    }
+}
+
+impl Run {
+    fn start(program: &Path, target: &Target, now: Moment) -> Option<Self> {
+        let (output, end) = pipe().ok()?;
+        let child = Command::new(program)
+            .arg0("xpu-collector")
+            .args(["--sample-main-thread", &target.pid.to_string()])
+            .env_remove("LD_PRELOAD")
+            .stdin(Stdio::null())
+            .stdout(end)
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let Target { job, rank, pid, .. } = target;
+        Some(Self { job: job.clone(), rank: *rank, pid: *pid, begun: now, child, output })
+    }
+
+    /// The CPU time that it took, and what it saw: its process has ended, so the pipe has an end.
+    fn result(&mut self) -> (Nanoseconds, Option<MainThread>) {
+        let mut bytes = Vec::new();
+        let read = (&mut self.output).take(codec::LARGEST_FRAME as u64).read_to_end(&mut bytes);
+        let Some(Body::Times(mut times)) =
+            read.ok().and_then(|_| codec::decode(&bytes).ok()).map(|frame| frame.body)
+        else {
+            return (Nanoseconds(0), None);
+        };
+        times.ranks.pop().map_or((Nanoseconds(0), None), |times| (times.interval, times.main))
+    }
+}

@@ -1,0 +1,143 @@
+//! When to sample: from a moment before the first step, by the rank's own count of steps, or during a time.
+
+use std::time::Duration;
+
+use xpu_wire::{
+    frame::SampleOrder,
+    id::{Pid, Step},
+    ledger::LedgerPage,
+    unit::Moment,
+};
+
+/// Before a time: what is sampled too early is left out later.
+const EARLY: Duration = Duration::from_millis(5);
+
+/// Steps that detection may lag behind: those completed in this time.
+const LAG: Duration = Duration::from_millis(50);
+
+/// After the last step, at most: until then the rank has sent what it recorded, which ends the sampling.
+const AFTER: Duration = Duration::from_secs(3);
+
+/// A rank's progress through the steps, or the time, that are captured.
+pub(super) struct Clock {
+    order: SampleOrder,
+    ledger: Option<LedgerPage>,
+    /// Completed steps a moment ago.
+    before: Option<(Step, Moment)>,
+    lag: u64,
+    begun: Moment,
+    past: Option<Moment>,
+}
+
+impl Clock {
+    pub(super) fn new(order: SampleOrder, pid: Pid, ledger: Option<u32>, now: Moment) -> Self {
+        let ledger = ledger.and_then(|descriptor| LedgerPage::open(pid, descriptor).ok());
+        Self { order, ledger, before: None, lag: 0, begun: now, past: None }
+    }
+
+    /// Whether the first step, or the time, begins.
+    pub(super) fn begins(&mut self, now: Moment) -> bool {
+        if let Some(window) = self.order.window {
+            return now.after(EARLY) >= window.at;
+        }
+        // Without a ledger nothing is known of its steps: everything is sampled.
+        let Some(page) = &self.ledger else { return true };
+        let completed = page.ledger().completed();
+        match self.before {
+            Some((before, at)) if now.since(at) >= LAG => {
+                self.lag = completed.0.saturating_sub(before.0);
+                self.before = Some((completed, now));
+            }
+            None => self.before = Some((completed, now)),
+            Some(_) => {}
+        }
+        completed.0.saturating_add(self.lag).saturating_add(1) >= self.order.capture.first.0
+    }
+
+    /// Whether nobody waits for more: the last step was long ago, or the time limit has passed.
+    pub(super) fn ends(&mut self, now: Moment) -> bool {
+        let is_past = match (self.order.window, &self.ledger) {
+            (Some(window), _) => now > window.end(),
+            (None, Some(page)) => page.ledger().completed() >= self.order.capture.last(),
+            (None, None) => false,
+        };
+        if !is_past {
+            self.past = None;
+        }
+        let past = is_past.then(|| *self.past.get_or_insert(now));
+        let length = self.order.window.map_or(Duration::ZERO, |window| window.length.into());
+        past.is_some_and(|past| now.since(past) >= AFTER)
+            || now.since(self.begun) >= Duration::from(self.order.capture.limit) + length + AFTER
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_wire::{
+        frame::{CaptureOrder, CaptureWindow},
+        unit::Nanoseconds,
+    };
+
+    use super::*;
+
+    fn order(first: u64, window: Option<CaptureWindow>) -> SampleOrder {
+        let limit = Nanoseconds(60_000_000_000);
+        let capture = CaptureOrder {
+            number: 1,
+            first: Step(first),
+            steps: 2,
+            limit,
+            before: 0,
+            activity: false,
+            functions: false,
+        };
+        SampleOrder { capture, window, rate: 100, natively: false }
+    }
+
+    fn at(ms: u64) -> Moment {
+        Moment(ms * 1_000_000)
+    }
+
+    #[test]
+    fn steps_are_sampled_from_the_begin_of_the_first_until_a_while_after_the_last() {
+        let page = LedgerPage::create().unwrap();
+        let descriptor = page.descriptor().map(|descriptor| descriptor as u32);
+        let mut clock = Clock::new(order(40, None), Pid(std::process::id()), descriptor, at(0));
+        page.ledger().step(Step(38), at(0));
+        assert!(!clock.begins(at(1)));
+        page.ledger().step(Step(39), at(10));
+        assert!(clock.begins(at(10)));
+        page.ledger().step(Step(41), at(20));
+        assert!(!clock.ends(at(20)) && !clock.ends(at(3019)));
+        assert!(clock.ends(at(3020)));
+    }
+
+    #[test]
+    fn where_steps_are_short_it_begins_some_steps_early() {
+        let page = LedgerPage::create().unwrap();
+        let descriptor = page.descriptor().map(|descriptor| descriptor as u32);
+        let mut clock = Clock::new(order(100, None), Pid(std::process::id()), descriptor, at(0));
+        page.ledger().step(Step(10), at(0));
+        assert!(!clock.begins(at(0)));
+        page.ledger().step(Step(35), at(50));
+        assert!(!clock.begins(at(50)));
+        page.ledger().step(Step(74), at(52));
+        assert!(clock.begins(at(52)), "25 steps in the last 50 ms");
+    }
+
+    #[test]
+    fn a_time_is_sampled_as_long_as_it_lasts() {
+        let window = CaptureWindow { at: at(1000), length: Nanoseconds(500_000_000) };
+        let mut clock = Clock::new(order(0, Some(window)), Pid(std::process::id()), None, at(0));
+        assert!(!clock.begins(at(900)) && clock.begins(at(995)));
+        assert!(!clock.ends(at(1600)) && !clock.ends(at(4500)) && clock.ends(at(4700)));
+    }
+
+    #[test]
+    fn nobody_is_sampled_longer_than_the_capture_may_take() {
+        let page = LedgerPage::create().unwrap();
+        let descriptor = page.descriptor().map(|descriptor| descriptor as u32);
+        let mut clock = Clock::new(order(40, None), Pid(std::process::id()), descriptor, at(0));
+        assert!(!clock.ends(at(62_999)) && clock.ends(at(63_000)));
+    }
+}

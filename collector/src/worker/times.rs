@@ -1,0 +1,142 @@
+//! What a rank's host did in the last half minute, and whether its GPU waits for it.
+
+use std::{collections::VecDeque, time::Duration};
+
+use xpu_wire::{
+    frame::{BlockingCall, MainThread, Progress, RankDigest, RankTimes, Summary},
+    unit::{Moment, Nanoseconds},
+};
+
+use super::Worker;
+
+/// A shorter time is not enough for shares.
+const LEAST: Duration = Duration::from_secs(3);
+
+/// A program's span of this name is its data loading.
+const DATA: &str = "data";
+
+/// A host is suspected if this share of the time is neither GEMM nor communication, and more than either.
+const SUSPECTED: f64 = 0.25;
+
+/// Samples of a rank's main thread are published for this long.
+const SEEN: Duration = Duration::from_mins(5);
+
+#[derive(Debug, Default)]
+pub(super) struct Times {
+    /// One per digest, oldest first; a half minute's.
+    readings: VecDeque<Reading>,
+    /// Where its main thread was, and when that was read.
+    main: Option<(Moment, MainThread)>,
+}
+
+/// Totals since the rank started.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    at: Moment,
+    steps: u64,
+    flops: f64,
+    timed_flops: f64,
+    timed_for: Nanoseconds,
+    exposed: Option<Nanoseconds>,
+    synchronizing: Nanoseconds,
+    copying: Nanoseconds,
+    launching: Nanoseconds,
+    loading: Option<Nanoseconds>,
+    collecting: Option<Nanoseconds>,
+}
+
+impl Reading {
+    fn of(digest: &RankDigest, summary: &Summary) -> Self {
+        let waited = |calls: &[BlockingCall]| {
+            let within = summary.blocked.iter().filter(|blocked| calls.contains(&blocked.call));
+            Nanoseconds(within.map(|blocked| blocked.waited.0).sum())
+        };
+        let data = summary.spans.iter().find(|span| span.name == DATA);
+        Self {
+            at: digest.heard,
+            steps: digest.step.map_or(0, |step| step.0),
+            flops: digest.gemm_flops,
+            timed_flops: digest.gemm_timed_flops,
+            timed_for: digest.gemm_timed_for,
+            exposed: digest.exposed_for.or_else(|| (digest.world_size == 1).then_some(Nanoseconds(0))),
+            synchronizing: waited(&[
+                BlockingCall::StreamSynchronize,
+                BlockingCall::DeviceSynchronize,
+                BlockingCall::EventSynchronize,
+            ]),
+            copying: waited(&[BlockingCall::Copy]),
+            launching: waited(&[BlockingCall::Launch]),
+            loading: summary.python.map(|python| python.loading).or_else(|| data.map(|span| span.took)),
+            collecting: summary.python.map(|python| python.collecting),
+        }
+    }
+}
+
+impl Times {
+    pub(super) fn take(&mut self, digest: &RankDigest, summary: &Summary) {
+        let reading = Reading::of(digest, summary);
+        match self.readings.back() {
+            Some(last) if last.at >= reading.at => return,
+            // Totals that went back have restarted.
+            Some(last) if last.flops > reading.flops => self.readings.clear(),
+            _ => {}
+        }
+        self.readings.push_back(reading);
+        if self.readings.len() > Progress::WINDOW {
+            self.readings.pop_front();
+        }
+    }
+
+    fn ends(&self) -> Option<(&Reading, &Reading)> {
+        let (first, last) = (self.readings.front()?, self.readings.back()?);
+        (last.at.since(first.at) >= LEAST).then_some((first, last))
+    }
+
+    /// The share of the time that is neither GEMM nor exposed communication, if it is the largest share of a
+    /// rank that makes steps.
+    fn idle(&self) -> Option<f64> {
+        let (first, last) = self.ends().filter(|(first, last)| first.steps < last.steps)?;
+        let passed = last.at.since(first.at).as_secs_f64();
+        let timed =
+            (last.timed_for.seconds() - first.timed_for.seconds()) / (last.timed_flops - first.timed_flops);
+        let gemms = (last.flops - first.flops) * timed / passed;
+        let exposed = last.exposed?.0.checked_sub(first.exposed?.0)?;
+        let exposed = Nanoseconds(exposed).seconds() / passed;
+        let idle = 1.0 - gemms - exposed;
+        (gemms > 0.0 && idle >= SUSPECTED.max(gemms).max(exposed)).then_some(idle)
+    }
+}
+
+impl Worker {
+    /// `None` in its first seconds.
+    pub(crate) fn times(&self, now: Moment) -> Option<RankTimes> {
+        let (first, last) = self.times.ends()?;
+        let grown = |of: fn(&Reading) -> Nanoseconds| Nanoseconds(of(last).0.saturating_sub(of(first).0));
+        let grown_if = |of: fn(&Reading) -> Option<Nanoseconds>| {
+            // It is known from its first end on.
+            let before = of(first).unwrap_or_default();
+            Some(Nanoseconds(of(last)?.0.saturating_sub(before.0)))
+        };
+        let main = self.times.main.as_ref().filter(|(at, _)| now.since(*at) < SEEN);
+        Some(RankTimes {
+            rank: self.info.rank,
+            pid: self.info.pid,
+            interval: last.at.since(first.at).into(),
+            synchronizing: grown(|reading| reading.synchronizing),
+            copying: grown(|reading| reading.copying),
+            launching: grown(|reading| reading.launching),
+            loading: grown_if(|reading| reading.loading),
+            collecting: grown_if(|reading| reading.collecting),
+            main: main.map(|(_, main)| main.clone()).filter(|_| self.times.idle().is_some()),
+        })
+    }
+
+    /// How much of the time its GPU waits for its host, if that is what its steps take longest for.
+    pub(crate) fn idles(&self) -> Option<f64> {
+        self.times.idle().filter(|_| self.is_there())
+    }
+
+    pub(crate) fn see_main_thread(&mut self, seen: MainThread, now: Moment) {
+        self.times.main = Some((now, seen));
+    }
+}

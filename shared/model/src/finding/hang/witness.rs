@@ -1,0 +1,81 @@
+//! GPUs that have not started a collective, by what the driver says: a kernel that waits for other ranks keeps
+//! its GPU busy at low power.
+
+use super::{Place, Rank};
+use crate::job::{RankView, median};
+
+/// Readings of a rank, all of the time without progress. The utilisation covers a second at most.
+const READINGS: usize = 3;
+const LATER_BY: f64 = 3.0;
+
+/// In percent: nothing runs; something always runs.
+const IDLE: f64 = 1.0;
+const BUSY: f64 = 95.0;
+
+/// In watts and as a ratio: a GPU that computes takes this much more than those that wait in a collective.
+const MORE_WATTS: f64 = 100.0;
+const MORE: f64 = 1.7;
+
+/// The evidence that a GPU has not started a collective.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Witness {
+    /// An event before it on its stream.
+    Event,
+    /// Its GPU runs nothing, and those of the others do: in percent of the time.
+    Idle { others_busy_pct: f64 },
+    /// It takes this much power, and the others at most that much.
+    Power { watts: f64, others_watts: f64 },
+}
+
+/// Of ranks that all launched it, those whose GPUs have not started it.
+pub(super) fn not_started(places: &[Place<'_>]) -> Option<(Vec<Rank>, Witness)> {
+    let loads: Vec<_> =
+        places.iter().map(|place| Some((place.rank, Load::of(place.view)?))).collect::<Option<_>>()?;
+    // Of ranks that share a GPU each causes what the driver says of the other.
+    let device = |place: &Place<'_>| place.view.device().map(|reading| reading.uuid);
+    let mut devices: Vec<_> = places.iter().filter_map(device).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    if loads.len() < 2 || devices.len() < loads.len() {
+        return None;
+    }
+    let (idle, running): (Vec<_>, Vec<_>) = loads.iter().partition(|(_, load)| load.busy_pct <= IDLE);
+    let others_busy_pct = running.iter().map(|(_, load)| load.busy_pct).fold(f64::INFINITY, f64::min);
+    if others_busy_pct < BUSY {
+        return None;
+    }
+    if !idle.is_empty() {
+        let ranks = idle.iter().map(|(rank, _)| *rank).collect();
+        return (!running.is_empty()).then_some((ranks, Witness::Idle { others_busy_pct }));
+    }
+    let watts: Vec<_> = loads.iter().map(|(rank, load)| Some((load.watts?, *rank))).collect::<Option<_>>()?;
+    let (watts, rank) = watts.iter().copied().max_by(|one, other| one.0.total_cmp(&other.0))?;
+    let others = loads.iter().filter(|(other, _)| *other != rank).filter_map(|(_, load)| load.watts);
+    let others_watts = others.fold(0.0, f64::max);
+    let computes = watts >= others_watts * MORE && watts >= others_watts + MORE_WATTS;
+    computes.then(|| (vec![rank], Witness::Power { watts, others_watts }))
+}
+
+/// What a GPU does while its rank makes no progress.
+struct Load {
+    busy_pct: f64,
+    watts: Option<f64>,
+}
+
+impl Load {
+    fn of(view: &RankView) -> Option<Self> {
+        view.device().filter(|reading| !reading.is_stale())?;
+        let since = view.stands_for().as_secs_f64() - LATER_BY;
+        let is_of_now = |age: f64| age < since;
+        let readings: Vec<_> = view
+            .device_readings()
+            .take_while(|reading| is_of_now(view.heard().since(reading.read).as_secs_f64()))
+            .take(READINGS)
+            .collect();
+        let busy: Vec<_> = readings.iter().filter_map(|reading| reading.utilisation.map(f64::from)).collect();
+        let watts = readings.iter().filter_map(|reading| reading.power.map(|power| f64::from(power) / 1e3));
+        let watts = median(watts.collect());
+        (busy.len() == READINGS).then_some(())?;
+        Some(Self { busy_pct: median(busy)?, watts })
+    }
+}

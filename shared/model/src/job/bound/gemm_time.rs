@@ -1,0 +1,67 @@
+//! The time in GEMMs: at the GPU's peak, lost to lower clocks, and the rest.
+
+use std::fmt;
+
+use serde::Serialize;
+use xpu_wire::frame::{DeviceReading, Throttle};
+
+use crate::job::Breakdown;
+
+/// Clocks lower by less than this share of the time need no reason.
+const LOST: f64 = 0.5;
+
+/// Parts of the GEMM time, in percent of all time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GemmTime {
+    /// The time they would take at the GPU's peak.
+    #[serde(rename = "gemms_at_peak_pct")]
+    pub at_peak_pct: f64,
+    /// Additional time because clocks are below the highest: a power limit, heat, a setting.
+    #[serde(rename = "gemms_clock_pct")]
+    pub clock_pct: f64,
+    /// Additional time beyond what that clock allows: shapes, kernels, and other work on the GPU.
+    #[serde(rename = "gemms_below_peak_pct")]
+    pub below_peak_pct: f64,
+    /// What the driver says holds the clocks of at least half of the GPUs down.
+    #[serde(rename = "clocks_held_by")]
+    pub held_by: Vec<&'static str>,
+}
+
+impl GemmTime {
+    /// `gemms`: the share of all time. `None` if the GPU's peak or its clock is unknown.
+    pub(super) fn of(one: &Breakdown, gemms: f64) -> Option<Self> {
+        let at_peak = one.at_peak?.min(gemms);
+        let clock = one.clock.filter(|clock| *clock > 0.0)?.min(1.0);
+        let at_clock = (at_peak / clock).min(gemms);
+        Some(Self {
+            at_peak_pct: 100.0 * at_peak,
+            clock_pct: 100.0 * (at_clock - at_peak),
+            below_peak_pct: 100.0 * (gemms - at_clock),
+            held_by: Vec::new(),
+        })
+    }
+
+    pub(super) fn take_reasons<'a>(&mut self, readings: impl Iterator<Item = &'a DeviceReading>) {
+        if self.clock_pct < LOST {
+            return;
+        }
+        let told = readings.filter(|reading| !reading.is_stale()).filter_map(|reading| reading.throttle);
+        let told: Vec<Throttle> = told.collect();
+        let any = told.iter().fold(Throttle(0), |any, one| Throttle(any.0 | one.0));
+        let of_most =
+            |word: &&str| 2 * told.iter().filter(|one| one.words().contains(word)).count() >= told.len();
+        self.held_by = any.words().into_iter().filter(of_most).collect();
+    }
+}
+
+/// `45 at the GPU's peak, 5 lost to lower clocks (power cap), 13 below what they allow`
+impl fmt::Display for GemmTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at_peak_pct, clock_pct, below_peak_pct, held_by } = self;
+        write!(f, "{at_peak_pct:.0} at the GPU's peak, {clock_pct:.0} lost to lower clocks")?;
+        if !held_by.is_empty() {
+            write!(f, " ({})", held_by.join(", "))?;
+        }
+        write!(f, ", {below_peak_pct:.0} below what they allow")
+    }
+}

@@ -1,0 +1,78 @@
+//! The time that is neither GEMM nor communication: what the GPU waits for in it, as far as it is measured.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{BoundBy, RUNS_AHEAD};
+use crate::job::Breakdown;
+
+/// Its parts, in percent of all time; `None` for what is not measured. Each is the time that steps would be
+/// shorter without it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct OtherTime {
+    #[serde(rename = "data_loading_pct")]
+    pub loading_pct: Option<f64>,
+    #[serde(rename = "garbage_collection_pct")]
+    pub collecting_pct: Option<f64>,
+    #[serde(rename = "copies_pct")]
+    pub copying_pct: Option<f64>,
+    pub synchronizing_pct: Option<f64>,
+    pub unexplained_pct: f64,
+}
+
+impl OtherTime {
+    /// `rest`: the share of all time.
+    ///
+    /// While the GPU is idle it waits for its host. If no thread of the host waits for the GPU, every second
+    /// of the host is a second of the step, up to the time that the GPU is idle. The same holds for a wait for
+    /// data. Without calls that wait for the GPU, the host would need that much less for a step, and the GPU
+    /// as much as it is busy: the step would be shorter by the lesser of the time in these calls and the time
+    /// that the GPU is idle.
+    pub(super) fn of(one: &Breakdown, rest: f64) -> Self {
+        let runs_ahead = one.blocked.is_none_or(|blocked| blocked >= RUNS_AHEAD);
+        let idle = match one.busy {
+            Some(busy) => (1.0 - busy).clamp(0.0, rest),
+            None if runs_ahead => 0.0,
+            None => rest,
+        };
+        let mut left = idle;
+        let mut part = |share: Option<f64>| {
+            let part = share?.min(left);
+            left -= part;
+            Some(100.0 * part)
+        };
+        let (loading_pct, collecting_pct) = (part(one.loading), part(one.collecting));
+        let (copying_pct, synchronizing_pct) = (part(one.copying), part(one.synchronizing));
+        let unexplained_pct = 100.0 * (rest - (idle - left));
+        Self { loading_pct, collecting_pct, copying_pct, synchronizing_pct, unexplained_pct }
+    }
+
+    fn parts(&self) -> [(BoundBy, Option<f64>, &'static str); 4] {
+        [
+            (BoundBy::DataLoading, self.loading_pct, "data loading"),
+            (BoundBy::GarbageCollection, self.collecting_pct, "garbage collection"),
+            (BoundBy::Copies, self.copying_pct, "copies"),
+            (BoundBy::Synchronizing, self.synchronizing_pct, "synchronizing calls"),
+        ]
+    }
+
+    /// The largest part, if it is larger than what is not explained.
+    pub(super) fn largest(&self) -> Option<BoundBy> {
+        let known = self.parts().into_iter().filter_map(|(by, share, _)| Some((by, share?)));
+        let largest = known.max_by(|one, other| one.1.total_cmp(&other.1))?;
+        (largest.1 > self.unexplained_pct).then_some(largest.0)
+    }
+}
+
+/// `data loading 40 %, synchronizing calls 3 %, unexplained 12 %`
+impl fmt::Display for OtherTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (_, share, name) in self.parts() {
+            if let Some(share) = share.filter(|share| *share >= 0.5) {
+                write!(f, "{name} {share:.0} %, ")?;
+            }
+        }
+        write!(f, "unexplained {:.0} %", self.unexplained_pct)
+    }
+}

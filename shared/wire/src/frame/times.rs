@@ -1,0 +1,83 @@
+//! What the hosts of ranks did while the GPU had nothing to do, as their collector adds it up.
+
+use serde::{Deserialize, Serialize};
+
+use super::StackFrame;
+use crate::{
+    id::{JobName, Pid, Rank},
+    unit::Nanoseconds,
+};
+
+/// The ranks of a job on one host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostTimes {
+    pub job: JobName,
+    pub ranks: Vec<RankTimes>,
+}
+
+/// One of them, over the last half minute. Several threads may make a time longer than the interval.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankTimes {
+    pub rank: Rank,
+    pub pid: Pid,
+    /// The time covered.
+    pub interval: Nanoseconds,
+    /// Threads in calls that synchronize with the GPU.
+    pub synchronizing: Nanoseconds,
+    /// Threads in copies that are not asynchronous.
+    pub copying: Nanoseconds,
+    /// Threads that launch into a full queue.
+    pub launching: Nanoseconds,
+    /// Waiting for a batch: of PyTorch's `DataLoader`, or in the program's span `data`. `None` if neither is
+    /// recorded.
+    pub loading: Option<Nanoseconds>,
+    /// Python's garbage collections, if they are recorded.
+    pub collecting: Option<Nanoseconds>,
+    /// Its main thread, if it was sampled in the last minutes.
+    pub main: Option<MainThread>,
+}
+
+/// What a Python main thread was seen at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MainThread {
+    pub samples: u32,
+    /// Samples in PyTorch's `DataLoader`.
+    pub loading: u32,
+    /// The program's functions that it was in, the most frequent first; at most [`MainThread::PLACES`].
+    pub places: Vec<SampledPlace>,
+}
+
+/// The innermost function of the program in some of the samples, with its most frequent line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SampledPlace {
+    pub samples: u32,
+    pub frame: StackFrame,
+}
+
+impl MainThread {
+    pub const PLACES: usize = 4;
+}
+
+#[cfg(test)]
+impl HostTimes {
+    pub(crate) fn example() -> Self {
+        let frame =
+            StackFrame { function: "collate_fn".to_owned(), file: "/home/me/data.py".to_owned(), line: 40 };
+        let times = RankTimes {
+            rank: Rank(1),
+            pid: Pid(7),
+            interval: Nanoseconds(30_000_000_000),
+            synchronizing: Nanoseconds(2_000_000_000),
+            copying: Nanoseconds(1_000_000_000),
+            launching: Nanoseconds(0),
+            loading: Some(Nanoseconds(3_000_000_000)),
+            collecting: None,
+            main: Some(MainThread {
+                samples: 40,
+                loading: 30,
+                places: vec![SampledPlace { samples: 25, frame }],
+            }),
+        };
+        Self { job: "j".into(), ranks: vec![times] }
+    }
+}

@@ -1,0 +1,125 @@
+//! Faults of one rank on the simulated GPU, in jobs of few ranks (`demo.rs` has those of many). Nobody has watched before: each status is
+//! that of a viewer that has just come.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+use xpu_tests::{
+    host::Host,
+    program::{Program, until},
+};
+
+/// From this step on rank 1 has its fault.
+const FROM: u64 = 60;
+
+struct Job {
+    host: Host,
+    ranks: Vec<Program>,
+}
+
+impl Job {
+    /// All alike, but that the last rank does this before each of its steps, from [`FROM`] on.
+    fn start(world: usize, fault: &str) -> Self {
+        let host = Host::with_visible_gpus();
+        let script = format!(
+            "
+comm = communicator()
+number = 0
+def load():
+    {fault}
+while True:
+    if RANK == {last} and number >= {FROM}: load()
+    ok(gemm_ex(1024, 1024, 1024))
+    ok(all_reduce(comm, 1000))
+    sync()
+    number += 1
+    step()
+    time.sleep(0.02)
+",
+            last = world - 1,
+        );
+        let ranks = (0..world).map(|rank| host.rank_of(rank, world, &script)).collect();
+        Self { host, ranks }
+    }
+
+    fn runs_for(&self, steps: u64) -> &Self {
+        // Of a busy machine: in parts, each within the time that tests wait.
+        for part in 1..=4 {
+            until("steps", || {
+                (self.host.status()["steps"]["min"].as_u64()? >= steps * part / 4).then_some(())
+            });
+        }
+        self
+    }
+
+    /// The one finding, of the last rank, once it is as it should be.
+    fn named(&self, is_right: impl Fn(&Value) -> bool) -> Value {
+        let last = self.ranks.len() as u64 - 1;
+        until("the last rank to be named", || {
+            let status = self.host.status();
+            let found = status["findings"].as_array()?;
+            let named = found.iter().find(|one| one["kind"] == "slow_rank")?;
+            let is_alone = named["ranks"] == serde_json::json!([last]) && found.len() == 1;
+            (is_alone && is_right(named)).then(|| named.clone())
+        })
+    }
+}
+
+#[test]
+fn of_two_who_loads_its_data_slowly_is_named() {
+    let job = Job::start(2, "time.sleep(0.06)");
+    let found = job
+        .runs_for(2 * FROM)
+        .named(|found| found["cost_ms_per_step"].as_f64().is_some_and(|cost| (50.0..75.0).contains(&cost)));
+    assert_eq!(found["class"], "host", "{found:#}");
+    assert_eq!(job.host.ask("status --now").status.code(), Some(1));
+}
+
+#[test]
+fn of_three_who_multiplies_more_is_named() {
+    let job = Job::start(3, "for _ in range(60): ok(gemm_ex(4096, 4096, 4096))");
+    let found = job.runs_for(2 * FROM).named(|_| true);
+    assert_eq!(found["class"], "compute", "{found:#}");
+}
+
+/// As CPU throttling does it.
+#[test]
+fn of_two_who_is_stopped_and_continued_is_named() {
+    let job = Job::start(2, "pass");
+    job.runs_for(FROM);
+    let stop = Arc::new(AtomicBool::new(false));
+    let pid = job.ranks[1].pid();
+    let signals = thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || {
+            let send = |signal: &str| {
+                let sent = std::process::Command::new("kill").args(["-s", signal, &pid.to_string()]).status();
+                thread::sleep(Duration::from_millis(60));
+                sent.is_ok_and(|sent| sent.success())
+            };
+            while !stop.load(Relaxed) && send("STOP") && send("CONT") {}
+            send("CONT");
+        }
+    });
+    let found = job.named(|found| found["evidence"].as_str().is_some_and(|text| text.contains("stopped")));
+    stop.store(true, Relaxed);
+    signals.join().expect("it ends");
+    assert_eq!(found["class"], "host", "{found:#}");
+}
+
+#[test]
+fn healthy_jobs_have_no_finding() {
+    for world in [1, 3] {
+        let job = Job::start(world, "pass");
+        job.runs_for(3 * FROM);
+        let status = job.host.status();
+        assert_eq!(status["findings"], serde_json::json!([]), "{status:#}");
+    }
+}

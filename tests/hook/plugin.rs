@@ -1,0 +1,204 @@
+//! NCCL's profiler plugin interface: what passes no interposed function is counted and timed by it, what does
+//! is counted once, and the program's own plugin gets every callback.
+//!
+//! `pncclAllReduce` and its like stand for an NCCL that is linked in or renamed: nothing interposes them.
+
+use std::{collections::BTreeMap, fs};
+
+use xpu_tests::{built, place::Place, program::Program};
+use xpu_wire::{
+    collective::Operation,
+    frame::{CollectiveTotals, NcclReport},
+    plan::{Algorithm, Plan, Protocol},
+};
+
+use crate::{Job, command};
+
+const PLAN: Plan = Plan { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 24 };
+
+/// On a communicator that the preload does not see.
+const UNSEEN: &str = "
+comm = made(process.pncclCommInitRank, WORLD, share('unique_id', new_id), RANK)
+def reduced(count): return process.pncclAllReduce(memory, memory, c_size_t(count), NCCL_BF16, 0, comm, stream)
+def gathered(count): return process.pncclAllGather(memory, memory, c_size_t(count), NCCL_FLOAT, comm, stream)
+for _ in range(40): ok(reduced(1 << 20))
+for _ in range(10):
+    ok(process.pncclGroupStart())
+    ok(reduced(1 << 10))
+    ok(gathered(1 << 10))
+    ok(process.pncclGroupEnd())
+for _ in range(5):
+    ok(process.pncclGroupStart())
+    ok(process.pncclSend(memory, c_size_t(100), NCCL_BF16, 1 - RANK, comm, stream))
+    ok(process.pncclRecv(memory, c_size_t(100), NCCL_BF16, 1 - RANK, comm, stream))
+    ok(process.pncclGroupEnd())
+sync()
+step(1)
+hold()
+ok(process.pncclCommDestroy(comm))";
+
+const SEEN: &str = "
+comm = communicator()
+if hasattr(process, 'xpu_top_set_plugin'): ok(process.xpu_top_set_plugin(2))
+for _ in range(40): ok(all_reduce(comm, 1 << 20))
+for _ in range(10):
+    with Group():
+        ok(all_reduce(comm, 1 << 10))
+        ok(all_gather(comm, 1 << 10))
+with Group():
+    ok(send(comm, 100, 1 - RANK))
+    ok(receive(comm, 100, 1 - RANK))
+sync()
+step(1)
+hold()
+ok(process.ncclCommDestroy(comm))";
+
+fn watched(version: &str, set: &[(&str, &str)], script: &str) -> Job {
+    let hook = built::hook();
+    let mine = [
+        ("XPU_TOP_SAMPLE", "collective=1"),
+        ("SIMGPU_NCCL_VERSION", version),
+        ("NCCL_PROFILER_PLUGIN", hook.to_str().expect("text")),
+    ];
+    Job::of(2, &[&mine, set].concat(), script)
+}
+
+/// Count, timed and plan, by operation and size.
+fn totals(job: &Job, rank: usize) -> BTreeMap<(Operation, u64), (u64, u64, Option<Plan>)> {
+    let said = job.after_step(rank, 1);
+    let plan = |totals: &CollectiveTotals| said.nccl.plan_of(totals);
+    let all = said.collectives();
+    all.into_iter().map(|(key, totals)| (key, (totals.count, totals.timed, plan(&totals)))).collect()
+}
+
+#[test]
+fn what_no_interposed_function_sees_is_counted_and_timed() {
+    for version in ["22809", "22907", "23102"] {
+        let job = watched(version, &[], UNSEEN);
+        for rank in [0, 1] {
+            let totals = totals(&job, rank);
+            assert_eq!(totals[&(Operation::AllReduce, 2 << 20)], (40, 40, Some(PLAN)), "{version}");
+            assert_eq!(totals[&(Operation::AllReduce, 2 << 10)], (10, 0, Some(PLAN)));
+            assert_eq!(totals[&(Operation::AllGather, 8 << 10)], (10, 0, Some(PLAN)));
+            let fused: Vec<_> = totals.iter().filter(|((op, _), _)| *op == Operation::Fused).collect();
+            assert_eq!(fused.len(), 1);
+            assert_eq!((fused[0].1.0, fused[0].1.1), (10, 10), "a group is timed as one");
+            assert_eq!(totals[&(Operation::Send, 200)].0, 5);
+            let said = job.after_step(rank, 1);
+            let launches = said.launches();
+            assert_eq!((launches.collectives, launches.point_to_point), (60, 10));
+            let health = &said.summaries.last().unwrap().hook;
+            let NcclReport { by_address, by_plugin, uncounted, .. } = said.nccl;
+            assert_eq!((by_address, by_plugin, uncounted), (0, 70, 0));
+            assert_eq!((health.dropped_records, &health.blind[..]), (0, &[][..]));
+            let line = &job.ledger(rank).ledger().read().communicators[0];
+            assert_eq!((line.rank, line.size), (rank as u32, 2));
+            assert_eq!((line.entered, line.enqueued, line.completed, line.point_to_point), (60, 60, 60, 10));
+        }
+        let numbers =
+            |rank| job.after_step(rank, 1).samples().iter().map(|one| one.sequence.0).collect::<Vec<_>>();
+        assert_eq!(numbers(0), numbers(1), "both ranks time the same ones");
+        job.end();
+    }
+}
+
+/// Version 4 has no streams, and versions 1 to 3 no ranks.
+#[test]
+fn an_older_interface_counts() {
+    let job = watched("22703", &[], UNSEEN);
+    for rank in [0, 1] {
+        let totals = totals(&job, rank);
+        assert_eq!(totals[&(Operation::AllReduce, 2 << 20)], (40, 0, Some(PLAN)));
+        let said = job.after_step(rank, 1);
+        let launches = said.launches();
+        assert_eq!((launches.collectives, launches.point_to_point), (60, 10));
+        assert_eq!(said.nccl.by_plugin, 70);
+        let line = &job.ledger(rank).ledger().read().communicators[0];
+        assert_eq!((line.entered, line.enqueued, line.point_to_point), (60, 60, 10));
+    }
+    job.end();
+}
+
+#[test]
+fn what_both_see_is_counted_once() {
+    for version in ["22304", "22403", "22602", "22703", "22809", "22902", "23102"] {
+        let job = watched(version, &[], SEEN);
+        for rank in [0, 1] {
+            let said = job.after_step(rank, 1);
+            let (launches, seen) = (said.launches(), &said.nccl);
+            assert_eq!((launches.collectives, launches.point_to_point), (60, 2), "{version}");
+            assert_eq!((seen.by_plugin, seen.uncounted), (0, 0), "{version}");
+            let totals = totals(&job, rank);
+            assert_eq!(totals[&(Operation::AllReduce, 2 << 20)], (40, 40, Some(PLAN)), "{version}");
+            assert_eq!(totals[&(Operation::AllGather, 8 << 10)].2, Some(PLAN), "{version}");
+            assert_eq!(job.ledger(rank).ledger().read().communicators.len(), 1);
+        }
+        job.end();
+    }
+}
+
+#[test]
+fn told_not_to_use_it_the_hook_leaves_it_alone() {
+    let job = watched("22809", &[("XPU_TOP_PLUGIN", "0")], SEEN);
+    let totals = totals(&job, 0);
+    assert_eq!(totals[&(Operation::AllReduce, 2 << 20)], (40, 40, None));
+    job.end();
+}
+
+/// A plugin of the program's, of this version, and what it has heard on each rank: without the hook, and with
+/// it.
+fn heard(nccl: &str, version: u32, mask: &str, more: &[(&str, &str)], script: &str) -> [Vec<String>; 2] {
+    [false, true].map(|with_hook| {
+        let place = Place::new();
+        let plugin = place.path("libuser.so");
+        let flags = ["-shared", "-fPIC", &format!("-DVERSION={version}")];
+        built::compile("hook/user_plugin.c", &plugin, &flags);
+        let log = place.path("log");
+        let set = [
+            ("SIMGPU_NCCL_VERSION", nccl),
+            ("NCCL_PROFILER_PLUGIN", plugin.to_str().expect("text")),
+            ("USER_PLUGIN_LOG", log.to_str().expect("text")),
+            ("USER_PLUGIN_MASK", mask),
+        ];
+        let set = [&set[..], more].concat();
+        let script = script.replace("step(1)\nhold()", "");
+        let ranks: Vec<_> = (0..2)
+            .map(|rank| {
+                let mut command = command(&place, 2, rank, &set, &script);
+                if !with_hook {
+                    command.env_remove("LD_PRELOAD");
+                }
+                Program::start(&mut command)
+            })
+            .collect();
+        for rank in ranks {
+            let outcome = rank.end();
+            assert!(outcome.status.success() && outcome.stderr.is_empty(), "{outcome:?}");
+        }
+        let heard =
+            [0, 1].map(|rank| fs::read_to_string(place.path(&format!("log.{rank}"))).expect("it wrote"));
+        heard.concat().lines().map(str::to_owned).collect()
+    })
+}
+
+/// What the plugin of the program asks for, and of which version it is, makes no difference.
+#[test]
+fn the_programs_own_plugin_hears_what_it_heard_without_the_hook() {
+    for script in [UNSEEN, SEEN] {
+        for (nccl, version, mask) in [
+            ("22809", 5, "1798"),
+            ("22907", 5, "2"),
+            ("22809", 5, "4"),
+            ("22809", 5, "0"),
+            // It knows no newer interface than this.
+            ("22809", 4, "6"),
+            ("23102", 4, "2"),
+        ] {
+            let [alone, watched] = heard(nccl, version, mask, &[], script);
+            assert!(alone.len() > 2, "{nccl} {version} {mask}: {alone:?}");
+            let starts = alone.iter().filter(|line| line.starts_with("start")).count();
+            assert_eq!(starts > 0, mask != "0");
+            assert_eq!(alone, watched, "{nccl}, version {version}, mask {mask}");
+        }
+    }
+}

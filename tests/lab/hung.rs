@@ -1,0 +1,101 @@
+//! A job that comes to hang because its rank 1 does something else, in real processes; and what is said of it.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::{host::Host, program::Program};
+
+/// From the start of the ranks to the finding, on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+/// So long after progress stops a hang is named.
+pub const SOON: f64 = 15.0;
+
+/// A training loop in which rank 1 does something else in its twelfth step.
+#[must_use]
+pub fn script(otherwise: &str, step: &str) -> String {
+    format!(
+        "
+def reduce(count, dtype=NCCL_BF16, on=None):
+    return process.ncclAllReduce(memory, memory, c_size_t(count), dtype, 0, on or comm, stream)
+comm = communicator()
+other = c_void_p()
+ok(process.ncclCommSplit(comm, 0, RANK, byref(other), None))
+{otherwise}
+def train(at):
+    differs = (RANK, at) == (1, 12)
+    first, size, kind = (comm, 1000, NCCL_BF16)
+{step}
+    ok(process.ncclAllReduce(memory, memory, c_size_t(2000), NCCL_BF16, 0, comm, stream))
+    sync()
+    step()
+for at in range(100000):
+    train(at)
+    time.sleep(0.02)
+"
+    )
+}
+
+/// A job that comes to hang, or not.
+#[derive(Debug)]
+pub struct Hung {
+    pub host: Host,
+    pub ranks: Vec<Program>,
+}
+
+impl Hung {
+    pub fn of(world: usize, script: &str) -> Self {
+        Self::with(world, &[], script)
+    }
+
+    pub fn with(world: usize, set: &[(&str, &str)], script: &str) -> Self {
+        let host = Host::new();
+        // Each rank has a GPU of its own.
+        let devices = world.max(8).to_string();
+        let set = [set, &[("SIMGPU_DEVICES", devices.as_str())]].concat();
+        let ranks = (0..world).map(|rank| host.rank_of_where((rank, world), &set, script)).collect();
+        Self { host, ranks }
+    }
+
+    /// The first hang that is found, and the status that says so.
+    pub fn hang(&self) -> (Value, Value) {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            let status = self.host.status();
+            let findings = status["findings"].as_array().cloned().unwrap_or_default();
+            if let Some(hang) =
+                findings.into_iter().find(|found| found["kind"] == "hang" || found["kind"] == "exited")
+            {
+                return (hang, status);
+            }
+        }
+        panic!("no hang was found: {}", self.host.collector_log());
+    }
+}
+
+/// Rank 1 is named, by this class and with these words, and soon.
+pub fn named(world: usize, script: &str, class: &str, kind: &str, words: &[&str]) -> Hung {
+    let job = Hung::of(world, script);
+    let (hang, status) = job.hang();
+    let evidence = hang["evidence"].as_str().unwrap_or_default();
+    assert_eq!((&hang["class"], &hang["ranks"]), (&class.into(), &serde_json::json!([1])), "{evidence}");
+    for word in words {
+        assert!(evidence.contains(word), "{word}: {evidence}");
+    }
+    let since = hang["since_s"].as_f64().expect("a time");
+    // Many processes on few cores delay each other, and the viewer.
+    let soon = if world > 8 { SOON + 5.0 } else { SOON };
+    assert!(since <= soon, "{since}: {evidence}");
+    let divergence = &status["divergence"];
+    assert_eq!(
+        (&divergence["kind"], &divergence["ranks"]),
+        (&kind.into(), &serde_json::json!([1])),
+        "{divergence}"
+    );
+    job
+}
+
+/// The step's first collective.
+pub const SAME: &str =
+    "    ok(process.ncclAllReduce(memory, memory, c_size_t(size), kind, 0, first, stream))";
