@@ -260,7 +260,7 @@ fn an_error_of_cuda_is_told_with_the_function() {
     assert!(ended.evidence().contains("raised RuntimeError"), "{}", ended.evidence());
 }
 
-/// As `xpu-top run --gpu-core` prepares it; the file is that of a real exception.
+/// As `xpu-top run --gpu-core-on-exception` prepares it; the file is that of a real exception.
 #[test]
 fn the_kernel_that_an_exception_stopped_is_told() {
     let place = Place::new();

@@ -117,13 +117,16 @@ pub struct RunArgs {
     /// Leave `KINETO_USE_DAEMON` and `KINETO_CONFIG` as they are: then `xpu-top kineto` cannot start a profiler
     #[arg(long)]
     pub no_kineto: bool,
-    /// Prepare core dumps of GPUs: `xpu-top stacks --gpus` can then name the kernels of a job that hangs, and the report of a rank
-    /// that failed names the kernel that an exception stopped (illegal address, assertion)
+    /// Prepare core dumps of GPUs on request: `xpu-top stacks --gpus` can then name the kernels of a job that hangs
     #[arg(long)]
     pub gpu_core: bool,
     /// The same; and half a minute after a hang is kept on disk, name the kernels on all GPUs unasked. This ends the ranks
     #[arg(long, conflicts_with = "gpu_core")]
     pub gpu_core_on_hang: bool,
+    /// The same; and at an exception of a GPU (illegal address, assertion), CUDA's driver ends the process with SIGABRT, in place of
+    /// an error, and the report of the rank names the kernel
+    #[arg(long)]
+    pub gpu_core_on_exception: bool,
     /// Command line to run once per hang or failed rank, through `sh -c` on one host, for a minute at most; the status or the exit
     /// report is on its standard input as JSON [default: `XPU_TOP_ON_HANG`]
     #[arg(long, value_name = "CMD")]

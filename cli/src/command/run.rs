@@ -174,10 +174,10 @@ fn prepare(
     if !args.no_kineto {
         command.envs(kineto::variables(runtime));
     }
-    if args.gpu_core || args.gpu_core_on_hang {
-        match gpu_core::variables(runtime) {
+    if args.gpu_core || args.gpu_core_on_hang || args.gpu_core_on_exception {
+        match gpu_core::variables(runtime, args.gpu_core_on_exception) {
             Ok(variables) => drop(command.envs(variables)),
-            Err(why) => warn(&format!("{why}: xpu-top stacks --gpus will not work")),
+            Err(why) => warn(&format!("{why}: no kernel can be named")),
         }
     }
     if args.gpu_core_on_hang {

@@ -29,7 +29,7 @@ pub(crate) struct Surroundings {
     pub python: Option<PathBuf>,
     pub pod_name: String,
     pub pod_ip: String,
-    /// The core dump that CUDA's driver writes of its GPUs at an exception, if `xpu-top run --gpu-core` prepared it.
+    /// The core dump that CUDA's driver writes of its GPUs at an exception, if `xpu-top run --gpu-core-on-exception` prepared it.
     pub gpu_core: Option<PathBuf>,
 }
 

@@ -3,6 +3,10 @@
 //!
 //! It makes a pipe for each process at its first CUDA call, and writes the file when somebody writes to the pipe. Until
 //! then nothing changes: launches cost the same.
+//!
+//! A core dump at an exception is never combined with `skip_abort`: the driver would return the error late, and calls in
+//! between succeed (`cudaDeviceSynchronize`, a copy of what the kernel has not written), so that a program can store wrong
+//! results, or end with 0 (H100, driver 580). Without a value for it, a core dump on request includes those at exceptions.
 
 use std::{ffi::OsString, fs};
 
@@ -17,14 +21,17 @@ const AT_EXCEPTION: &str = "CUDA_ENABLE_COREDUMP_ON_EXCEPTION";
 
 /// The contents of memories, which are large and may be secret, stay out; modules stay in, for the names of kernels.
 const WITHOUT: &str = "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,\
-    skip_constbank_memory,skip_abort";
+    skip_constbank_memory";
 
 /// Whoever sets one of these has their own core dumps, which must stay as they are.
 const OTHERS: [&str; 5] =
     [ENABLE, AT_EXCEPTION, "CUDA_COREDUMP_PIPE", "CUDA_COREDUMP_FILE", "CUDA_COREDUMP_GENERATION_FLAGS"];
 
 /// What is to be set for the program; an error if somebody uses core dumps of GPUs already.
-pub(super) fn variables(runtime: &RuntimeDir) -> Result<Vec<(&'static str, OsString)>, String> {
+pub(super) fn variables(
+    runtime: &RuntimeDir,
+    at_exception: bool,
+) -> Result<Vec<(&'static str, OsString)>, String> {
     let folder = runtime.path().join("gpu");
     let pipe = folder.join(format!("{PIPE}%p"));
     // Under another `xpu-top run --gpu-core`.
@@ -37,12 +44,14 @@ pub(super) fn variables(runtime: &RuntimeDir) -> Result<Vec<(&'static str, OsStr
     let made = fs::create_dir_all(&folder);
     made.map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
     remove_old(&folder);
+    let (at_exception, flags) =
+        if at_exception { ("1", WITHOUT.to_owned()) } else { ("0", format!("{WITHOUT},skip_abort")) };
     Ok(vec![
         (ENABLE, "1".into()),
-        (AT_EXCEPTION, "1".into()),
+        (AT_EXCEPTION, at_exception.into()),
         ("CUDA_COREDUMP_PIPE", pipe.into()),
         ("CUDA_COREDUMP_FILE", folder.join(format!("{FILE}%p")).into()),
-        ("CUDA_COREDUMP_GENERATION_FLAGS", WITHOUT.into()),
+        ("CUDA_COREDUMP_GENERATION_FLAGS", flags.into()),
     ])
 }
 

@@ -54,7 +54,7 @@ pub(super) fn ranks(job: &Job, now: Moment) -> Option<Finding> {
             told: others.iter().filter(|(_, view)| followed(view)).count(),
             followers,
         }),
-        advice: advice(class).to_owned(),
+        advice: advice(class, view.exit().is_some_and(|exit| exit.kernel.is_some())).to_owned(),
         collective: None,
         severity: Severity::Critical,
         cost: None,
@@ -73,7 +73,7 @@ pub(super) fn over(job: &Job) -> Option<Moment> {
     job.ranks().map(gone).collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
-fn advice(class: Class) -> &'static str {
+fn advice(class: Class, kernel_is_known: bool) -> &'static str {
     match class {
         Class::Exception => "look at its traceback and its input at that step",
         Class::Signal => {
@@ -83,8 +83,11 @@ fn advice(class: Class) -> &'static str {
             "give the job more host memory, or look for what grows on this rank: loaders, pinned buffers"
         }
         Class::ExitCode => "look at the end of its log: the program chose to exit",
+        Class::CudaError if kernel_is_known => {
+            "look at what this kernel was given at that step; compute-sanitizer names the access and its thread"
+        }
         Class::CudaError => {
-            "run again with CUDA_LAUNCH_BLOCKING=1 to see which kernel it was, and check the GPU for Xid errors"
+            "run again with xpu-top run --gpu-core-on-exception to see which kernel it was, and check the GPU for Xid errors"
         }
         Class::NcclError => "look at the peer it talked to, and at NCCL_DEBUG=INFO in its log",
         _ => "look for a signal, the OOM killer or a traceback in its log",

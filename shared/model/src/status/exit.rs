@@ -17,7 +17,7 @@ pub struct ExitStatus {
     pub asked_by: Option<String>,
     pub exception: Option<String>,
     pub message: Option<String>,
-    /// The kernel that an exception of the GPU stopped, of jobs started with `xpu-top run --gpu-core`.
+    /// The kernel that an exception of the GPU stopped, of jobs started with `xpu-top run --gpu-core-on-exception`.
     pub kernel: Option<FailedKernel>,
     /// Its end, as a sentence without the rank's name.
     pub text: String,

@@ -185,10 +185,10 @@ impl Descriptor {
     fn new(plugin: &Plugin, kind: u64, parent: usize, rank: u32) -> Self {
         let mut new = Self([0; 17]);
         if plugin.version < 5 {
-            new.put(0, kind as u8)
+            new.put(0, kind as u8);
         } else {
-            new.put(0, kind)
-        };
+            new.put(0, kind);
+        }
         new.put(8, parent);
         new.put(16, rank);
         new
