@@ -260,7 +260,7 @@ fn an_error_of_cuda_is_told_with_the_function() {
     assert!(ended.evidence().contains("raised RuntimeError"), "{}", ended.evidence());
 }
 
-/// As `xpu-top run --gpu-core-on-exception` prepares it; the file is that of a real exception.
+/// As `xpu-top run --gpu-core-on-exception` prepares it; the file is that of a real exception, and the driver then aborts the process.
 #[test]
 fn the_kernel_that_an_exception_stopped_is_told() {
     let place = Place::new();
@@ -272,11 +272,11 @@ fn the_kernel_that_an_exception_stopped_is_told() {
 import gzip
 path = os.environ['CUDA_COREDUMP_FILE'].replace('%p', str(os.getpid()))
 open(path, 'wb').write(gzip.open('{real}').read())
-def fails(): raise RuntimeError('an illegal memory access was encountered')
-outer(fails)"
+outer(os.abort)"
     );
     let (ended, _host) = Job::new(&set, &script).ends();
     assert_eq!(ended.finding["class"], "cuda_error", "{}", ended.evidence());
+    assert!(ended.evidence().contains("SIGABRT"), "{}", ended.evidence());
     let told = "on GPU 0, writes_to_nowhere failed: illegal address in block 1,0,0, grid 3x1x1, block 64x1x1";
     assert!(ended.evidence().contains(told), "{}", ended.evidence());
     let kernel = serde_json::json!({

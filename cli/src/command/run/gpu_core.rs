@@ -8,7 +8,12 @@
 //! between succeed (`cudaDeviceSynchronize`, a copy of what the kernel has not written), so that a program can store wrong
 //! results, or end with 0 (H100, driver 580). Without a value for it, a core dump on request includes those at exceptions.
 
-use std::{ffi::OsString, fs};
+use std::{
+    ffi::OsString,
+    fs,
+    path::Path,
+    time::{Duration, SystemTime},
+};
 
 use xpu_wire::{
     endpoint::{GPU_CORE as FILE, GPU_PIPE as PIPE, RuntimeDir},
@@ -27,6 +32,9 @@ const WITHOUT: &str = "skip_nonrelocated_elf_images,skip_global_memory,skip_shar
 const OTHERS: [&str; 5] =
     [ENABLE, AT_EXCEPTION, "CUDA_COREDUMP_PIPE", "CUDA_COREDUMP_FILE", "CUDA_COREDUMP_GENERATION_FLAGS"];
 
+/// A collector reads a core dump within some seconds of the end of its process.
+const UNREAD: Duration = Duration::from_secs(60);
+
 /// What is to be set for the program; an error if somebody uses core dumps of GPUs already.
 pub(super) fn variables(
     runtime: &RuntimeDir,
@@ -43,7 +51,7 @@ pub(super) fn variables(
     }
     let made = fs::create_dir_all(&folder);
     made.map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-    remove_old(&folder);
+    remove_old(&folder, SystemTime::now());
     let (at_exception, flags) =
         if at_exception { ("1", WITHOUT.to_owned()) } else { ("0", format!("{WITHOUT},skip_abort")) };
     Ok(vec![
@@ -55,13 +63,15 @@ pub(super) fn variables(
     ])
 }
 
-/// The pipes and files of processes that have ended.
-fn remove_old(folder: &std::path::Path) {
+/// The pipes and files of processes that have ended, but for files so new that a collector may still want to read them.
+fn remove_old(folder: &Path, now: SystemTime) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         let number = [PIPE, FILE].iter().find_map(|begin| name.strip_prefix(begin)?.parse().ok());
-        if number.is_some_and(|number| process::state(Pid(number)).is_none()) {
+        let written = entry.metadata().and_then(|file| file.modified());
+        let is_new = written.is_ok_and(|at| now.duration_since(at).is_ok_and(|age| age < UNREAD));
+        if number.is_some_and(|number| process::state(Pid(number)).is_none()) && !is_new {
             let _ = fs::remove_file(entry.path());
         }
     }
@@ -80,8 +90,10 @@ mod tests {
         for name in &names {
             fs::write(folder.path().join(name), "").expect("written");
         }
-        remove_old(folder.path());
-        let stays = names.map(|name| folder.path().join(name).exists());
-        assert_eq!(stays, [false, false, true, true]);
+        let stays = || names.each_ref().map(|name| folder.path().join(name).exists());
+        remove_old(folder.path(), SystemTime::now());
+        assert_eq!(stays(), [true; 4], "a collector may be about to read them");
+        remove_old(folder.path(), SystemTime::now() + UNREAD);
+        assert_eq!(stays(), [false, false, true, true]);
     }
 }
