@@ -13,7 +13,7 @@ use xpu_wire::{
     codec,
     frame::{Body, Frame, PythonSamples, Request, SampleAccount, SampleOrder, SampledThread, StackFrame},
     id::Pid,
-    process,
+    process::Process,
     unit::{Moment, Nanoseconds},
 };
 
@@ -62,6 +62,7 @@ pub fn sample_python(
     let mut clock = Clock::new(order, pid, ledger, Moment::now());
     let mut sampling = Sampling {
         pid,
+        process: Process::find(pid),
         numbers: kernel::threads(pid).0,
         looked: Instant::now(),
         part: Part::default(),
@@ -71,7 +72,11 @@ pub fn sample_python(
     };
     match attached {
         Ok(mut spy) => {
-            while !clock.begins(Moment::now()) && !clock.ends(Moment::now()) && is_wanted(from) {
+            while !clock.begins(Moment::now())
+                && !clock.ends(Moment::now())
+                && is_wanted(from)
+                && !sampling.has_ended()
+            {
                 sleep(LOOK);
             }
             sampling.run(&mut spy, &mut clock, from, to)?;
@@ -104,6 +109,7 @@ fn is_wanted(from: &mut impl Read) -> bool {
 
 struct Sampling {
     pid: Pid,
+    process: Process,
     /// Its threads, and when they were listed.
     numbers: Vec<u32>,
     looked: Instant,
@@ -115,6 +121,10 @@ struct Sampling {
 }
 
 impl Sampling {
+    fn has_ended(&self) -> bool {
+        self.process.lives() != Some(true)
+    }
+
     fn run(
         &mut self,
         spy: &mut PythonSpy,
@@ -126,7 +136,7 @@ impl Sampling {
         self.account.began = Moment::now();
         let mut due = Instant::now();
         while is_wanted(from) && !clock.ends(Moment::now()) {
-            if !self.read(spy) && process::state(self.pid).is_none() {
+            if !self.read(spy) && self.has_ended() {
                 self.account.why = Some("its process has ended".to_owned());
                 break;
             }
