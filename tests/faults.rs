@@ -75,11 +75,37 @@ while True:
 #[test]
 fn of_two_who_loads_its_data_slowly_is_named() {
     let job = Job::start(2, "time.sleep(0.06)");
-    let found = job
-        .runs_for(2 * FROM)
-        .named(|found| found["cost_ms_per_step"].as_f64().is_some_and(|cost| (50.0..75.0).contains(&cost)));
+    let found = job.runs_for(2 * FROM).named(|found| {
+        found["cost_ms_per_step"].as_f64().is_some_and(|cost| (50.0..75.0).contains(&cost))
+            && found["main_thread"].is_object()
+    });
     assert_eq!(found["class"], "host", "{found:#}");
+    let main = &found["main_thread"];
+    assert_eq!((&main["rank"], &main["function"]), (&1.into(), &"load".into()), "{found:#}");
+    assert!(
+        found["evidence"].as_str().is_some_and(|text| text.contains("; rank 1 is in load (")),
+        "{found:#}"
+    );
     assert_eq!(job.host.ask("status --now").status.code(), Some(1));
+}
+
+#[test]
+fn of_two_whose_other_thread_holds_the_gil_is_named() {
+    let job = Job::start(
+        2,
+        "
+        import sys, threading
+        def hold():
+            while True: sum(range(1000))
+        if threading.active_count() < 3:
+            sys.setswitchinterval(0.05)
+            threading.Thread(target=hold, daemon=True).start()",
+    );
+    let found = job.runs_for(FROM + 10).named(|found| found["main_thread"]["gil"].is_object());
+    assert_eq!(found["class"], "host", "{found:#}");
+    let holder = found["main_thread"]["gil"]["function"].as_str().expect("a function");
+    assert!(holder.ends_with("hold"), "{found:#}");
+    assert!(found["advice"].as_str().is_some_and(|advice| advice.contains("holds the GIL")), "{found:#}");
 }
 
 #[test]

@@ -22,6 +22,8 @@ use xpu_wire::{
     unit::Moment,
 };
 
+pub(crate) use times::Idling;
+
 use crate::{cpu::CpuReading, exits::Departure, worker::Worker};
 
 /// Ranks kept in total; a host has tens. Beyond it, ended ones are dropped first, then newcomers are

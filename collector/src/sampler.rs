@@ -18,17 +18,19 @@ use xpu_wire::{
 };
 
 use crate::{
-    roster::Roster,
+    roster::{Idling, Roster},
     stacks::{Reach, Target},
 };
 
-/// Share of a core that sampling may take.
+/// Share of a core that sampling may take, and CPU seconds that may be spent at once: a fault is looked at while it
+/// is new.
 const BUDGET: f64 = 0.002;
+const BURST: f64 = 1.0;
 
 /// A rank of which nothing could be read is not tried again for this time.
 const UNREADABLE: Duration = Duration::from_mins(10);
 
-/// A rank is sampled again after this time at the earliest.
+/// A rank is sampled again after this time at the earliest, unless it changed what it does.
 const AGAIN: Duration = Duration::from_mins(1);
 
 /// A process that takes longer is killed.
@@ -43,10 +45,10 @@ pub(crate) struct Sampler {
     program: PathBuf,
     enabled: bool,
     running: Option<Run>,
-    /// When each process may be sampled again.
-    next: BTreeMap<Pid, Moment>,
-    /// Before it the budget is spent.
-    pays_from: Moment,
+    /// When each process may be sampled again, and whether it could be read.
+    next: BTreeMap<Pid, (Moment, bool)>,
+    /// CPU seconds that may be spent, as of then.
+    credit: (f64, Moment),
 }
 
 #[derive(Debug)]
@@ -61,7 +63,7 @@ struct Run {
 
 impl Sampler {
     pub(crate) fn new(program: PathBuf, enabled: bool) -> Self {
-        Self { program, enabled, running: None, next: BTreeMap::new(), pays_from: Moment::default() }
+        Self { program, enabled, running: None, next: BTreeMap::new(), credit: (BURST, Moment::default()) }
     }
 
     /// Takes what was seen, and begins with the next rank. Never blocks.
@@ -80,25 +82,31 @@ impl Sampler {
             let (spent, seen) = run.result();
             let (job, rank, pid) = (run.job.clone(), run.rank, run.pid);
             self.running = None;
-            self.pays_from = now.after(Duration::from_secs_f64(spent.seconds() / BUDGET));
-            self.next.insert(pid, now.after(if seen.is_some() { AGAIN } else { UNREADABLE }));
+            self.credit.0 -= spent.seconds();
+            let readable = seen.is_some();
+            self.next.insert(pid, (now.after(if readable { AGAIN } else { UNREADABLE }), readable));
             if let Some(seen) = seen {
                 roster.see_main_thread((&job, rank, pid), seen, now);
             }
         }
-        if now < self.pays_from {
+        let (credit, since) = self.credit;
+        self.credit = ((credit + BUDGET * now.since(since).as_secs_f64()).min(BURST), now);
+        if self.credit.0 <= 0.0 {
             return;
         }
         if self.next.len() > KNOWN {
             self.next.clear();
         }
-        let idling = roster.idling(now).into_iter().filter(|(_, target)| {
-            target.reach == Reach::Here && self.next.get(&target.pid).is_none_or(|next| *next <= now)
+        let idling = roster.idling(now).into_iter().filter(|Idling { is_sampled, target, .. }| {
+            let is_due = |&(next, readable): &(Moment, bool)| next <= now || (readable && !is_sampled);
+            target.reach == Reach::Here && self.next.get(&target.pid).is_none_or(is_due)
         });
-        if let Some((_, target)) = idling.max_by(|one, other| one.0.total_cmp(&other.0)) {
+        if let Some(Idling { target, .. }) = idling.max_by(|one, other| {
+            (!one.is_sampled).cmp(&!other.is_sampled).then(one.share.total_cmp(&other.share))
+        }) {
             self.running = Run::start(&self.program, &target, now);
             if self.running.is_none() {
-                self.next.insert(target.pid, now.after(UNREADABLE));
+                self.next.insert(target.pid, (now.after(UNREADABLE), false));
             }
         }
     }

@@ -25,8 +25,13 @@ STORE = b"""
 .address_size 64
 .visible .entry store_at_nothing() {
  .reg .u64 %r1;
+ .reg .pred %p1;
  mov.u64 %r1, 64;
  st.global.u64 [%r1], %r1;
+AGAIN:
+ add.u64 %r1, %r1, 1;
+ setp.lt.u64 %p1, %r1, 100000000;
+ @%p1 bra AGAIN;
  ret;
 }
 """

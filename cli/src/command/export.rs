@@ -8,7 +8,7 @@ mod sheet;
 
 use std::{
     fs,
-    io::Write,
+    io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -70,10 +70,14 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
         let profiles = profile::read(&capture, file, traces.as_deref())?;
         let timeline = Timeline::with(&capture, groups, profiles);
         if let Some(path) = chrome {
-            new_file::write(path, |out| chrome_to(path, &timeline, out))?;
+            new_file::write(path, |out| {
+                packed_by_name(path, out, |mut out| chrome::write(&timeline, &mut out))
+            })?;
         }
         if let Some(path) = perfetto {
-            new_file::write(path, |out| Ok(perfetto::write(&timeline, out)?))?;
+            new_file::write(path, |out| {
+                packed_by_name(path, out, |mut out| perfetto::write(&timeline, &mut out))
+            })?;
         }
     }
     if let Some(paths) = &kineto_files {
@@ -93,12 +97,16 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Compressed where its name says so.
-fn chrome_to(path: &Path, timeline: &Timeline, out: &mut impl Write) -> anyhow::Result<()> {
-    if path.extension().is_some_and(|ending| ending == "gz") {
-        let mut packed = GzEncoder::new(out, Compression::default());
-        chrome::write(timeline, &mut packed)?;
-        packed.finish()?;
-        return Ok(());
+fn packed_by_name(
+    path: &Path,
+    out: &mut impl Write,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> anyhow::Result<()> {
+    if path.extension().is_none_or(|ending| ending != "gz") {
+        return Ok(write(out)?);
     }
-    Ok(chrome::write(timeline, out)?)
+    let mut packed = GzEncoder::new(out, Compression::default());
+    write(&mut packed)?;
+    packed.finish()?;
+    Ok(())
 }

@@ -9,6 +9,15 @@ use xpu_wire::{
 use super::{Place, Roster};
 use crate::stacks::Target;
 
+/// A rank whose GPU waits for its host.
+pub(crate) struct Idling {
+    /// Of the time.
+    pub share: f64,
+    /// Whether samples are known that hold for what it does now.
+    pub is_sampled: bool,
+    pub target: Target,
+}
+
 impl Roster {
     /// By job.
     pub(crate) fn times(&self, now: Moment) -> Vec<HostTimes> {
@@ -23,10 +32,16 @@ impl Roster {
         told
     }
 
-    /// Ranks whose GPUs wait for their hosts, with that share of the time.
-    pub(crate) fn idling(&self, now: Moment) -> Vec<(f64, Target)> {
+    /// Ranks whose GPUs wait for their hosts.
+    pub(crate) fn idling(&self, now: Moment) -> Vec<Idling> {
         let idling = self.places.values().filter_map(|worker| Some((worker.idles()?, worker)));
-        idling.map(|(idle, worker)| (idle, worker.target(false, now))).collect()
+        idling
+            .map(|(share, worker)| Idling {
+                share,
+                is_sampled: worker.is_sampled(now),
+                target: worker.target(false, now),
+            })
+            .collect()
     }
 
     pub(crate) fn see_main_thread(

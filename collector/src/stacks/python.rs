@@ -51,6 +51,12 @@ pub(super) fn threads(pid: Pid, numbers: &[u32]) -> Result<(Vec<PythonThread>, R
     Ok((traces.into_iter().map(|trace| thread(pid, trace, numbers)).collect(), reading))
 }
 
+/// Frames at one time, the innermost first: of the main thread, and of another thread that held the GIL.
+pub(super) struct Look {
+    pub main: Vec<StackFrame>,
+    pub holder: Vec<StackFrame>,
+}
+
 /// Looks at a main thread again and again.
 pub(super) struct Spy {
     pid: Pid,
@@ -66,12 +72,14 @@ impl Spy {
         Ok(Self { pid, spy })
     }
 
-    /// The main thread's frames, the innermost first; `None` if its memory changed meanwhile.
-    pub(super) fn main_thread(&mut self) -> Option<Vec<StackFrame>> {
+    /// `None` if its memory changed meanwhile.
+    pub(super) fn look(&mut self) -> Option<Look> {
         let traces = self.spy.get_stack_traces().ok()?;
         let threads = traces.into_iter().map(|trace| thread(self.pid, trace, &[self.pid.0]));
-        let main = threads.into_iter().find(|thread| thread.stack.main)?;
-        Some(main.frames.into_iter().map(|(frame, _)| frame).collect())
+        let (main, others): (Vec<_>, Vec<_>) = threads.partition(|thread| thread.stack.main);
+        let holder = others.into_iter().find(|thread| thread.stack.owns_gil);
+        let frames = |thread: PythonThread| thread.frames.into_iter().map(|(frame, _)| frame).collect();
+        Some(Look { main: frames(main.into_iter().next()?), holder: holder.map(frames).unwrap_or_default() })
     }
 }
 

@@ -19,7 +19,7 @@ use super::{python::Spy, read::end_with_the_collector};
 
 /// Samples, and the mean time between two.
 const SAMPLES: u32 = 40;
-const APART: Duration = Duration::from_millis(250);
+const APART: Duration = Duration::from_millis(125);
 
 /// Longest run of this process.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -37,8 +37,8 @@ pub fn sample(pid: Pid, to: &mut impl Write) -> io::Result<()> {
             let share = (sampling::priority(u64::from(number) ^ u64::from(pid.0)) >> 11) as f64
                 / (1_u64 << 53) as f64;
             thread::sleep(APART.mul_f64(0.5 + share));
-            if let Some(frames) = spy.main_thread() {
-                seen.take(&frames);
+            if let Some(look) = spy.look() {
+                seen.take(&look.main, &look.holder);
             }
         }
         seen.main_thread()
@@ -71,24 +71,44 @@ fn cpu_time() -> Nanoseconds {
 struct Seen {
     samples: u32,
     loading: u32,
-    /// By function and file: how often at each line.
-    places: BTreeMap<(String, String), BTreeMap<u32, u32>>,
+    main: Places,
+    holders: Places,
 }
 
+/// By function and file: how often at each line.
+#[derive(Debug, Default)]
+struct Places(BTreeMap<(String, String), BTreeMap<u32, u32>>);
+
 impl Seen {
-    /// `frames`: the innermost first.
-    fn take(&mut self, frames: &[StackFrame]) {
-        let own = frames.iter().find(|frame| !is_library(&frame.file));
-        let Some(place) = own.or_else(|| frames.first()) else { return };
+    /// `main`, `holder`: the innermost first.
+    fn take(&mut self, main: &[StackFrame], holder: &[StackFrame]) {
+        if main.is_empty() {
+            return;
+        }
         self.samples += 1;
-        self.loading += u32::from(frames.iter().any(|frame| frame.file.ends_with(LOADER)));
-        let lines = self.places.entry((place.function.clone(), place.file.clone())).or_default();
-        *lines.entry(place.line).or_default() += 1;
+        self.loading += u32::from(main.iter().any(|frame| frame.file.ends_with(LOADER)));
+        self.main.take(main);
+        self.holders.take(holder);
     }
 
     fn main_thread(self) -> MainThread {
+        let Self { samples, loading, main, holders } = self;
+        MainThread { samples, loading, places: main.sorted(), holders: holders.sorted() }
+    }
+}
+
+impl Places {
+    fn take(&mut self, frames: &[StackFrame]) {
+        let own = frames.iter().find(|frame| !is_library(&frame.file));
+        let Some(place) = own.or_else(|| frames.first()) else { return };
+        let lines = self.0.entry((place.function.clone(), place.file.clone())).or_default();
+        *lines.entry(place.line).or_default() += 1;
+    }
+
+    /// The most frequent first.
+    fn sorted(self) -> Vec<SampledPlace> {
         let mut places: Vec<_> = self
-            .places
+            .0
             .into_iter()
             .map(|((function, file), lines)| {
                 let line = lines.iter().max_by_key(|(_, samples)| **samples).map_or(0, |(line, _)| *line);
@@ -97,7 +117,7 @@ impl Seen {
             .collect();
         places.sort_by_key(|place| std::cmp::Reverse(place.samples));
         places.truncate(MainThread::PLACES);
-        MainThread { samples: self.samples, loading: self.loading, places }
+        places
     }
 }
 
@@ -125,17 +145,19 @@ mod tests {
         let mut seen = Seen::default();
         for n in 0..6 {
             let decode = frame("decode", "/venv/lib/python3.12/site-packages/PIL/Image.py", 900 + n);
-            seen.take(&[decode, frame("collate_fn", "/home/me/data.py", 40 + n / 4), train.clone()]);
+            let main = [decode, frame("collate_fn", "/home/me/data.py", 40 + n / 4), train.clone()];
+            seen.take(&main, &[frame("hold", "/home/me/log.py", 3)]);
         }
         let loader =
             frame("__next__", "/venv/lib/python3.12/site-packages/torch/utils/data/dataloader.py", 700);
-        seen.take(&[frame("wait", "/usr/lib/python3.12/threading.py", 355), loader, train.clone()]);
-        seen.take(&[frame("_call", "<frozen importlib._bootstrap>", 1)]);
-        seen.take(&[]);
+        seen.take(&[frame("wait", "/usr/lib/python3.12/threading.py", 355), loader, train.clone()], &[]);
+        seen.take(&[frame("_call", "<frozen importlib._bootstrap>", 1)], &[]);
+        seen.take(&[], &[]);
         let main = seen.main_thread();
         assert_eq!((main.samples, main.loading), (8, 1));
         let places: Vec<_> = main.places.iter().map(|place| (place.samples, place.frame.clone())).collect();
         assert_eq!(places[0], (6, frame("collate_fn", "/home/me/data.py", 40)));
         assert!(places.contains(&(1, train)) && places.len() == 3, "{places:?}");
+        assert_eq!(main.holders, [SampledPlace { samples: 6, frame: frame("hold", "/home/me/log.py", 3) }]);
     }
 }

@@ -18,15 +18,44 @@ const DATA: &str = "data";
 /// A host is suspected if this share of the time is neither GEMM nor communication, and more than either.
 const SUSPECTED: f64 = 0.25;
 
-/// Samples of a rank's main thread are published for this long.
+/// The time over which a host is suspected: what began some seconds ago counts in full.
+const RECENTLY: Duration = Duration::from_secs(6);
+
+/// Samples of a rank's main thread are published for this long, unless it changed what it does meanwhile.
 const SEEN: Duration = Duration::from_mins(5);
+
+/// It did if the share of the time for which its GPU waits differs by this, or its step time by this factor.
+const OTHER_SHARE: f64 = 0.15;
+const OTHER_STEP: f64 = 1.4;
 
 #[derive(Debug, Default)]
 pub(super) struct Times {
     /// One per digest, oldest first; a half minute's.
     readings: VecDeque<Reading>,
-    /// Where its main thread was, and when that was read.
-    main: Option<(Moment, MainThread)>,
+    main: Option<Sampled>,
+}
+
+/// Where its main thread was, when that was read, and what the rank did then.
+#[derive(Debug)]
+struct Sampled {
+    at: Moment,
+    pace: Option<Pace>,
+    main: MainThread,
+}
+
+/// What a rank does: the share of the time that is neither GEMM nor exposed communication, if it is the
+/// largest, and the time of a step in seconds.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    idle: f64,
+    step: f64,
+}
+
+impl Pace {
+    fn is_like(self, other: Self) -> bool {
+        (self.idle - other.idle).abs() < OTHER_SHARE
+            && self.step.max(other.step) < OTHER_STEP * self.step.min(other.step)
+    }
 }
 
 /// Totals since the rank started.
@@ -92,10 +121,14 @@ impl Times {
         (last.at.since(first.at) >= LEAST).then_some((first, last))
     }
 
-    /// The share of the time that is neither GEMM nor exposed communication, if it is the largest share of a
-    /// rank that makes steps.
-    fn idle(&self) -> Option<f64> {
-        let (first, last) = self.ends().filter(|(first, last)| first.steps < last.steps)?;
+    /// Lately, of a rank that makes steps.
+    fn pace(&self) -> Option<Pace> {
+        let last = self.readings.back()?;
+        let mut recent = self.readings.iter().rev();
+        let first = recent.find(|first| last.at.since(first.at) >= RECENTLY).or(self.readings.front())?;
+        if last.at.since(first.at) < LEAST || first.steps >= last.steps {
+            return None;
+        }
         let passed = last.at.since(first.at).as_secs_f64();
         let timed =
             (last.timed_for.seconds() - first.timed_for.seconds()) / (last.timed_flops - first.timed_flops);
@@ -103,7 +136,14 @@ impl Times {
         let exposed = last.exposed?.0.checked_sub(first.exposed?.0)?;
         let exposed = Nanoseconds(exposed).seconds() / passed;
         let idle = 1.0 - gemms - exposed;
-        (gemms > 0.0 && idle >= SUSPECTED.max(gemms).max(exposed)).then_some(idle)
+        let step = passed / (last.steps - first.steps) as f64;
+        (gemms > 0.0 && idle >= SUSPECTED.max(gemms).max(exposed)).then_some(Pace { idle, step })
+    }
+
+    /// The samples that hold for what it does now.
+    fn main(&self, now: Moment) -> Option<&MainThread> {
+        let seen = self.main.as_ref().filter(|seen| now.since(seen.at) < SEEN)?;
+        self.pace()?.is_like(seen.pace?).then_some(&seen.main)
     }
 }
 
@@ -117,7 +157,6 @@ impl Worker {
             let before = of(first).unwrap_or_default();
             Some(Nanoseconds(of(last)?.0.saturating_sub(before.0)))
         };
-        let main = self.times.main.as_ref().filter(|(at, _)| now.since(*at) < SEEN);
         Some(RankTimes {
             rank: self.info.rank,
             pid: self.info.pid,
@@ -127,16 +166,21 @@ impl Worker {
             launching: grown(|reading| reading.launching),
             loading: grown_if(|reading| reading.loading),
             collecting: grown_if(|reading| reading.collecting),
-            main: main.map(|(_, main)| main.clone()).filter(|_| self.times.idle().is_some()),
+            main: self.times.main(now).cloned(),
         })
     }
 
     /// How much of the time its GPU waits for its host, if that is what its steps take longest for.
     pub(crate) fn idles(&self) -> Option<f64> {
-        self.times.idle().filter(|_| self.is_there())
+        self.times.pace().filter(|_| self.is_there()).map(|pace| pace.idle)
     }
 
-    pub(crate) fn see_main_thread(&mut self, seen: MainThread, now: Moment) {
-        self.times.main = Some((now, seen));
+    /// Whether samples of its main thread are known that hold for what it does now.
+    pub(crate) fn is_sampled(&self, now: Moment) -> bool {
+        self.times.main(now).is_some()
+    }
+
+    pub(crate) fn see_main_thread(&mut self, main: MainThread, now: Moment) {
+        self.times.main = Some(Sampled { at: now, pace: self.times.pace(), main });
     }
 }

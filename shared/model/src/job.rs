@@ -21,7 +21,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use arrival_skew::ArrivalSkew;
 pub use arrival_skew::Arrivals;
-pub use bound::{Bound, BoundBy, GemmTime, MainThreadSeen, OtherTime};
+pub use bound::{Bound, BoundBy, GemmTime, GilHolder, MainThreadSeen, OtherTime};
 pub use breakdown::Breakdown;
 pub use clock::Clock;
 pub use jobs::{Collector, Jobs, Stream};

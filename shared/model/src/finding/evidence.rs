@@ -12,6 +12,8 @@ use std::fmt;
 
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
+use crate::job::MainThreadSeen;
+
 /// The evidence of one kind of finding: its sentence, and its figures.
 pub trait Told: fmt::Display {
     fn figures(&self, to: &mut Figures);
@@ -42,6 +44,8 @@ pub enum Evidence {
     InKernel(hang::InKernel),
     Partial(hang::Partial),
     Unmatched(hang::Unmatched),
+    /// Any of these, and where the main thread of a rank is.
+    Sampled(Box<Evidence>, MainThreadSeen),
 }
 
 impl Evidence {
@@ -70,6 +74,15 @@ impl Evidence {
             Self::InKernel(told) => told,
             Self::Partial(told) => told,
             Self::Unmatched(told) => told,
+            Self::Sampled(of, _) => of.told(),
+        }
+    }
+
+    /// Where the main thread of its rank is, if that was sampled.
+    pub fn main_thread(&self) -> Option<&MainThreadSeen> {
+        match self {
+            Self::Sampled(_, seen) => Some(seen),
+            _ => None,
         }
     }
 
@@ -83,16 +96,20 @@ impl Evidence {
 
 impl fmt::Display for Evidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.told().fmt(f)
+        self.told().fmt(f)?;
+        self.main_thread().map_or(Ok(()), |seen| write!(f, "; {seen}"))
     }
 }
 
-/// In documents, a sentence and its figures are side by side.
+/// In documents, a sentence, its figures and where the main thread is are side by side.
 impl Serialize for Evidence {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(2))?;
+        let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("evidence", &self.to_string())?;
         map.serialize_entry("figures", &self.figures())?;
+        if let Some(seen) = self.main_thread() {
+            map.serialize_entry("main_thread", seen)?;
+        }
         map.end()
     }
 }

@@ -6,10 +6,13 @@ use std::{collections::BTreeMap, sync::Arc};
 use xpu_wire::{id::Rank, unit::Moment};
 
 use super::{
-    Cost, Finding, cohort, cpu_wait, dead, device, link, pace, past_run, rank_profile::RankProfile, slow,
-    standstill,
+    Class, Cost, Evidence, Finding, cohort, cpu_wait, dead, device, evidence::cost::LATE_HOST, link, pace,
+    past_run, rank_profile::RankProfile, slow, standstill,
 };
-use crate::{baseline::Runs, job::Job};
+use crate::{
+    baseline::Runs,
+    job::{Job, MainThreadSeen},
+};
 
 /// For one job; another job starts afresh.
 #[derive(Debug, Default)]
@@ -80,6 +83,7 @@ impl Examiner {
         for finding in &mut costs {
             finding.severity = finding.cost.map_or(finding.severity, |cost| cost.severity());
         }
+        let mut costs: Vec<_> = costs.into_iter().map(|finding| sampled(job, finding)).collect();
         let pct = |finding: &Finding| finding.cost.map_or(0.0, |cost| cost.pct);
         costs.sort_by(|a, b| pct(b).total_cmp(&pct(a)));
         stops.chain(costs).chain(device::troubles(job, now)).collect()
@@ -99,6 +103,24 @@ impl Examiner {
             }
         }
     }
+}
+
+/// A finding about hosts, with where the main thread of its worst rank is.
+fn sampled(job: &Job, finding: Finding) -> Finding {
+    if !matches!(finding.class, Class::Host | Class::Step) {
+        return finding;
+    }
+    let seen = |&rank: &Rank| MainThreadSeen::of(rank, job.rank(rank)?.times()?.main.as_ref()?);
+    let Some(seen) = finding.ranks.iter().find_map(seen) else { return finding };
+    let advice = match &seen.gil {
+        _ if finding.advice != LATE_HOST => finding.advice,
+        Some(gil) => format!(
+            "look at the thread in {}: it holds the GIL, so that the main thread cannot launch (xpu-top capture --python)",
+            gil.function
+        ),
+        None => format!("look at {} (xpu-top capture --python shows what it calls)", seen.function),
+    };
+    Finding { evidence: Evidence::Sampled(Box::new(finding.evidence), seen), advice, ..finding }
 }
 
 /// A job without progress loses all of its GPUs, until its last rank has ended.

@@ -7,7 +7,7 @@ mod other_time;
 use std::fmt;
 
 pub use gemm_time::GemmTime;
-pub use main_thread::MainThreadSeen;
+pub use main_thread::{GilHolder, MainThreadSeen};
 pub use other_time::OtherTime;
 use serde::{Deserialize, Serialize};
 use xpu_wire::id::Rank;

@@ -82,6 +82,15 @@ pub struct FatalSignal {
     pub frames: Vec<StackFrame>,
 }
 
+/// The thread of CUDA's driver in which it aborts a process, after the core dump at an exception of a GPU.
+const CUDA_THREAD: &str = "cuda-EvtHandlr";
+
+impl FatalSignal {
+    fn is_by_cuda(&self) -> bool {
+        self.number == ABORT && self.thread_name == CUDA_THREAD
+    }
+}
+
 /// An uncaught Python exception.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PythonException {
@@ -158,6 +167,7 @@ impl RankExit {
             (Ending::OutOfMemory { .. }, _) => EndCause::Oom,
             _ if error.is_some_and(|error| error.function.starts_with("nccl")) => EndCause::NcclError,
             _ if error.is_some() || self.kernel.is_some() => EndCause::CudaError,
+            (Ending::Signal(signal), _) if signal.is_by_cuda() => EndCause::CudaError,
             (Ending::Code(_) | Ending::Unnoted, Some(_)) => EndCause::Exception,
             (Ending::Signal(_), _) => EndCause::Signal,
             (Ending::Code(_), None) => EndCause::ExitCode,

@@ -45,6 +45,8 @@ pub struct MainThread {
     pub loading: u32,
     /// The program's functions that it was in, the most frequent first; at most [`MainThread::PLACES`].
     pub places: Vec<SampledPlace>,
+    /// The same of other threads, in samples in which one of them held the GIL.
+    pub holders: Vec<SampledPlace>,
 }
 
 /// The innermost function of the program in some of the samples, with its most frequent line.
@@ -75,7 +77,8 @@ impl HostTimes {
             main: Some(MainThread {
                 samples: 40,
                 loading: 30,
-                places: vec![SampledPlace { samples: 25, frame }],
+                places: vec![SampledPlace { samples: 25, frame: frame.clone() }],
+                holders: vec![SampledPlace { samples: 9, frame }],
             }),
         };
         Self { job: "j".into(), ranks: vec![times] }

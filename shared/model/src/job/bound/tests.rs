@@ -190,6 +190,7 @@ fn what_a_host_does_is_of_the_last_half_minute_and_names_the_function() {
     let last = simulation.digests(129).remove(0);
     let Body::Digest(digest) = &last.body else { unreachable!() };
     let frame = StackFrame { function: "collate_fn".to_owned(), file: "/a/data.py".to_owned(), line: 40 };
+    let holder = StackFrame { function: "flush".to_owned(), file: "/a/log.py".to_owned(), line: 7 };
     let times = |pid| RankTimes {
         rank: Rank(1),
         pid,
@@ -203,6 +204,7 @@ fn what_a_host_does_is_of_the_last_half_minute_and_names_the_function() {
             samples: 40,
             loading: 30,
             places: vec![SampledPlace { samples: 25, frame: frame.clone() }],
+            holders: vec![SampledPlace { samples: 22, frame: holder.clone() }],
         }),
     };
     let say = |jobs: &mut Jobs, pid| {
@@ -215,7 +217,9 @@ fn what_a_host_does_is_of_the_last_half_minute_and_names_the_function() {
     assert_eq!(loading_of(&jobs), Some(0.75), "by the samples");
     let said = |jobs: &Jobs| jobs.foremost().unwrap().bound((0..4).map(Rank)).unwrap().to_string();
     assert!(
-        said(&jobs).ends_with("; rank 1 is in collate_fn (data.py:40) in 62 % of 40 samples"),
+        said(&jobs).ends_with(
+            "; rank 1 is in collate_fn (data.py:40) in 62 % of 40 samples, and another thread holds the GIL in 55 %, in flush (log.py:7)"
+        ),
         "{}",
         said(&jobs)
     );
