@@ -125,7 +125,8 @@ impl Times {
     fn pace(&self) -> Option<Pace> {
         let last = self.readings.back()?;
         let mut recent = self.readings.iter().rev();
-        let first = recent.find(|first| last.at.since(first.at) >= RECENTLY).or(self.readings.front())?;
+        let first =
+            recent.find(|first| last.at.since(first.at) >= RECENTLY).or_else(|| self.readings.front())?;
         if last.at.since(first.at) < LEAST || first.steps >= last.steps {
             return None;
         }

@@ -33,7 +33,7 @@ const OTHERS: [&str; 5] =
     [ENABLE, AT_EXCEPTION, "CUDA_COREDUMP_PIPE", "CUDA_COREDUMP_FILE", "CUDA_COREDUMP_GENERATION_FLAGS"];
 
 /// A collector reads a core dump within some seconds of the end of its process.
-const UNREAD: Duration = Duration::from_secs(60);
+const UNREAD: Duration = Duration::from_mins(1);
 
 /// What is to be set for the program; an error if somebody uses core dumps of GPUs already.
 pub(super) fn variables(
