@@ -108,6 +108,19 @@ fn of_two_whose_other_thread_holds_the_gil_is_named() {
     assert!(found["advice"].as_str().is_some_and(|advice| advice.contains("holds the GIL")), "{found:#}");
 }
 
+/// Hardly a second is without a pause.
+#[test]
+fn of_two_who_saves_checkpoints_is_named() {
+    let job = Job::start(2, "if number % 20 == 0: time.sleep(1.4)");
+    job.runs_for(4 * FROM);
+    let found = job.named(|found| found["class"] == "pauses");
+    assert!(found["cost_ms_per_step"].as_f64().is_some_and(|cost| (50.0..80.0).contains(&cost)), "{found:#}");
+    // And whenever anybody asks.
+    job.runs_for(5 * FROM);
+    let status = job.host.status();
+    assert_eq!(status["findings"][0]["ranks"], serde_json::json!([1]), "{status:#}");
+}
+
 #[test]
 fn of_three_who_multiplies_more_is_named() {
     let job = Job::start(3, "for _ in range(60): ok(gemm_ex(4096, 4096, 4096))");

@@ -47,10 +47,14 @@ struct Lost {
 fn lost(view: &RankView, skip: usize) -> Option<Lost> {
     // Newest first.
     let samples: Vec<PaceSample> = view.pace_samples().rev().skip(skip).take(WINDOW).copied().collect();
+    lost_in(&samples)
+}
+
+fn lost_in(samples: &[PaceSample]) -> Option<Lost> {
     if samples.len() < WINDOW / 2 {
         return None;
     }
-    let pace = quarter(&samples)?;
+    let pace = quarter(samples)?;
     // Steps that are all slightly longer are no pause; of many the median is none.
     let usual = |sample: &PaceSample| {
         let own = if sample.steps < MANY_STEPS { pace } else { f64::from(sample.pace) };
@@ -60,15 +64,18 @@ fn lost(view: &RankView, skip: usize) -> Option<Lost> {
     let span = |samples: &[PaceSample]| samples.iter().map(|sample| f64::from(sample.span)).sum::<f64>();
     let long = |sample: &PaceSample| over(sample) > (0.5 * pace).max(0.05);
     let hits: Vec<usize> = (0..samples.len()).filter(|&at| long(&samples[at])).collect();
-    // Consecutive digests that all include one are no pauses: steps are just longer.
-    let apart = hits.iter().filter(|&&at| at == 0 || !hits.contains(&(at - 1))).count();
+    // Consecutive digests that all include one are no pauses: steps are just longer, unless most of a digest's are not.
+    let mostly_usual =
+        |sample: &PaceSample| sample.steps >= MANY_STEPS && f64::from(sample.pace) < MUCH_LONGER * pace;
+    let is_apart = |at: usize| at == 0 || !hits.contains(&(at - 1)) || mostly_usual(&samples[at]);
+    let apart = hits.iter().filter(|&&at| is_apart(at)).count();
     let sum = |hits: &[usize]| hits.iter().map(|&at| over(&samples[at])).sum::<f64>();
     // An interval that begins with a pause would count one too many.
     let (first, later) = hits.split_last().map_or((0, &hits[..]), |(&first, later)| (first, later));
     let (passed, steps) =
         (span(&samples[..first]), samples[..first].iter().map(|sample| f64::from(sample.steps)).sum::<f64>());
     Some(Lost {
-        share: sum(&hits) / span(&samples),
+        share: sum(&hits) / span(samples),
         recent: if passed > 0.0 { sum(later) / passed } else { 0.0 },
         pace,
         step: if steps > 0.0 { passed / steps } else { pace },
@@ -149,4 +156,57 @@ fn who_waits_less(job: &Job, share: f64, since: usize) -> Vec<Rank> {
     let mut ranks = less(0, WINDOW, MOST);
     ranks.retain(|rank| later.contains(rank) && earlier.contains(rank));
     if ranks.len() > (job.ranks().len() / 5).max(1) { Vec::new() } else { ranks }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The samples of the last seconds, newest first, of steps that end at these times; by the GPU's clock.
+    fn samples(ends: &[f64]) -> Vec<PaceSample> {
+        let mut found = Vec::new();
+        let (mut last, mut at) = (ends[0], 1);
+        for second in 1..=ends[ends.len() - 1] as u64 {
+            let within = ends[at..].iter().take_while(|end| **end < second as f64).count();
+            let Some(&newest) = ends[at..at + within].last() else { continue };
+            let took = (at..at + within).map(|at| ends[at] - ends[at - 1]).collect();
+            found.push(PaceSample {
+                pace: median(took).unwrap() as f32,
+                steps: within as f32,
+                span: (newest - last) as f32,
+                work: 1.0,
+                rate: 300.0,
+            });
+            (last, at) = (newest, at + within);
+        }
+        found.reverse();
+        found.truncate(WINDOW);
+        found
+    }
+
+    /// When steps of 9 ms end, of which every fiftieth takes this long from 25 s on.
+    fn ends(begin: f64, long: f64, every: u64) -> Vec<f64> {
+        let (mut ends, mut step) = (vec![begin], 0);
+        while ends[ends.len() - 1] < 50.0 {
+            let at = ends[ends.len() - 1];
+            step += 1;
+            ends.push(at + if at > 25.0 && step % every == 0 { long } else { 0.009 });
+        }
+        ends
+    }
+
+    /// A checkpoint of 1.45 s after every 0.45 s: hardly a second is without one.
+    #[test]
+    fn pauses_in_almost_every_digest_are_pauses() {
+        for phase in 0..20 {
+            let lost = lost_in(&samples(&ends(f64::from(phase) * 0.1, 1.45, 50))).unwrap();
+            assert!(lost.pauses >= 2 * PAUSES && lost.share > 0.5, "{phase}: {} {}", lost.pauses, lost.share);
+        }
+    }
+
+    #[test]
+    fn steps_that_are_all_longer_are_not() {
+        let lost = lost_in(&samples(&ends(0.0, 0.036, 1))).unwrap();
+        assert!(lost.pauses <= 1, "{}", lost.pauses);
+    }
 }
