@@ -10,11 +10,13 @@
 
 mod choice;
 mod thread;
+mod tracked;
 
 use std::collections::HashMap;
 
 use choice::{own, steps_in_a_read};
 use thread::Threads;
+use tracked::{By, Tracked};
 use xpu_wire::gemm::GemmShape;
 
 use super::{
@@ -50,9 +52,6 @@ const FIRST_CHECK: u64 = 15 * SECOND;
 /// The interval between two looks, and the least multiple of the CPU time that a look takes.
 const LOOK_AFTER: u64 = 2 * SECOND;
 const LOOKS_ONE_IN: u64 = 50;
-
-/// The launches of two periods of this many are not multiples by chance.
-const LONG: u32 = 64;
 
 /// Another period replaces a known one after this many repetitions: for a while a part of a step may seem to repeat as well as
 /// the whole.
@@ -127,45 +126,6 @@ enum Phase {
     Searching { since: Option<u64>, reported: u64, look_at: u64, rest: u64 },
     /// The pause after this one is `next`.
     Resting { until: u64, next: u64 },
-}
-
-/// A period by which steps are counted.
-#[derive(Clone, Copy, Debug)]
-struct Tracked {
-    launches: u32,
-    names: u64,
-    marker: Marker,
-    by: By,
-    /// The launch to count if the total turns out to count more than steps.
-    instead: Option<Marker>,
-    /// Steps by the GEMMs, and by the total, when the GEMMs last showed one more.
-    compared: Option<(u64, u64)>,
-    /// Then the total showed too many.
-    is_suspect: bool,
-    /// Steps before the count.
-    base: u64,
-    /// There may have been more steps before.
-    is_late: bool,
-}
-
-impl Tracked {
-    /// Whether this period is the known one. A check may find twice the known period: at the same moment that may repeat
-    /// often enough, and the known one with its exact sizes not yet.
-    fn is(&self, period: &Period, is_form: bool) -> bool {
-        let times = period.launches / self.launches.max(1);
-        let is_multiple = period.launches == times * self.launches;
-        let is_alike = period.names == self.names.wrapping_mul(times.into())
-            || (is_form != self.marker.is_form && self.launches >= LONG);
-        is_multiple && is_alike
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
-    /// The total of an operation that other ranks share.
-    Total,
-    /// Its launches since the period was found.
-    Launches,
 }
 
 /// A step that ended: steps completed, and when.
