@@ -366,7 +366,8 @@ fn what_a_lower_clock_costs_is_the_same_on_all_pages_in_the_report_and_in_the_do
     command.current_dir(demo.place.path(""));
     let mut terminal = Terminal::start(command, 200, 50);
     let flat = |screen: &str| screen.replace('\n', " ").split_whitespace().collect::<Vec<_>>().join(" ");
-    terminal.shows("REPLAY").keys("}").wait("the overview", |screen| flat(screen).contains(&evidence[..60]));
+    let overview = format!("the overview with `{evidence}`");
+    terminal.shows("REPLAY").keys("}").wait(&overview, |screen| flat(screen).contains(&evidence[..60]));
     terminal.keys("7").wait("page 7", |screen| {
         let screen = flat(screen);
         screen.contains(&evidence[..60]) && screen.contains(&cost)
