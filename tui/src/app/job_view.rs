@@ -10,7 +10,7 @@ mod row;
 use std::{sync::Arc, time::Duration};
 
 pub use list::Sifted;
-use reckon::examination;
+use reckon::Examination;
 pub use row::{Row, Urgency};
 use xpu_analysis::capture::Groups;
 use xpu_client::filter::Filter;
@@ -68,7 +68,7 @@ pub struct JobView {
     pub bound: Option<Bound>,
     examiner: Examiner,
     /// The second the findings are of, and how many ranks lived.
-    examined: Option<(u64, usize)>,
+    examined: Option<Examination>,
     pub world_size: u32,
     pub hosts: usize,
     pub steps: Option<(Step, Step)>,
@@ -180,7 +180,7 @@ impl JobView {
         }
         // With thousands of ranks, the search for findings does nothing else in one picture; but not twice,
         // or figures would never be new.
-        let examination = examination(job, now);
+        let examination = Examination::of(job, now);
         let examines = self.examined != Some(examination) && job.ranks().len() > AT_ONCE;
         self.rested = examines && !self.rested;
         let is_over = !self.rows.is_empty() && job.living() == 0;

@@ -41,7 +41,7 @@ impl JobView {
         self.age = self.rows.iter().map(|row| row.age).min().unwrap_or_default();
     }
 
-    pub(super) fn reckon(&mut self, job: &Job, now: Moment, examination: ((u64, usize), Option<Price>)) {
+    pub(super) fn reckon(&mut self, job: &Job, now: Moment, examination: (Examination, Option<Price>)) {
         self.world_size = job.world_size();
         let seated = Some((self.rows.len(), self.world_size));
         if self.seated != seated {
@@ -78,8 +78,8 @@ impl JobView {
         self.outlier = Outlier::among(self);
     }
 
-    /// Looks for what is wrong: at most once a second, for it takes all ranks, or when a rank came or went.
-    fn examine(&mut self, job: &Job, now: Moment, (examination, price): ((u64, usize), Option<Price>)) {
+    /// Looks for what is wrong: for many ranks at most once a second, or when a rank came or went.
+    fn examine(&mut self, job: &Job, now: Moment, (examination, price): (Examination, Option<Price>)) {
         let anew = self.examined != Some(examination);
         if anew {
             self.examined = Some(examination);
@@ -125,9 +125,23 @@ impl JobView {
     }
 }
 
-/// What a search for what is wrong is of: the second, and how many ranks live.
-pub(super) fn examination(job: &Job, now: Moment) -> (u64, usize) {
-    (now.0 / 1_000_000_000, job.living())
+/// Of fewer ranks all that is shown was searched for what is wrong; of more, that of this second.
+const FEW: usize = 128;
+
+/// What a search for what is wrong is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Examination {
+    second: u64,
+    living: usize,
+    /// Of [`FEW`] ranks.
+    revision: Option<u64>,
+}
+
+impl Examination {
+    pub(super) fn of(job: &Job, now: Moment) -> Self {
+        let revision = (job.ranks().len() < FEW).then(|| job.revision());
+        Self { second: now.0 / 1_000_000_000, living: job.living(), revision }
+    }
 }
 
 /// How many they are; neighbours are mostly of one.
