@@ -120,11 +120,11 @@ pub struct RunArgs {
     /// Prepare core dumps of GPUs on request: `xpu-top stacks --gpus` can then name the kernels of a job that hangs
     #[arg(long)]
     pub gpu_core: bool,
-    /// The same; and half a minute after a hang is kept on disk, name the kernels on all GPUs unasked. This ends the ranks
+    /// As --gpu-core; and half a minute after a hang is kept on disk, name the kernels on all GPUs unasked. This ends the ranks
     #[arg(long, conflicts_with = "gpu_core")]
     pub gpu_core_on_hang: bool,
-    /// The same; and at an exception of a GPU (illegal address, assertion), CUDA's driver ends the process with SIGABRT, in place of
-    /// an error, and the report of the rank names the kernel
+    /// As --gpu-core; and at an exception of a GPU (illegal address, assertion), CUDA's driver ends the process with SIGABRT, in
+    /// place of an error, and the report of the rank names the kernel
     #[arg(long)]
     pub gpu_core_on_exception: bool,
     /// Command line to run once per hang or failed rank, through `sh -c` on one host, for a minute at most; the status or the exit
