@@ -275,3 +275,12 @@ mod bound_by_its_gpus {
         assert!((2.7..4.1).contains(&cost), "{cost}");
     }
 }
+
+/// Two H200s: 8 ms a step, and by the GPU's clock 41.3 and 37.1 with a checkpoint of 1.5 s every 50 steps.
+#[test]
+fn who_saves_every_half_second_is_named() {
+    let cost = named(include_bytes!("recorded/h200_checkpoint_9ms.xpurec"), Class::Pauses);
+    assert!((28.2..38.1).contains(&cost), "{cost}");
+    let cost = named(include_bytes!("recorded/h200_checkpoint_9ms_again.xpurec"), Class::Pauses);
+    assert!((25.0..34.5).contains(&cost), "{cost}");
+}
