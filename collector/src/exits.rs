@@ -27,7 +27,7 @@ use xpu_wire::{
 pub(crate) use child_task::ChildTask;
 pub use crash::read as read_crash;
 pub use gpu_core::read as read_gpu_core;
-pub(crate) use memory::MemoryKills;
+pub(crate) use memory::{KillCounts, MemoryKills};
 use plugin::Plugin;
 pub(crate) use plugin::report;
 pub(crate) use status::{ExitStatus, ExitWatch};

@@ -24,7 +24,11 @@ use xpu_wire::{
 
 pub(crate) use times::Idling;
 
-use crate::{cpu::CpuReading, exits::Departure, worker::Worker};
+use crate::{
+    cpu::CpuReading,
+    exits::{Departure, KillCounts},
+    worker::Worker,
+};
 
 /// Ranks kept in total; a host has tens. Beyond it, ended ones are dropped first, then newcomers are
 /// rejected.
@@ -236,8 +240,9 @@ impl Roster {
 
     /// Checks all ranks, and drops those that ended long ago.
     pub(crate) fn check(&mut self, now: Moment) -> Vec<Effect> {
+        let mut kills = KillCounts::default();
         let changed = self.places.values_mut().filter_map(|worker| {
-            worker.check(now)?;
+            worker.check(&mut kills, now)?;
             Some(publish(Body::Event(life_of(worker))))
         });
         let mut effects: Vec<_> = changed.collect();

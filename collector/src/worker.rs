@@ -23,7 +23,7 @@ use xpu_wire::{
 
 use crate::{
     digest::{self, Known, Pending, inside},
-    exits::{ExitStatus, ExitWatch, MemoryKills, Surroundings},
+    exits::{ExitStatus, ExitWatch, KillCounts, MemoryKills, Surroundings},
     roster::Identity,
     stacks::{Reach, Target},
     totals::Totals,
@@ -271,11 +271,11 @@ impl Worker {
     }
 
     /// Checks the rank; `Some` if its life changed.
-    pub(crate) fn check(&mut self, now: Moment) -> Option<Life> {
+    pub(crate) fn check(&mut self, kills: &mut KillCounts, now: Moment) -> Option<Life> {
         if !self.is_there() {
             return None;
         }
-        self.memory.look(now);
+        self.memory.look(kills, now);
         let lives = self.process.lives();
         let silent_for = now.since(self.heard);
         let life = if lives == Some(false) {

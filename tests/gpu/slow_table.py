@@ -1,9 +1,9 @@
-"""Faults really made on rank 1 of two (slow.py), and what `status` says of them, which had never watched before.
+"""Faults really made on rank 1 of two or more (slow.py), and what `status` says of them, which never watched before.
 
-    python3 slow_table.py PROGRAMS OUT [--at-once N] [FAULT...]
+    python3 slow_table.py PROGRAMS OUT [--at-once N] [--ranks N] [FAULT...]
 
-Status is asked 20 s after the fault began. Own cost: the program's own mean step over the 15 s before that answer, less
-that over the 10 s before the fault, on rank 1, which runs ahead of nobody. Ranks share one GPU where there is one.
+Status is asked 20 s after the fault began. Own cost: the mean step of rank 1 by its own clock, from 4 s after it,
+less that over the 10 s before the fault; it runs ahead of nobody. Ranks share one GPU where there is one.
 """
 
 import argparse
@@ -24,12 +24,15 @@ arguments = argparse.ArgumentParser()
 arguments.add_argument("programs", type=pathlib.Path)
 arguments.add_argument("out", type=pathlib.Path)
 arguments.add_argument("--at-once", type=int, default=1)
+arguments.add_argument("--ranks", type=int, default=2)
 arguments.add_argument("faults", nargs="*")
 
 
 def mean(path, since, until):
+    """The mean step in milliseconds, with the whole of the step that runs at `until`: it may be a long one."""
     times = [tuple(map(float, line.split())) for line in path.read_text().splitlines()]
     within = [(at, step) for at, step in times if since <= at <= until]
+    within += [(at, step) for at, step in times if at > until][:1]
     return (within[-1][0] - within[0][0]) / (within[-1][1] - within[0][1]) * 1e3 if len(within) > 1 else None
 
 
@@ -40,8 +43,8 @@ def watch(given, number, fault):
                    "HOME": str(place), "PYTHONUNBUFFERED": "1"}  # fmt: skip
     own = place / "own"
     command = [given.programs / "xpu-top", "run", "--job", "slow", "--", sys.executable, "-m", "torch.distributed.run",
-               "--nproc_per_node", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", HERE / "share.py",
-               HERE / "slow.py", fault, "15", "45", own]  # fmt: skip
+               "--nproc_per_node", str(given.ranks), "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0",
+               HERE / "share.py", HERE / "slow.py", fault, "15", "45", own]  # fmt: skip
     with (given.out / f"{number}-{fault}.log").open("w") as output:
         job = subprocess.Popen(list(map(str, command)), env=environment, cwd=HERE, stdout=output, stderr=output)
     began = place / "own.began"
@@ -60,13 +63,13 @@ def watch(given, number, fault):
     said = subprocess.run(list(map(str, ask)), env=environment, capture_output=True, text=True, check=False)
     now = time.time()
     (given.out / f"{number}-{fault}.json").write_text(said.stdout)
-    before, after = mean(place / "own.1", at - 10, at), mean(place / "own.1", now - 15, now)
     told = [
         f"{finding['kind']} {finding['class']} {finding['ranks']} "
         f"cost {finding.get('cost_ms_per_step')} ms: {finding['evidence']}"
         for finding in json.loads(said.stdout or "{}").get("findings", [])
     ]
     recording.wait(timeout=30)
+    before, after = mean(place / "own.1", at - 10, at), mean(place / "own.1", at + 4, now)
     job.kill()
     subprocess.run(["pkill", "-KILL", "-f", str(own)], check=False)
     own_cost = f"{before:.1f} to {after:.1f} ms: {after - before:+.1f}" if before and after else "?"

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Names of all classes, in the order of the table.
-pub(crate) const NAMES: [&str; 53] = [
+pub(crate) const NAMES: [&str; 58] = [
     "healthy: data parallel",
     "healthy: sharded",
     "healthy: tensor x data parallel",
@@ -25,6 +25,11 @@ pub(crate) const NAMES: [&str; 53] = [
     "healthy: many buckets, few timed",
     "healthy: bound by its hosts",
     "healthy: bursts of ten steps",
+    "healthy: one rank",
+    "one rank: slow compute",
+    "one rank: throttled clocks",
+    "one rank: slow data loader",
+    "one rank: copies",
     "a slightly slower GPU",
     "an expert with more to do",
     "slow compute",
@@ -123,8 +128,12 @@ pub(crate) fn scenario(name: &'static str, ranks: u32, seed: u64) -> Option<Scen
     }
     let expected = fill(name, &mut setting, chance, rank).ok()?;
     // With few ranks only the cost rule applies; the other rules need more of them.
-    let is_played = OF_FEW.contains(&name) && matches!(setting.layout, Layout::Ddp | Layout::Fsdp);
-    if ranks < 4 && !is_played {
+    let is_played = match setting.layout {
+        Layout::Alone => ranks == 1,
+        Layout::Ddp | Layout::Fsdp => ranks >= 4 || ranks > 1 && OF_FEW.contains(&name),
+        _ => ranks >= 4,
+    };
+    if !is_played {
         return None;
     }
     if matches!(setting.trouble, Trouble::Stall { .. }) {
@@ -183,6 +192,11 @@ fn fill(
         }
     };
     let hang = |class| Some(one(Kind::Hang, class, rank));
+    // With its own past alone.
+    let alone = |setting: &mut Setting, trouble, class| {
+        (setting.layout, setting.trouble) = (Layout::Alone, trouble);
+        Some(Expected { kind: Kind::Regression, classes: vec![class], ranks: Named::Anyone })
+    };
     let healthy = |setting: &mut Setting, layout| {
         setting.layout = layout;
         None
@@ -230,6 +244,20 @@ fn fill(
         "healthy: longer sequences, longer steps" => {
             setting.trouble = Trouble::MoreWork { factor: chance.between(10, 1.15, 1.4) };
             None
+        }
+        "healthy: one rank" => healthy(setting, Layout::Alone),
+        "one rank: slow compute" => {
+            let factor = chance.between(10, 1.2, 2.0);
+            alone(setting, Trouble::Compute { ranks: vec![rank], factor }, Class::Compute)
+        }
+        "one rank: throttled clocks" => {
+            alone(setting, Trouble::Clocks { rank, factor: chance.between(10, 1.2, 2.0) }, Class::Clocks)
+        }
+        "one rank: slow data loader" => {
+            alone(setting, Trouble::Host { rank, share: chance.between(10, 0.2, 0.6) }, Class::Step)
+        }
+        "one rank: copies" => {
+            alone(setting, Trouble::Copies { rank, share: chance.between(10, 0.2, 0.8) }, Class::Step)
         }
         "a slightly slower GPU" => {
             setting.trouble = Trouble::Compute { ranks: vec![rank], factor: 1.04 };

@@ -1,4 +1,4 @@
-//! Simulated jobs with and without faults, of 2, 3, 8, 64 and 1,024 ranks, played through the findings: `make
+//! Simulated jobs with and without faults, of 1, 2, 3, 8, 64 and 1,024 ranks, played through the findings: `make
 //! scenarios`.
 //!
 //! `scenarios [--tuning] [--seeds N] [--class TEXT] [--ranks N] [--tell]`. The rules were made with the
@@ -55,6 +55,7 @@ fn main() -> ExitCode {
     let mut good = true;
     for name in NAMES.into_iter().filter(|name| name.contains(&class)) {
         let runs = [
+            (1, seeds),
             (2, seeds),
             (3, seeds.div_ceil(2)),
             (8, seeds),

@@ -5,6 +5,8 @@ use xpu_wire::collective::Operation;
 /// How work is spread over ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
+    /// One rank without collectives.
+    Alone,
     /// Data parallel: four buckets that overlap backward.
     Ddp,
     /// Data parallel, as PyTorch does it: twenty-five buckets, and the loss after them.
@@ -66,6 +68,7 @@ impl Layout {
         use Operation::{AllGather, AllReduce, AlltoAll, ReduceScatter};
         let mut ops = Vec::new();
         match self {
+            Self::Alone => ops.extend([Op::Compute(0.3), Op::Compute(0.7)]),
             Self::Ddp => {
                 ops.push(Op::Compute(0.4));
                 for _ in 0..4 {
@@ -120,6 +123,7 @@ impl Layout {
     /// The kinds of communicators it has.
     pub(crate) fn circles(self) -> &'static [Circle] {
         match self {
+            Self::Alone => &[],
             Self::Ddp | Self::Buckets | Self::Fsdp => &[Circle::World],
             Self::TensorData => &[Circle::Host, Circle::Across],
             Self::Pipeline => &[Circle::Stage, Circle::World],

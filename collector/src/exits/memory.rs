@@ -2,6 +2,7 @@
 //! names the process.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::Read as _,
     os::unix::fs::OpenOptionsExt as _,
@@ -32,6 +33,23 @@ pub(crate) struct MemoryKills {
     on_host: Option<Moment>,
 }
 
+/// The kill counts of one look at all ranks, which mostly share their groups: each file is read once.
+#[derive(Debug, Default)]
+pub(crate) struct KillCounts(BTreeMap<PathBuf, Option<u64>>);
+
+impl KillCounts {
+    fn of(&mut self, path: &Path) -> Option<u64> {
+        if let Some(count) = self.0.get(path) {
+            return *count;
+        }
+        *self.0.entry(path.to_owned()).or_insert(count_in(path))
+    }
+
+    fn around(&mut self, group: Option<&Path>) -> Counts {
+        Counts { group: group.and_then(|path| self.of(path)), host: self.of(Path::new("/proc/vmstat")) }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Counts {
     group: Option<u64>,
@@ -41,13 +59,13 @@ struct Counts {
 impl MemoryKills {
     pub(crate) fn of(pid: Pid) -> Self {
         let group = FILES.of(pid).into_iter().find(|path| count_in(path).is_some());
-        let counts = counts(group.as_deref());
+        let counts = KillCounts::default().around(group.as_deref());
         Self { group, counts, in_group: None, on_host: None }
     }
 
     /// Called regularly while the process lives, and once when it is gone.
-    pub(crate) fn look(&mut self, now: Moment) {
-        let counts = counts(self.group.as_deref());
+    pub(crate) fn look(&mut self, kills: &mut KillCounts, now: Moment) {
+        let counts = kills.around(self.group.as_deref());
         let rose = |before: Option<u64>, after: Option<u64>| {
             before.zip(after).is_some_and(|(before, after)| after > before)
         };
@@ -62,7 +80,7 @@ impl MemoryKills {
 
     /// Whether a process that ended without a note was OOM-killed: if that is certain, and the source.
     pub(crate) fn killed(&mut self, pid: Pid, now: Moment) -> Option<(bool, String)> {
-        self.look(now);
+        self.look(&mut KillCounts::default(), now);
         if log_names(pid) {
             return Some((true, "the kernel's log names it".to_owned()));
         }
@@ -72,10 +90,6 @@ impl MemoryKills {
         }
         recent(self.on_host).then(|| (false, "its host counts a kill".to_owned()))
     }
-}
-
-fn counts(group: Option<&Path>) -> Counts {
-    Counts { group: group.and_then(count_in), host: count_in(Path::new("/proc/vmstat")) }
 }
 
 fn count_in(path: &Path) -> Option<u64> {

@@ -101,6 +101,14 @@ impl Reading {
     }
 }
 
+impl Reading {
+    /// Seconds per FLOP of the GEMMs timed since.
+    fn timed_since(&self, first: &Self) -> Option<f64> {
+        let flops = self.timed_flops - first.timed_flops;
+        (flops > 0.0).then(|| (self.timed_for.seconds() - first.timed_for.seconds()) / flops)
+    }
+}
+
 impl Times {
     pub(super) fn take(&mut self, digest: &RankDigest, summary: &Summary) {
         let reading = Reading::of(digest, summary);
@@ -131,8 +139,8 @@ impl Times {
             return None;
         }
         let passed = last.at.since(first.at).as_secs_f64();
-        let timed =
-            (last.timed_for.seconds() - first.timed_for.seconds()) / (last.timed_flops - first.timed_flops);
+        // Of steps of seconds hardly a GEMM is timed within so short a time.
+        let timed = last.timed_since(first).or_else(|| last.timed_since(self.readings.front()?))?;
         let gemms = (last.flops - first.flops) * timed / passed;
         let exposed = last.exposed?.0.checked_sub(first.exposed?.0)?;
         let exposed = Nanoseconds(exposed).seconds() / passed;

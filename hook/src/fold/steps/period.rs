@@ -54,6 +54,9 @@ const ACCUMULATED: [u32; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 /// enough.
 const BELIEVED: [(usize, f64); 4] = [(1000, 0.3), (32, 3.0), (12, 15.0), (6, 60.0)];
 
+/// Repetitions of which the GEMMs are compared.
+const REPETITIONS: usize = 16;
+
 /// The contents of one step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Period {
@@ -336,6 +339,16 @@ fn is_believed(log: &Log, candidate: &Candidate) -> bool {
     BELIEVED.iter().any(|&(times, seconds)| segments.len() >= times && lasted >= seconds)
 }
 
+/// Whether anything trains in it. Of a forward pass over as many tokens as the model has features the GEMMs look
+/// like those of training: other repetitions have other numbers of tokens.
+fn trains(log: &Log, candidate: &Candidate) -> Option<bool> {
+    let last = candidate.segments.iter().rev().take(REPETITIONS);
+    let verdicts = last.filter_map(|&(from, to)| {
+        forward::trains(log.recent(log.events()[from].before, log.events()[to].before)?)
+    });
+    verdicts.min()
+}
+
 fn period(log: &Log, candidate: &Candidate) -> Period {
     let (from, to) = candidate.segments[candidate.segments.len() - 1];
     let events = &log.events()[from..to];
@@ -348,7 +361,7 @@ fn period(log: &Log, candidate: &Candidate) -> Period {
         Some(recent) => ((0..).zip(recent.copied()).collect(), true),
         None => (kept().map(|event| (event.before.since(from).count, event.launch)).collect(), false),
     };
-    let trains = forward::trains(launches.iter().map(|(_, launch)| launch)).filter(|_| is_whole);
+    let trains = trains(log, candidate).filter(|_| is_whole);
     let mut members: Vec<Member> = Vec::new();
     let mut places: HashMap<u32, usize> = HashMap::new();
     for (offset, launch) in launches {

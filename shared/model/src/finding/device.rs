@@ -110,6 +110,23 @@ impl Clocks {
         Self::Well { mhz, usual_mhz }
     }
 
+    /// Of GPUs that have all become slower: the median one's clock against its highest, if most are held down.
+    pub(super) fn of_all(job: &Job) -> Self {
+        let held = |view: &RankView| {
+            let (mhz, latest) = (clock(view)?, view.device()?);
+            let reasons = latest.throttle.filter(|reasons| reasons.is_held())?;
+            let usual_mhz = f64::from(latest.sm_clock_max?);
+            let temperature_c = latest.temperature;
+            (mhz < LOW * usual_mhz).then_some(HeldClock { mhz, usual_mhz, reasons, temperature_c })
+        };
+        let mut all: Vec<_> = job.ranks().filter_map(|(_, view)| held(view)).collect();
+        if all.len() * 2 <= job.ranks().len() {
+            return Self::Unknown;
+        }
+        all.sort_by(|one, other| one.mhz.total_cmp(&other.mhz));
+        Self::Held(all.swap_remove(all.len() / 2))
+    }
+
     /// The verdict for GEMMs at this share of their usual rate: a clock that is lower by much less is not the
     /// cause.
     pub(super) fn or_no_cause_at(self, rate: f64) -> Self {

@@ -7,7 +7,7 @@ use late::Late;
 use xpu_wire::{id::Rank, unit::Nanoseconds};
 
 use super::{
-    Class, Confidence, Cost, Evidence, Finding, Kind, Severity, cpu_wait, device,
+    Class, Clocks, Confidence, Cost, Evidence, Finding, Kind, Severity, cpu_wait, device,
     evidence::{
         cost::LATE_HOST,
         pace::{LateLaunches, Regression},
@@ -259,6 +259,7 @@ fn regression(job: &Job, growth: &Growth) -> Finding {
     let &Growth { measure, before, after, since_s, work, rate, .. } = growth;
     let longer = growth.longer();
     let slower = rate < -0.5 * longer / (1.0 + longer);
+    let clocks = if slower { Clocks::of_all(job).or_no_cause_at(1.0 + rate) } else { Clocks::Unknown };
     let lacks_cpu = cpu_wait::ranks(job, since_s).filter(|_| !slower);
     // A rank that lacks the CPU launches late for that reason.
     let late = late::ranks(job, before).filter(|_| !slower && lacks_cpu.is_none());
@@ -271,6 +272,8 @@ fn regression(job: &Job, growth: &Growth) -> Finding {
         cpu_wait::ADVICE
     } else if late.is_some() {
         LATE_HOST
+    } else if slower && job.ranks().len() == 1 && matches!(clocks, Clocks::Held(_)) {
+        clocks.advice()
     } else if slower && job.ranks().all(|(_, view)| device::is_unheld(view)) {
         "something slows all GPUs alike, and nothing holds their clocks down: look at what else runs on them (nvidia-smi), and at what changed in the program: shapes, precision, libraries"
     } else if slower {
@@ -282,6 +285,7 @@ fn regression(job: &Job, growth: &Growth) -> Finding {
         kind: if ranks.is_some() { Kind::SlowRank } else { Kind::Regression },
         class: match (&ranks, slower) {
             (Some(_), _) => Class::Host,
+            (None, true) if matches!(clocks, Clocks::Held(_)) => Class::Clocks,
             (None, true) => Class::Compute,
             (None, false) => Class::Step,
         },
@@ -296,6 +300,7 @@ fn regression(job: &Job, growth: &Growth) -> Finding {
             work_pct: 100.0 * work,
             rate_pct: -100.0 * rate,
             is_compute: slower,
+            clocks: if let Clocks::Held(held) = clocks { Some(held) } else { None },
             late: late.map(Late::told),
             lacks_cpu,
         }),

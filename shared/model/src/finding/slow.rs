@@ -36,10 +36,11 @@ const FOLLOWED: f64 = 8.0;
 pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option<&Growth>) -> Vec<Finding> {
     let mut slow: Vec<_> = cohorts.iter().flat_map(|cohort| by_compute(cohort)).collect();
     let mut fell: Vec<_> = by_own_past(cohorts, &slow);
-    // One that became slower alone: on a GPU shared with others that may cost nothing.
+    // One that became slower alone costs nothing if steps are no longer than before and no rank waits for it: its
+    // GPU may be shared, or mostly idle.
     if let [one] = &fell[..]
         && (cost::nobody_waits(one.member.rank, one.since_s, cohorts)
-            || growth.is_none() && cost::may_be_nothing(one.member.rank, cohorts))
+            || growth.is_none() && !cost::is_awaited(one.member.rank, cohorts))
     {
         fell.clear();
     }

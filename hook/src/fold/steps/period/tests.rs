@@ -199,6 +199,27 @@ fn what_may_be_an_optimizer_or_a_statistic_is_not_answered() {
     }
 }
 
+/// Of a prompt of 512 tokens a GEMM looks like that for a weight of 256 by 512.
+#[test]
+fn a_prompt_as_long_as_a_layer_is_wide_does_not_train() {
+    let mut log = Log::default();
+    let pass: Vec<Op> = [vec![batch()], forward(6), vec![gemm(7)], loss()].concat();
+    for number in 0..200 {
+        let tokens = if number % 4 == 3 { 512 } else { 64 };
+        for (place, Op(name, kind, weight)) in (0..).zip(pass.iter().copied()) {
+            let extents = match name {
+                1001 => [512, tokens, 256],
+                1002 => [256, tokens, 512],
+                1007 => [8192, tokens, 256],
+                _ => Launch::UNKNOWN,
+            };
+            let at = (number * 50 + place) * MS;
+            assert!(log.push(Launch { name, form: name, kind, weight, extents, at }));
+        }
+    }
+    assert_eq!(find(&log).map(|period| period.trains), Some(Some(false)));
+}
+
 /// With kernels of their own, and batches like those of training.
 #[test]
 fn evaluations_with_kernels_of_their_own_are_no_micro_batches() {

@@ -4,7 +4,10 @@ use std::fmt;
 
 use xpu_wire::id::Rank;
 
-use super::{super::phrase, Figures, Told};
+use super::{
+    super::{Clocks, HeldClock, phrase},
+    Figures, Told,
+};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Regression {
@@ -18,6 +21,8 @@ pub struct Regression {
     pub rate_pct: f64,
     /// Whether slower GEMMs are the cause.
     pub is_compute: bool,
+    /// Then: what holds the clocks of most GPUs down.
+    pub clocks: Option<HeldClock>,
     pub late: Option<LateLaunches>,
     pub lacks_cpu: Option<LacksCpu>,
 }
@@ -118,6 +123,10 @@ impl fmt::Display for Regression {
         f.write_str(" FLOPs; GEMMs run at ")?;
         if self.is_compute {
             write!(f, "{rate_pct:.0} % fewer TFLOPS on all ranks")?;
+            if let Some(HeldClock { mhz, usual_mhz, reasons, temperature_c }) = &self.clocks {
+                write!(f, ", SM clocks at {mhz:.0} MHz of {usual_mhz:.0}, held down: {reasons}")?;
+                temperature_c.map_or(Ok(()), |degrees| write!(f, ", {degrees} °C"))?;
+            }
         } else {
             f.write_str("the same TFLOPS")?;
         }
@@ -133,6 +142,9 @@ impl Told for Regression {
         to.put("longer_pct", self.longer_pct());
         to.put("more_work_pct", self.work_pct);
         to.put("slower_gemms_pct", self.rate_pct);
+        if let Some(held) = &self.clocks {
+            Clocks::Held(held.clone()).figures(to);
+        }
         if let Some(late) = &self.late {
             late.figures(to);
         }

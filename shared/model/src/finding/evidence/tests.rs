@@ -174,7 +174,7 @@ fn all() -> Vec<Case> {
                 tflops: 400.0,
                 usual_tflops: 640.0,
                 is_past: true,
-                clocks: Clocks::Held(held),
+                clocks: Clocks::Held(held.clone()),
             }),
             vec![
                 ("gemm_tflops", "400.0 TFLOPS"),
@@ -242,6 +242,7 @@ fn all() -> Vec<Case> {
                 work_pct: 5.0,
                 rate_pct: 21.0,
                 is_compute: true,
+                clocks: Some(held),
                 late: None,
             }),
             vec![
@@ -250,6 +251,9 @@ fn all() -> Vec<Case> {
                 ("longer_pct", "30 % more"),
                 ("more_work_pct", "+5 % FLOPs"),
                 ("slower_gemms_pct", "21 % fewer TFLOPS"),
+                ("sm_clock_mhz", "SM clocks at 1200 MHz"),
+                ("usual_sm_clock_mhz", "of 1755, held down"),
+                ("temperature_c", "88 °C"),
             ],
         ),
         (

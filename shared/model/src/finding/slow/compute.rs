@@ -5,7 +5,8 @@ use super::{
     usual_lateness,
 };
 
-/// And this multiple of the usual spread below it.
+/// And this multiple of the usual spread below it: of four ranks one in 8,000 is by chance, if rates vary
+/// normally.
 const SPREADS: f64 = 4.0;
 
 /// Rates of equal GPUs differ by this much, even if they were equal at the look.
@@ -30,11 +31,12 @@ pub(super) fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
     let off = cohort.iter().filter_map(|member| Some((member.rate? - usual).abs()));
     let spread = (1.4826 * median(off.collect()).unwrap_or(0.0)).max(LEAST_SPREAD * usual);
     let on_time = usual_lateness(cohort.iter());
+    let clear = spreads(cohort.len()) * spread;
     let slow = cohort.iter().filter_map(|member| {
         let rate = member.rate?;
         let is_low = |rate: &f64| *rate < SLOW * usual;
         let low = member.rates.iter().filter(|rate| is_low(rate)).count();
-        let is_clear = usual - rate > (SPREADS * spread).max(cost::ERRORS * member.rate_error());
+        let is_clear = usual - rate > clear.max(cost::ERRORS * member.rate_error());
         if !is_low(&rate) || !is_clear || low < PERSISTENT || cost::is_limited_by_host(member) {
             return None;
         }
@@ -59,6 +61,12 @@ pub(super) fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
         })
     });
     slow.collect()
+}
+
+/// [`SPREADS`] for so many ranks: the slowest of more is further below them by chance.
+fn spreads(ranks: usize) -> f64 {
+    let extreme = |ranks: usize| (2.0 * (ranks as f64).ln()).sqrt();
+    SPREADS + extreme(ranks) - extreme(COHORT)
 }
 
 /// Ranks that fell behind their own past while enough others did not: one of two, half of a cohort.

@@ -141,12 +141,12 @@ pub(super) fn nobody_waits(rank: Rank, since_s: f64, cohorts: &[Vec<Member<'_>>]
     most * (LOOKED_BACK / since_s.max(1.0)).max(1.0) < TOLD
 }
 
-/// Whether the others' wait for this rank is known, and with its error may be less than what is reported.
-pub(super) fn may_be_nothing(rank: Rank, cohorts: &[Vec<Member<'_>>]) -> bool {
+/// Whether the others are known to wait for this rank, with the error of that for as long as is reported.
+pub(super) fn is_awaited(rank: Rank, cohorts: &[Vec<Member<'_>>]) -> bool {
     let all: Vec<_> = cohorts.iter().flatten().collect();
     let named = all.iter().find(|member| member.rank == rank);
     let waited = named.and_then(|member| waited_for(member, &others(&all, rank)));
-    waited.is_some_and(|lost| lost.share - lost.error < TOLD)
+    waited.is_some_and(|lost| lost.share - lost.error >= TOLD)
 }
 
 fn others<'a, 'b>(all: &'b [&'b Member<'a>], of: Rank) -> Vec<&'b Member<'a>> {

@@ -119,11 +119,19 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
                 cohort: cohort.len(),
                 late: Some(late),
                 confidence: if guessed(member) { Confidence::Guess } else { Confidence::Likely },
-                since_s: member.late.iter().take_while(|late| **late - on_time > LATE).count() as f64,
+                since_s: since_s(member, on_time),
                 clocks: Clocks::Unknown,
             })
     });
     late.collect()
+}
+
+/// How long it has been late: by its digests, or, if few of their collectives were timed, since it first cost
+/// the others time.
+fn since_s(member: &Member<'_>, on_time: f64) -> f64 {
+    let late = member.late.iter().take_while(|late| **late - on_time > LATE).count() as f64;
+    let toll = member.toll.filter(|toll| toll.cost > LATE);
+    toll.map_or(late, |toll| late.max(member.view.heard().since(toll.since).as_secs_f64()))
 }
 
 /// Whether its first steps, which compile, are past: or the observed ones were no longer than the others.

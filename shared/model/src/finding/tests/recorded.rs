@@ -284,3 +284,13 @@ fn who_saves_every_half_second_is_named() {
     let cost = named(include_bytes!("recorded/h200_checkpoint_9ms_again.xpurec"), Class::Pauses);
     assert!((25.0..34.5).contains(&cost), "{cost}");
 }
+
+/// Four H100s: 8.9 ms a step, and 24.8 with four copies of 64 MiB.
+#[test]
+fn who_copies_is_named_among_four() {
+    let bytes = include_bytes!("recorded/h100_four_copies.xpurec");
+    let cost = named(bytes, Class::Host);
+    assert!((12.7..19.1).contains(&cost), "{cost}");
+    let since_s = found(bytes)[0].since_s;
+    assert!((14.0..24.0).contains(&since_s), "{since_s}");
+}
