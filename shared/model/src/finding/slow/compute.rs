@@ -63,7 +63,7 @@ pub(super) fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
     slow.collect()
 }
 
-/// [`SPREADS`] for so many ranks: the slowest of more is further below them by chance.
+/// [`SPREADS`] for this number of ranks: the slowest of more is further below them by chance.
 fn spreads(ranks: usize) -> f64 {
     let extreme = |ranks: usize| (2.0 * (ranks as f64).ln()).sqrt();
     SPREADS + extreme(ranks) - extreme(COHORT)
