@@ -35,7 +35,8 @@ export const rankPage = {
       root.replaceChildren(h("p", { class: "empty" }, "no rank is known yet"));
       return;
     }
-    const about = findings().filter((finding) => finding.ranks.includes(rank.rank));
+    // The worst one is above every page.
+    const about = findings().slice(1).filter((finding) => finding.ranks.includes(rank.rank));
     const more = detail?.rank === rank.rank ? detail : {};
     root.replaceChildren(
       h("h2", {}, `Rank ${rank.rank} `, h("small", {}, `${rank.host}, pid ${rank.pid}   `), stateOf(rank)),
@@ -80,15 +81,17 @@ function figures(rank) {
     const bad = scale && known(value) && scale.isBad(value);
     return h("span", { class: bad ? "warning" : null }, `${short(value)}${bad ? (metric.worse === "low" ? " ▼" : " ▲") : ""}`);
   };
-  const table1 = table([
-    ["", ({ metric }) => metric.title], ["this rank", marked, true],
-    ["median", ({ scale }) => short(scale?.median), true], ["worst", worst, true],
-  ], rows);
   const all = median(ranks().map((one) => one.blocked_pct));
-  const rest = [["step", step(rank), ""], ["blocked %", short(rank.blocked_pct), short(all)], ["MFU", percent(rank.mfu), percent(state.status.mfu)],
-    ["one GEMM in N timed", count(rank.gemm_timed_one_in), ""], ["cost of timing", known(rank.overhead_pct) ? `${rank.overhead_pct.toFixed(2)} %` : "·", ""]];
-  return h("section", {}, h("h2", {}, "Figures ", h("small", {}, "of the last half minute")), table1,
-    table([["", (row) => row[0]], ["this rank", (row) => row[1], true], ["all", (row) => row[2], true]], rest));
+  const lines = [
+    ...rows.map((row) => [row.metric.title, marked(row), short(row.scale?.median), worst(row)]),
+    ["blocked %", short(rank.blocked_pct), short(all), ""],
+    ["MFU", percent(rank.mfu), percent(state.status.mfu), ""],
+    ["step", step(rank), count(state.status.steps.max), ""],
+    ["one GEMM in N timed", count(rank.gemm_timed_one_in), "", ""],
+    ["cost of timing", known(rank.overhead_pct) ? `${rank.overhead_pct.toFixed(2)} %` : "·", "", ""],
+  ];
+  return h("section", {}, h("h2", {}, "Figures ", h("small", {}, "of the last half minute")),
+    table([["", (row) => row[0]], ["this rank", (row) => row[1], true], ["all ranks, median", (row) => row[2], true], ["worst", (row) => row[3], true]], lines));
 }
 
 function device(rank) {

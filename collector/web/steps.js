@@ -64,8 +64,18 @@ function slowest() {
 
 const series = () => [points.map((point) => point.at / 1e9), points.map((point) => point.median_ms), points.map((point) => point.worst_ms)];
 
+/** Chromium in the C locale calls its language `en-US@posix`, which `Intl`, and so uPlot, refuses. */
+function nameLanguage() {
+  try {
+    Intl.NumberFormat(navigator.language);
+  } catch {
+    Object.defineProperty(navigator, "language", { value: "en-US" });
+  }
+}
+
 async function remake() {
   if (points.length < 2) return;
+  nameLanguage();
   const { default: UPlot } = await import("./vendor/uPlot.esm.js");
   if (state.page !== "steps") return;
   plot?.destroy();
