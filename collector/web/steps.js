@@ -84,11 +84,10 @@ async function remake() {
   const axis = { stroke: colour("muted"), grid: { stroke: colour("faint"), width: 0.5 }, ticks: { stroke: colour("faint") } };
   plot = new UPlot({
     width: byId("page").clientWidth - 32, height: 360,
-    tzDate: (seconds) => UPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
     scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
-    axes: [axis, { ...axis, size: 60 }],
+    axes: [{ ...axis, space: 80, values: (_, times) => times.map(timeOfDay) }, { ...axis, size: 60 }],
     series: [
-      { label: "UTC" },
+      { label: "UTC", value: (_, time) => (time === null ? "" : timeOfDay(time)) },
       { label: "median rank, ms", stroke: colour("good"), width: 2, points: { show: false } },
       { label: "slowest rank, ms", stroke: colour("warning"), width: 1, points: { show: false } },
     ],

@@ -43,9 +43,14 @@ class Visit:
         self.page = browser.new_page(color_scheme=scheme, viewport={"width": size[0], "height": size[1]})
         self.page.set_default_timeout(PATIENCE_MS)
         self.said, self.asked = [], []
-        self.page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
+        self.page.on("console", lambda message: self.hear(f"{message.type}: {message.text}"))
         self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
         self.page.on("request", lambda request: self.asked.append(request.url))
+
+    def hear(self, message):
+        # `colours` reads canvases back, which the page does not.
+        if "willReadFrequently" not in message:
+            self.said.append(message)
 
     def open(self, address):
         self.address = address

@@ -43,6 +43,8 @@ def test_vendored_files_are_those_of_the_package():
 
 
 def test_the_overview_is_drawn_soon_and_small_and_alone(browser, slow_job):
+    # The job has just begun.
+    Visit(browser).open(slow_job).shows("rank 5", "#headline")
     visit = Visit(browser).open(slow_job)
     visit.shows("8 of 8", "#header")
     first = visit.gives("performance.getEntriesByName('first-picture')[0].startTime")
@@ -70,7 +72,9 @@ def test_the_keys_are_those_of_the_terminal(browser, slow_job):
     visit.press("m")
     visit.shows("lateness ms", ".map:nth-child(1)")
     visit.press("M", "7")
-    finding = visit.shows("slow rank, clocks", ".finding")
+    visit.shows("slow rank, clocks", ".finding")
+    # Its cost is known after some more steps.
+    finding = visit.shows("GPU-hours", ".finding")
     for text in ["322", "look at that GPU's cooling", "ms a step", "GPU-hours", "certain"]:
         assert text in finding.inner_text(), text
     visit.press("Enter")
@@ -144,10 +148,10 @@ def test_a_job_that_hangs(browser):
 
 
 @contextlib.contextmanager
-def many_ranks(hosts, per_host):
-    """The address of a relay's page; the relay is real, and its hosts are pretended."""
+def many_ranks(hosts, per_host, slow):
+    """The address of a relay's page; the relay is real, and its hosts are pretended, with a slow rank."""
     crowd = subprocess.Popen(
-        [BUILT / "crowd_of_hosts", str(hosts), str(per_host)],
+        [BUILT / "crowd_of_hosts", str(hosts), str(per_host), str(slow)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -179,22 +183,27 @@ def wait_for_port(port):
             time.sleep(0.05)
 
 
-@pytest.mark.parametrize(("hosts", "ranks"), [(8, 64), (128, 1024)])
-def test_many_ranks_are_drawn(browser, hosts, ranks, tmp_path):
-    with many_ranks(hosts, ranks // hosts) as address:
-        # The ranks come host by host.
+@pytest.mark.parametrize(("hosts", "ranks", "slow"), [(8, 64, 37), (128, 1024, 612)])
+def test_many_ranks_are_drawn(browser, hosts, ranks, slow, tmp_path):
+    with many_ranks(hosts, ranks // hosts, slow) as address:
+        # The ranks come host by host, and the finding after some seconds.
         first = Visit(browser).open(address)
         first.shows(f"{ranks:,} of {ranks:,}", "#header")
+        first.shows(f"rank {slow} ", "#headline")
         visit = Visit(browser).open(address)
         visit.shows(f"{ranks:,} of {ranks:,}", "#header")
         time_ms = visit.gives("performance.getEntriesByName('first-picture')[0].startTime")
         print(f"{ranks} ranks: first picture after {time_ms:.0f} ms")
         assert time_ms < 5_000
-        assert sum(visit.colours(0).values()) > 10_000
+        colours = visit.colours(0)
+        assert colours[USUAL] > 10_000 and colours[WORST] > 20, colours
+        where = visit.shows(f"gpu-{slow // 8 + 1:03}", "table.ranks tbody tr:first-child")
+        assert where.locator("td").first.inner_text() == str(slow)
         # A redraw leaves time for everything else.
         spent = visit.gives("performance.getEntriesByName('draw')[0].duration")
         print(f"a redraw takes {spent:.0f} ms")
         assert spent < 500
+        visit.page.set_viewport_size({"width": 1200, "height": 820})
         visit.page.screenshot(path=tmp_path / f"{ranks}.png")
         visit.is_clean()
         first.is_clean()
