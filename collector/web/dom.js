@@ -11,6 +11,14 @@ export function h(name, attributes = {}, ...children) {
   return element;
 }
 
+/** Replaces children only if what they show has changed: links keep the focus, and an open list stays open. */
+export function renew(element, shown, children) {
+  const key = JSON.stringify(shown);
+  if (element.dataset.shown === key) return;
+  element.dataset.shown = key;
+  element.replaceChildren(...children());
+}
+
 export const byId = (id) => document.getElementById(id);
 
 /** A table; a column is `[title, value of a row, is a number]`. */

@@ -1,6 +1,6 @@
 // Which job, whether it runs, how fast; and the worst that is wrong, above every page.
 
-import { byId, h } from "./dom.js";
+import { byId, h, renew } from "./dom.js";
 import { age, count, counted, known, median, percent, short, timeOfDay } from "./figure.js";
 import { findings, isOver, ranks, staleFor, state, stops } from "./state.js";
 
@@ -41,27 +41,40 @@ function tiles() {
   ].filter(Boolean);
 }
 
-function jobs() {
-  const { status } = state;
-  if (status.other_jobs.length === 0) return h("span", { class: "job" }, status.job);
-  const names = [status.job, ...status.other_jobs].sort();
+const part = {
+  job: h("span"),
+  state: h("span", { id: "state" }),
+  tiles: h("div", { class: "tiles" }),
+  nav: h("nav"),
+};
+
+function jobs({ job, other_jobs: others }) {
+  if (others.length === 0) return h("span", { class: "job" }, job);
   const change = (event) => { location.search = `?job=${encodeURIComponent(event.target.value)}`; };
   return h("select", { class: "job", onchange: change, "aria-label": "job" },
-    names.map((name) => h("option", { value: name, selected: name === status.job }, name)));
+    [job, ...others].sort().map((name) => h("option", { value: name, selected: name === job }, name)));
+}
+
+function link(page, go) {
+  const current = page.name === state.page ? "page" : null;
+  const open = (event) => { event.preventDefault(); go(page.name); };
+  return h("a", { href: `#${page.name}`, "aria-current": current, onclick: open }, h("kbd", {}, page.key), ` ${page.title}`);
 }
 
 export function drawHeader(pages, go) {
   const [sign, words, role] = health();
   const { status } = state;
-  const links = pages.filter((page) => page.key).map((page) =>
-    h("a", { href: `#${page.name}`, "aria-current": page.name === state.page ? "page" : null,
-      onclick: (event) => { event.preventDefault(); go(page.name); } }, h("kbd", {}, page.key), ` ${page.title}`));
-  byId("header").replaceChildren(
-    h("div", { class: "title" }, h("span", { class: "name" }, "xpu-top"), status ? jobs() : null,
-      h("span", { class: `state ${role}`, id: "state" }, `${sign} ${words}`),
-      h("button", { onclick: () => window.switchTheme(), title: "light or dark (t)" }, "◐")),
-    status ? h("div", { class: "tiles" }, tiles().map(([name, value]) => h("div", {}, h("b", {}, value), h("span", {}, name)))) : "",
-    h("nav", {}, links));
+  if (!part.nav.isConnected) {
+    const theme = h("button", { onclick: () => window.switchTheme(), title: "light or dark (t)" }, "◐");
+    byId("header").replaceChildren(h("div", { class: "title" }, h("span", { class: "name" }, "xpu-top"), part.job, part.state, theme), part.tiles, part.nav);
+  }
+  part.state.className = `state ${role}`;
+  part.state.textContent = `${sign} ${words}`;
+  part.tiles.hidden = !status;
+  renew(part.job, status && [status.job, status.other_jobs], () => (status ? [jobs(status)] : []));
+  const figures = status ? tiles() : [];
+  renew(part.tiles, figures, () => figures.map(([name, value]) => h("div", {}, h("b", {}, value), h("span", {}, name))));
+  renew(part.nav, [pages.length, state.page], () => pages.map((page) => link(page, go)));
   document.title = status ? `${sign} ${status.job} · ${words}` : "xpu-top";
   document.documentElement.classList.toggle("stale", Boolean(state.lostAt) || (staleFor() !== null && !isOver() && !findings().some(stops)));
 }
@@ -86,9 +99,9 @@ export function drawHeadline(go) {
   box.className = stopsJob ? "alarm" : "";
   const head = stopsJob ? `✖ ${worst.kind === "exited" ? "RANK EXITED" : "JOB HANGS"}, ${age(worst.since_s)}: ` : "▲ ";
   const others = findings().length - 1;
-  const where = stopsJob ? [" ", h("a", { href: "#stacks", onclick: (event) => { event.preventDefault(); go("stacks"); } }, "stacks (6)")] : "";
-  box.replaceChildren(
+  const where = stopsJob && state.page !== "stacks" ? [" ", h("a", { href: "#stacks", onclick: (event) => { event.preventDefault(); go("stacks"); } }, "stacks (6)")] : "";
+  renew(box, [head, worst.evidence, worst.advice, others, stopsJob, state.page], () => [
     h("p", { class: stopsJob ? "alarm" : "warning" }, h("b", {}, head), sure(worst),
       others > 0 ? h("a", { href: "#findings", onclick: (event) => { event.preventDefault(); go("findings"); } }, `  and ${counted(others, "more finding", "more findings")} (7)`) : ""),
-    h("p", { class: "next" }, "next: ", worst.advice, where));
+    h("p", { class: "next" }, "next: ", worst.advice, where)]);
 }

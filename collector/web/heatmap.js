@@ -9,6 +9,8 @@ import { STEPS } from "./scale.js";
 const TALLEST = 420;
 const CELL = { least: 7, highest: 26, written: 38 };
 const GAP = 18;
+/** Above the first row, whose name may be higher than the row. */
+const ABOVE = 3;
 const FONT = "11px system-ui, 'DejaVu Sans', sans-serif";
 
 let colours = null;
@@ -68,7 +70,7 @@ export class Heatmap {
     const longest = Math.max(0, ...[...hosts.keys()].map((host) => context.measureText(host).width));
     const labelWidth = Math.min(110, Math.ceil(longest) + 8);
     const place = layout(hosts, width, labelWidth);
-    const height = place.rows * place.high + 2;
+    const height = ABOVE + place.rows * place.high + 2;
     const ratio = devicePixelRatio || 1;
     this.canvas.width = width * ratio;
     this.canvas.height = height * ratio;
@@ -80,7 +82,7 @@ export class Heatmap {
     let index = 0;
     for (const [host, of] of hosts) {
       const left = Math.floor(index / place.rows) * (labelWidth + place.perHost * place.wide + GAP);
-      const top = (index % place.rows) * place.high;
+      const top = ABOVE + (index % place.rows) * place.high;
       // Where rows are low, a name is written at some of them only.
       if (place.high >= 11 || (index % place.rows) % Math.ceil(11 / place.high) === 0) {
         context.fillStyle = palette().muted;

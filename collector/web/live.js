@@ -10,6 +10,7 @@ const RETRY_MS = 1_000;
 /** Follows the job for as long as the page is open. */
 export async function follow({ onEvent, onRefused }) {
   for (;;) {
+    const began = now();
     const connection = new AbortController();
     let watch = 0;
     const heard = () => {
@@ -25,7 +26,8 @@ export async function follow({ onEvent, onRefused }) {
         take(event);
         onEvent();
       });
-      // The end of a stream is usual: the next follows at once.
+      // The end of a stream is usual: the next follows at once, unless they are all short.
+      if (now() - began < RETRY_MS) await pause();
     } catch (error) {
       if (error instanceof Refusal && error.status === 401) {
         clearTimeout(watch);
@@ -35,12 +37,14 @@ export async function follow({ onEvent, onRefused }) {
       if (error instanceof Refusal) state.problem = { error: error.message, next: error.next };
       else state.lostAt ??= Date.now();
       onEvent();
-      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+      await pause();
     } finally {
       clearTimeout(watch);
     }
   }
 }
+
+const pause = () => new Promise((resolve) => setTimeout(resolve, RETRY_MS));
 
 function take({ event, data }) {
   state.lostAt = null;

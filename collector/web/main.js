@@ -19,6 +19,8 @@ const PAGES = [overview, rankPage, stepsPage, stacksPage, findingsPage, captures
 /** The page that has been entered. */
 let entered = null;
 let isDue = false;
+/** A redraw between press and release would lose a click. */
+let isPressed = false;
 
 /** Shows a page, or draws it again. */
 function go(name) {
@@ -56,7 +58,7 @@ function draw({ isAsked }) {
     drawFooter(page);
   }
   // A text that is being selected stays; the header shows what is new.
-  if (!isAsked && String(getSelection()) !== "") return;
+  if (!isAsked && (isPressed || String(getSelection()) !== "")) return;
   const began = performance.now();
   page.draw(root, go);
   performance.clearMeasures("draw");
@@ -104,6 +106,8 @@ addEventListener("hashchange", () => {
   const name = location.hash.slice(1);
   if (PAGES.some((page) => page.name === name)) go(name);
 });
+addEventListener("pointerdown", () => { isPressed = true; });
+for (const end of ["pointerup", "pointercancel", "blur"]) addEventListener(end, () => { isPressed = false; });
 addEventListener("theme", later);
 addEventListener("resize", later);
 listen(PAGES, go);

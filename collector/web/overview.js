@@ -6,7 +6,7 @@ import { Heatmap } from "./heatmap.js";
 import { isLive, reported } from "./metric.js";
 import { ranksTable } from "./ranks.js";
 import { scaleOf } from "./scale.js";
-import { chosenRank, findings, listed, ranks, state } from "./state.js";
+import { chosenRank, findings, listed, ranks, state, stops } from "./state.js";
 
 /** Maps that are shown at once. */
 const ABREAST = 4;
@@ -76,7 +76,7 @@ function drawBound() {
   const healthy = findings().length === 0 && status.coverage.ranks_seen >= status.world_size;
   parts.bound.replaceChildren(
     healthy ? h("span", { class: "good" }, "● no findings   ") : "",
-    h("span", { class: "muted" }, status.bound_sentence ?? "what limits the job is not known yet"));
+    findings().some(stops) ? "" : h("span", { class: "muted" }, status.bound_sentence ?? "what limits the job is not known yet"));
 }
 
 function legend({ scale, metric }) {

@@ -8,12 +8,21 @@ use std::{
 
 use flate2::read::GzDecoder;
 use serde_json::Value;
-use xpu_tests::{host::Host, program::until};
+use xpu_tests::{
+    host::{BASE, Host},
+    program::{Program, until},
+};
 
 use crate::{
     client::Client,
     job::{Demo, client_of},
 };
+
+const TRAINS: &str = "
+while True:
+    ok(gemm_ex(512, 512, 512))
+    step()
+    time.sleep(0.02)";
 
 /// One event of a stream.
 #[derive(Debug)]
@@ -167,6 +176,29 @@ while True:
     let mut refused = (0..1000).map(|_| stranger.once("GET", "/", None).status);
     assert_eq!(refused.find(|&status| status != 200), Some(429));
     assert_eq!(client.once("GET", "/api/v1/jobs", None).status, 200);
+}
+
+#[test]
+fn serve_prints_the_address_of_a_page_for_many_hosts() {
+    let host = Host::new();
+    let _ranks = [0, 1].map(|rank| host.rank(rank, TRAINS));
+    let mut command = host.xpu_top("serve --job train --base-port");
+    command.args([BASE, "--hosts", &host.address, "--key-file"]).arg(host.key());
+    let serve = Program::start(&mut command);
+    let line = until("an address", || {
+        serve.wrote().lines().find(|line| line.starts_with("http:")).map(str::to_owned)
+    });
+    let (address, token) = line.split_once("/?job=train#token=").expect("an address with a token");
+    let address =
+        address.strip_prefix("http://").and_then(|address| address.parse().ok()).expect("an address");
+    let client = Client { address, token: Some(token.trim().to_owned()) };
+    until("the relay to listen", || TcpStream::connect(address).ok());
+    assert!(client.get("/").body.contains("/web/main.js"));
+    until("both ranks", || {
+        (client.get("/api/v1/jobs/train").json()["ranks"].as_array()?.len() == 2).then_some(())
+    });
+    let refused = host.ask("serve --ssh");
+    assert!(!refused.status.success() && refused.stderr.contains("through ssh"), "{refused:?}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ use xpu_model::status::Status;
 use xpu_wire::unit::Moment;
 
 use super::{
-    api::{Which, query, seen, status},
+    api::{self, query, seen, status},
     app::App,
     door::LIFE,
     error::Problem,
@@ -41,9 +41,11 @@ const EVERY: Duration = Duration::from_secs(1);
 /// A stream ends before its connection would be cut, so that its listener sees an end and no error.
 const LENGTH: Duration = LIFE.saturating_sub(Duration::from_secs(10));
 
-/// By job; by no name, the foremost.
+/// A job's name; none is the foremost.
+type Which = Option<String>;
+
 #[derive(Debug, Default)]
-pub(super) struct Events(Mutex<BTreeMap<Option<String>, Sender<Piece>>>);
+pub(super) struct Events(Mutex<BTreeMap<Which, Sender<Piece>>>);
 
 /// The status, and its sentence on what limits the job.
 #[derive(Serialize)]
@@ -55,13 +57,13 @@ struct Document {
 
 pub(super) async fn listen(
     State(app): State<Arc<App>>,
-    which: Result<Query<Which>, QueryRejection>,
+    which: Result<Query<api::Which>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let job = query(which)?.job;
     if let Some(name) = job.clone() {
         // An unknown name would be kept.
-        seen(&app, move |known| super::api::find(known, Some(&name)).map(|_job| ())).await?;
+        seen(&app, move |known| api::find(known, Some(&name)).map(|_job| ())).await?;
     }
     let compressed = headers
         .get_all(header::ACCEPT_ENCODING)
@@ -88,12 +90,12 @@ fn receiver(app: &Arc<App>, job: Option<String>) -> Receiver<Piece> {
 }
 
 impl Events {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Option<String>, Sender<Piece>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Which, Sender<Piece>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes a stream that nobody listens to.
-    fn ends(&self, job: &Option<String>, sender: &Sender<Piece>) -> bool {
+    fn ends(&self, job: &Which, sender: &Sender<Piece>) -> bool {
         let mut streams = self.lock();
         // Counted under the lock: a newcomer is either counted here or starts another stream.
         let is_over = sender.receiver_count() == 0;
