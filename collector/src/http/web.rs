@@ -4,7 +4,7 @@
 use axum::{
     body::Body,
     extract::Path,
-    http::{HeaderName, HeaderValue, header},
+    http::{HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
 
@@ -68,7 +68,9 @@ pub(super) async fn index() -> Response {
 
 pub(super) async fn file(Path(name): Path<String>) -> Result<Response, Problem> {
     let found = FILES.iter().find(|(known, ..)| *known == name);
-    found.map(|(_, kind, bytes)| answer(kind, bytes)).ok_or_else(Problem::unknown_path)
+    found.map(|(_, kind, bytes)| answer(kind, bytes)).ok_or_else(|| {
+        Problem::new(StatusCode::NOT_FOUND, "the page has no such file", "GET / is the page; reload it")
+    })
 }
 
 fn answer(kind: &'static str, bytes: &'static [u8]) -> Response {
