@@ -42,6 +42,27 @@ def test_vendored_files_are_those_of_the_package():
     assert locked["node_modules/uplot"]["integrity"].startswith("sha512-")
 
 
+def test_colours_and_quantities_are_those_of_the_terminal():
+    theme = (ROOT / "tui/src/palette/theme.rs").read_text()
+    dark, light = (WEB / "style.css").read_text().split(':root[data-theme="light"]')
+    for name, styles in [("DARK", dark), ("LIGHT", light)]:
+        block = re.search(rf"const {name}: Colours = Colours {{(.*?)}};", theme, re.S)[1]
+        theirs = dict(re.findall(r"(\w+): (?:shade|parts)\(0x([0-9a-f]{6})", block))
+        # On the page a selected row keeps the colours of its texts.
+        del theirs["on_chosen"]
+        ours = dict(re.findall(r"--([\w-]+): #([0-9a-f]{6})", styles))
+        assert {role: ours.get(role.replace("_", "-")) for role in theirs} == theirs, name
+    viridis = re.findall(r"0x([0-9a-f]{6})", re.search(r"const VIRIDIS.*?];", theme, re.S)[0])
+    assert re.findall(r"--heat-\d: #([0-9a-f]{6})", dark) == viridis
+    metrics = (ROOT / "tui/src/app/metric.rs").read_text()
+
+    def said(function):
+        return re.findall(r'=> "(.*?)"', re.search(rf"fn {function}\(.*?\n    }}", metrics, re.S)[0])
+
+    ours = re.findall(r'^  metric\("(.*?)", "(.*?)"', (WEB / "metric.js").read_text(), re.M)
+    assert ours == list(zip(said("word"), said("title")))
+
+
 def test_the_overview_is_drawn_soon_and_small_and_alone(browser, slow_job):
     # The job has just begun.
     Visit(browser).open(slow_job).shows("rank 5", "#headline")
