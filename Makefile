@@ -17,12 +17,13 @@ LIBRARIES := xpu_hook simgpu_driver simgpu_cudart simgpu_cublas simgpu_cublaslt 
 # Skipped tests write their reason here. Under CI=true a skipped test fails, unless no CI can have what it needs.
 SKIPPED := $(TARGET_DIR)/skipped.txt
 
-.PHONY: help build demo test test-programs torch lint deny bench scenarios hazards memcheck fuzz wheel wheel-parts packaged-hook packages image screenshots clean
+.PHONY: help build demo test test-programs browser torch lint deny bench scenarios hazards memcheck fuzz wheel wheel-parts packaged-hook packages image screenshots clean
 
 help:
 	@echo "make demo         a simulated job of 8 ranks on 2 hosts, and the screen"
 	@echo "make test         installs what the tests need and runs all tests"
 	@echo "make test-programs  Slurm, munge, sshd, jemalloc, tcmalloc and Open MPI from Debian, for the tests that run real ones (root or sudo)"
+	@echo "make browser      Chromium from npm for the test of the web page (300 MB, x86-64; node and npm), likewise"
 	@echo "make torch        PyTorch, accelerate, DeepSpeed and HTA (5 GB), likewise"
 	@echo "make lint         formatting, clippy, licences, Python style, private words"
 	@echo "make deny         licences, sources and known vulnerabilities of dependencies"
@@ -47,7 +48,7 @@ demo: build
 # One test more than cores at a time: most of them wait.
 test: TARGETS := --all-targets
 test: export NEXTEST_TEST_THREADS ?= $(shell expr $$(nproc) + 1)
-test: build packaged-hook wheel $(BIN)/pytest
+test: build packaged-hook wheel $(BIN)/pytest browser
 	@$(CARGO) nextest --version >/dev/null 2>&1 || $(CARGO) install $(NEXTEST) --locked
 	@rm -f $(SKIPPED); export XPU_TEST_SKIPPED=$(SKIPPED); worst=0; \
 	if test -x $(TORCH)/bin/torchrun; then export XPU_TEST_TORCH=$${XPU_TEST_TORCH:-$(CURDIR)/$(TORCH)/bin}; fi; \
@@ -64,6 +65,17 @@ test-programs:
 	$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends slurm-wlm munge openssh-server openssh-client \
 	libjemalloc2 libgoogle-perftools4 openmpi-bin; } \
 	|| echo "SKIPPED: no Slurm, sshd, Open MPI or allocators could be installed; the end of make test names the tests that do without"
+
+# The pinned package holds the browser itself; nothing is fetched from elsewhere. Without it, that one test is skipped.
+browser: tests/browser/unpacked/chromium $(BIN)/playwright
+
+tests/browser/unpacked/chromium: tests/browser/package-lock.json tests/browser/unpack.mjs
+	@{ cd tests/browser && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && node unpack.mjs && rm -rf node_modules; } \
+	|| echo "SKIPPED: Chromium could not be installed; the end of make test names the test that does without"
+
+$(BIN)/playwright: $(BIN)/python tests/browser/requirements.txt
+	@{ $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/browser/requirements.txt && touch $@; } \
+	|| echo "SKIPPED: Playwright could not be installed; the end of make test names the test that does without"
 
 # Not in CI, whose 50 minutes it would nearly fill. It takes 5 GB, and what is built beside it 20.
 torch: $(TORCH)/installed
@@ -162,7 +174,7 @@ screenshots: build
 
 clean:
 	$(CARGO) clean
-	rm -rf dist $(VENV) $(TORCH) $(WHEEL_TREE)/bin $(WHEEL_TREE)/lib
+	rm -rf dist $(VENV) $(TORCH) tests/browser/node_modules tests/browser/unpacked $(WHEEL_TREE)/bin $(WHEEL_TREE)/lib
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

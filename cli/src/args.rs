@@ -94,6 +94,8 @@ pub enum Command {
     Stacks(StacksArgs),
     /// Show the last NCCL calls of every rank in order, and where the ranks diverge; works for a job that hangs or has ended
     Collectives(CollectivesArgs),
+    /// Serve the web page of a job on many hosts from this host
+    Serve(ServeArgs),
     /// Switch the hooks of a running job off, and on again
     Ctl(CtlArgs),
     /// Check the setup of this machine, and say how to fix each problem
@@ -400,6 +402,15 @@ pub struct ConfigArgs {
     /// Print a complete settings file with all defaults
     #[arg(long)]
     pub print: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    pub of: JobArgs,
+    /// Port of the page, and the first of three [default: 18892, or the next that is free]
+    #[arg(long, value_name = "PORT", value_parser = base_port)]
+    pub port: Option<BasePort>,
 }
 
 #[derive(Debug, Args)]

@@ -17,6 +17,7 @@ mod past;
 pub mod record;
 pub mod report;
 pub mod run;
+pub mod serve;
 pub mod stacks;
 pub mod status;
 pub mod what_if;

@@ -1,4 +1,4 @@
-//! HTTP: the Prometheus page, and the API for scripts.
+//! HTTP: the web page, the Prometheus page, and the API for scripts.
 //!
 //! Two threads beside the poll loop: one serves connections, one is a viewer ([`crate::follow`]) that
 //! receives what any viewer receives. The loop does not know them, so nothing over HTTP can block it.
@@ -15,13 +15,17 @@ mod connection_limit;
 mod document;
 mod door;
 mod error;
+mod events;
 mod gate;
+mod gzip;
 mod hosting;
 mod kineto;
 mod page;
 mod push;
+mod report;
 mod routes;
 mod token;
+mod web;
 
 use std::{
     io,

@@ -31,8 +31,10 @@ fn strangers_learn_nothing_and_the_job_goes_on() {
     let liar = crate::client::Client { token: Some("0".repeat(64)), ..client.clone() };
     for path in [
         "/metrics",
-        "/",
+        "/api",
         "/api/v1/jobs",
+        "/api/v1/events",
+        "/webx",
         "/api/v1/../../etc/passwd",
         "/%2e%2e/%2e%2e/etc/passwd",
         "//",

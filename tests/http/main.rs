@@ -8,4 +8,5 @@ mod job;
 mod memory;
 mod metrics;
 mod otlp;
+mod page;
 mod relay;

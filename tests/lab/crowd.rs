@@ -73,11 +73,17 @@ enum Order {
 impl Crowd {
     /// None of its hosts speaks yet.
     pub fn new(hosts: u32, ranks_per_host: u32) -> Self {
+        Self::of(Simulation::new(7, hosts, ranks_per_host))
+    }
+
+    /// The hosts of this job.
+    pub fn of(simulation: Simulation) -> Self {
+        let hosts = simulation.hosts;
         let (orders, ordered) = mpsc::channel();
         let (tally, stop) = (Arc::new(Tally::default()), Arc::new(AtomicBool::new(false)));
         let thread = thread::spawn({
             let (tally, stop) = (Arc::clone(&tally), Arc::clone(&stop));
-            let mut cast = Cast::new(Simulation::new(7, hosts, ranks_per_host), tally);
+            let mut cast = Cast::new(simulation, tally);
             move || {
                 while !stop.load(Relaxed) {
                     for order in ordered.try_iter() {

@@ -13,8 +13,11 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# CI may be a container itself, has no time for PyTorch, and may have no network for Debian's packages.
-BEYOND_CI = ("docker", "PyTorch", "Prometheus")
+# Where cargo has put the programs. XPU_TEST_PROFILE=debug takes those of a development build.
+BUILT = ROOT / "target" / os.environ.get("XPU_TEST_PROFILE", "release")
+
+# CI may be a container itself, has no time for PyTorch, and may have no network for Debian's packages and npm's.
+BEYOND_CI = ("docker", "PyTorch", "Prometheus", "Chromium")
 
 
 def skip(why, beyond_ci=None):
@@ -103,7 +106,7 @@ def installed(tmp_path_factory):
 @contextlib.contextmanager
 def running_demo(*arguments):
     """`xpu-top demo --headless` of this checkout while the body runs; gives the base port it says it took."""
-    program = ROOT / "target/release/xpu-top"
+    program = BUILT / "xpu-top"
     demo = subprocess.Popen(
         [program, "demo", "--headless", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )

@@ -17,7 +17,9 @@ def make_test(place, nextest, pytest_ends, skips=""):
     for name, script in stubs.items():
         (place / name).write_text(f"#!/bin/sh\n{script}\n")
         (place / name).chmod(0o755)
-    old = [part for target in ("build", "packaged-hook", "wheel", f"{place}/pytest") for part in ("-o", target)]
+    old = [
+        part for target in ("build", "packaged-hook", "wheel", "browser", f"{place}/pytest") for part in ("-o", target)
+    ]
     variables = [f"CARGO={place}/cargo", f"BIN={place}", f"CARGO_TARGET_DIR={place}"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     run = subprocess.run(

@@ -22,7 +22,6 @@ mod seats;
 mod settle;
 mod sort;
 mod stacks;
-mod step_times;
 mod steps;
 mod watched;
 mod whereabouts;
@@ -51,12 +50,12 @@ pub(crate) use past::Parked;
 pub use seats::{Seat, Seats};
 pub use sort::{Column, Sort};
 pub use stacks::{Shown, StackRow, StackState, Stacks};
-pub use step_times::{Point, StepTimes};
 pub use steps::{StepColumn, Steps};
 pub use watched::Watched;
 pub use whereabouts::{Group, Whereabouts};
 use xpu_analysis::capture::Groups;
 use xpu_client::{arrival::Endpoint, filter::Filter, inquiry::Inquiry, kineto, screen_capture};
+pub use xpu_model::step_times::{Point, StepTimes};
 use xpu_model::{
     baseline::Runs,
     finding::{Log, Price},

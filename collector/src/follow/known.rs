@@ -8,6 +8,7 @@ use std::{
 use xpu_model::{
     finding::{Chronicle, Episode, Finding},
     job::{Clock, Jobs},
+    step_times::StepTimes,
 };
 use xpu_wire::{
     frame::{Body, Event, Frame, topic},
@@ -49,6 +50,7 @@ pub(crate) struct Known {
     clock: Clock,
     /// Ended findings of each job.
     chronicles: BTreeMap<JobName, Chronicle>,
+    step_times: BTreeMap<JobName, StepTimes>,
     tallies: BTreeMap<Place, Tally>,
     /// When each rank was last in a snapshot.
     told: BTreeMap<Place, Moment>,
@@ -84,6 +86,10 @@ impl Known {
     /// Findings of a job that have ended: those of its history that are not among those of now.
     pub(crate) fn gone(&self, job: &JobName, present: &[Finding]) -> Vec<Episode> {
         self.chronicles.get(job).map_or_else(Vec::new, |chronicle| chronicle.gone(present))
+    }
+
+    pub(crate) fn step_times(&self, job: &JobName) -> Option<&StepTimes> {
+        self.step_times.get(job)
     }
 
     pub(crate) fn tally(&self, job: &JobName, rank: Rank) -> Option<&Tally> {
@@ -169,6 +175,12 @@ impl Known {
             if let Some(chronicle) = self.chronicles.get_mut(job.name()) {
                 chronicle.look(job, now);
             }
+            if !self.step_times.contains_key(job.name()) {
+                self.step_times.insert(job.name().clone(), StepTimes::default());
+            }
+            if let Some(step_times) = self.step_times.get_mut(job.name()) {
+                step_times.follow(job, now);
+            }
         }
         self.jobs.fold(frame);
     }
@@ -192,6 +204,7 @@ impl Known {
         told.retain(|_, told| now.since(*told) < FORGOTTEN);
         self.jobs.forget(|job, rank| !told.contains_key(&(job.clone(), rank)));
         self.chronicles.retain(|job, _| self.jobs.get(job).is_some());
+        self.step_times.retain(|job, _| self.jobs.get(job).is_some());
         self.jobs.keep_details(|job, rank| looked_at.contains_key(&(job.clone(), rank)));
         self.tallies.retain(|place, _| told.contains_key(place));
         let wanted = self.wanted();

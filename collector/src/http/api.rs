@@ -16,6 +16,7 @@ use xpu_model::{
     job::{Job, RankView},
     stack,
     status::{Status, rank_status},
+    step_times::StepTimes,
 };
 use xpu_wire::{
     frame::{Life, RankStacks},
@@ -43,7 +44,7 @@ pub(super) type Answer = Result<Json<Value>, Problem>;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Which {
-    job: Option<String>,
+    pub(super) job: Option<String>,
     rank: Option<u32>,
 }
 
@@ -55,7 +56,7 @@ pub(super) fn body<T>(read: Result<Json<T>, JsonRejection>) -> Result<T, Problem
     })
 }
 
-fn query(read: Result<Query<Which>, QueryRejection>) -> Result<Which, Problem> {
+pub(super) fn query(read: Result<Query<Which>, QueryRejection>) -> Result<Which, Problem> {
     read.map(|Query(which)| which).map_err(|rejection| {
         Problem::new(rejection.status(), rejection.body_text(), "write ?job=NAME&rank=NUMBER, or neither")
     })
@@ -137,14 +138,15 @@ pub(super) async fn jobs(State(app): State<Arc<App>>) -> Answer {
 }
 
 pub(super) async fn job(State(app): State<Arc<App>>, Path(name): Path<String>) -> Answer {
-    let status = seen(&app, move |known| {
-        let job = find(known, Some(&name))?;
-        let mut status = Status::of(known.jobs(), job, known.there(Moment::now()));
-        status.came_and_went = known.gone(job.name(), &status.findings);
-        status.price(known.pages().price);
-        Ok(status)
-    });
-    document(status.await?)
+    document(seen(&app, move |known| status(known, Some(&name))).await?)
+}
+
+pub(super) fn status(known: &Known, name: Option<&str>) -> Result<Status, Problem> {
+    let job = find(known, name)?;
+    let mut status = Status::of(known.jobs(), job, known.there(Moment::now()));
+    status.came_and_went = known.gone(job.name(), &status.findings);
+    status.price(known.pages().price);
+    Ok(status)
 }
 
 pub(super) async fn ranks(
@@ -200,6 +202,19 @@ pub(super) async fn findings(
         }
         let gone = known.gone(job.name(), &findings);
         Ok(json!({ "job": job.name(), "findings": findings, "came_and_went": gone }))
+    });
+    Ok(Json(found.await?))
+}
+
+pub(super) async fn steps(
+    State(app): State<Arc<App>>,
+    which: Result<Query<Which>, QueryRejection>,
+) -> Answer {
+    let name = query(which)?.job;
+    let found = seen(&app, move |known| {
+        let job = find(known, name.as_deref())?.name();
+        let points: Vec<_> = known.step_times(job).into_iter().flat_map(StepTimes::points).collect();
+        Ok(json!({ "job": job, "points": points }))
     });
     Ok(Json(found.await?))
 }

@@ -12,6 +12,7 @@ use super::{
     HttpConfig,
     capture::{Captures, What},
     error::Problem,
+    events::Events,
     gate::Pace,
 };
 use crate::{
@@ -30,11 +31,16 @@ pub(super) struct App {
     pub(super) pace: Pace,
     /// The rate limit of requests without permission.
     pub(super) strangers: Pace,
+    /// That of the web page's files, which need no permission.
+    pub(super) files: Pace,
+    pub(super) events: Events,
     pub(super) captures: Captures,
     /// By PyTorch's profiler.
     pub(super) traces: Captures,
     /// Its holder reads stacks.
     pub(super) stacks: Turn<()>,
+    /// Its holder makes a report of a capture.
+    pub(super) reports: Turn<()>,
     pod: Pod,
     page: Mutex<Option<(Instant, Arc<str>)>>,
 }
@@ -47,9 +53,12 @@ impl App {
             own: Own::default(),
             pace: Pace::default(),
             strangers: Pace::default(),
+            files: Pace::default(),
+            events: Events::default(),
             captures: Captures::default(),
             traces: Captures::of(What::Kineto),
             stacks: Turn::default(),
+            reports: Turn::default(),
             pod: Pod::of_environment(),
             page: Mutex::default(),
         }

@@ -15,9 +15,12 @@ pub(super) async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], DOCUMENT).into_response()
 }
 
+/// A page without scripts; its styles are within it.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
+
 /// Without scripts and external resources.
-pub(super) async fn page() -> Html<String> {
-    Html(html())
+pub(super) async fn page() -> Response {
+    ([(header::CONTENT_SECURITY_POLICY, POLICY)], Html(html())).into_response()
 }
 
 fn html() -> String {

@@ -40,7 +40,7 @@ const SEATS: Bounds = Bounds { all: 128, of_one: 48, grace: Duration::from_secs(
 const HEAD: Duration = Duration::from_secs(3);
 
 /// Time limit of a connection; Prometheus opens another.
-const LIFE: Duration = Duration::from_mins(2);
+pub(super) const LIFE: Duration = Duration::from_mins(2);
 
 /// Head of a request, in bytes and in lines.
 const HEAD_BYTES: usize = 16 << 10;

@@ -15,7 +15,7 @@ pub(super) struct Problem {
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+pub(super) struct Body<'a> {
     /// The error.
     error: &'a str,
     /// The remedy.
@@ -27,12 +27,16 @@ impl Problem {
         Self { status, error: error.into(), next: next.into() }
     }
 
+    pub(super) fn body(&self) -> Body<'_> {
+        Body { error: &self.error, next: &self.next }
+    }
+
     pub(super) fn unknown_path() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not found", "GET / lists all paths")
+        Self::new(StatusCode::NOT_FOUND, "not found", "GET /api lists all paths")
     }
 
     pub(super) fn unknown_method() -> Self {
-        let next = "GET / lists all paths and their methods";
+        let next = "GET /api lists all paths and their methods";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed", next)
     }
 
@@ -44,8 +48,7 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let body = Body { error: &self.error, next: &self.next };
-        let mut response = (self.status, Json(body)).into_response();
+        let mut response = (self.status, Json(self.body())).into_response();
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

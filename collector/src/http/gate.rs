@@ -15,7 +15,7 @@ use axum::{
 use tokio::time::timeout;
 use xpu_wire::endpoint::host_name;
 
-use super::{HttpConfig, app::App, door::Peer, error::Problem};
+use super::{HttpConfig, app::App, door::Peer, error::Problem, web};
 
 /// Requests a second on average, and in a burst.
 const RATE: f64 = 50.0;
@@ -66,13 +66,19 @@ pub(super) async fn pass(State(app): State<Arc<App>>, request: Request, next: Ne
         },
     };
     app.own.answered(response.status().as_u16());
-    response
+    web::harden(response)
 }
 
 fn refuse(app: &App, request: &Request) -> Option<Problem> {
     let problem = not_let_in(&app.config, request);
     // Requests without permission have a separate limit: they take nothing from permitted ones.
-    let pace = if problem.is_some() { &app.strangers } else { &app.pace };
+    let pace = if problem.is_some() {
+        &app.strangers
+    } else if web::is_of_page(request.uri().path()) {
+        &app.files
+    } else {
+        &app.pace
+    };
     if pace.lets_through(Instant::now()) {
         return problem;
     }
@@ -90,7 +96,9 @@ fn not_let_in(config: &HttpConfig, request: &Request) -> Option<Problem> {
     match &config.token {
         Some(token) if !token.is_shown(request.headers()) => {
             let agent = || config.pages.compat && is_of_this_host(request);
-            let is_open = path == HEALTH || (path == METRICS && (config.open_metrics || agent()));
+            let is_open = path == HEALTH
+                || web::is_of_page(path)
+                || (path == METRICS && (config.open_metrics || agent()));
             (!is_open).then(no_token)
         }
         Some(_) => None,

@@ -14,13 +14,16 @@ use super::{
     app::App,
     capture, document,
     error::Problem,
+    events,
     gate::{self, BODY, HEALTH, METRICS},
-    hosting, kineto, page,
+    hosting, kineto, page, report, web,
 };
 
 pub(super) fn all(app: &Arc<App>) -> Router {
     let mut routes = Router::new()
-        .route("/", get(document::page))
+        .route("/", get(web::index))
+        .route("/web/{*file}", get(web::file))
+        .route("/api", get(document::page))
         .route("/openapi.json", get(document::openapi))
         .route(HEALTH, get(async || "ok\n"))
         .route(METRICS, get(page::metrics))
@@ -28,11 +31,14 @@ pub(super) fn all(app: &Arc<App>) -> Router {
         .route("/api/v1/jobs/{job}", get(api::job))
         .route("/api/v1/ranks", get(api::ranks))
         .route("/api/v1/findings", get(api::findings))
+        .route("/api/v1/steps", get(api::steps))
+        .route("/api/v1/events", get(events::listen))
         .route("/api/v1/hook", post(api::hook))
         .route("/api/v1/stacks", post(api::stacks))
         .route("/api/v1/capture", get(capture::list).post(capture::begin))
         .route("/api/v1/capture/{id}", get(capture::show))
         .route("/api/v1/capture/{id}/file", get(capture::file))
+        .route("/api/v1/capture/{id}/report", get(report::show))
         .route("/api/v1/kineto", get(kineto::list).post(kineto::begin))
         .route("/api/v1/kineto/{id}", get(kineto::show))
         .route("/api/v1/kineto/{id}/{file}", get(kineto::file));

@@ -19,3 +19,4 @@ pub mod job;
 pub mod peak;
 pub mod stack;
 pub mod status;
+pub mod step_times;

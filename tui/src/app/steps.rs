@@ -16,9 +16,8 @@ use xpu_wire::{
 };
 
 use super::{
-    JobView, Row, StepTimes, Watched,
+    JobView, Point, Row, StepTimes, Watched,
     order::{Order, Sortable},
-    step_times::Point,
 };
 
 #[derive(Debug, Default)]

@@ -1,27 +1,31 @@
-//! Step times of the job since the screen was opened: one point per second with a completed step.
+//! Step times of a job over the last hour: one point per second with a completed step.
 
 use std::collections::VecDeque;
 
-use xpu_model::{
-    change_point::{ChangePoint, changes},
-    job::{Job, median},
-};
+use serde::Serialize;
 use xpu_wire::{
     id::{JobName, Rank, Step},
     unit::Moment,
+};
+
+use crate::{
+    change_point::{ChangePoint, changes},
+    job::{Job, median},
 };
 
 /// An hour of seconds.
 const REMEMBERED: usize = 3_600;
 
 /// One second.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
     pub at: Moment,
     /// The furthest rank's.
     pub step: Step,
     /// What the last steps took, in milliseconds: of the rank in the middle, and of the slowest.
+    #[serde(rename = "median_ms")]
     pub median: f32,
+    #[serde(rename = "worst_ms")]
     pub worst: f32,
     pub rank: Rank,
 }
@@ -35,7 +39,7 @@ pub struct StepTimes {
 
 impl StepTimes {
     /// Takes how it is now, once a second, if the job got on.
-    pub(super) fn follow(&mut self, job: &Job, now: Moment) {
+    pub fn follow(&mut self, job: &Job, now: Moment) {
         if self.job != *job.name() {
             *self = Self { job: job.name().clone(), ..Self::default() };
         }
@@ -68,7 +72,7 @@ impl StepTimes {
     }
 
     /// Where steps became longer or shorter for good, and the first point of each.
-    pub(super) fn changes(&self) -> Vec<(Point, ChangePoint)> {
+    pub fn changes(&self) -> Vec<(Point, ChangePoint)> {
         let medians: Vec<_> = self.points.iter().map(|point| f64::from(point.median)).collect();
         let known = changes(&medians).into_iter();
         known.filter_map(|change| Some((*self.points.get(change.at)?, change))).collect()

@@ -1,0 +1,179 @@
+//! `/api/v1/events`: the status document of a job once a second, as server-sent events.
+//!
+//! All listeners of a job share one document, written and compressed once. A task makes it while there are
+//! listeners. One that reads slowly skips documents: it takes no memory.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use axum::{
+    body::Body,
+    extract::{Query, State, rejection::QueryRejection},
+    http::{HeaderMap, header},
+    response::{IntoResponse as _, Response},
+};
+use bytes::Bytes;
+use futures_util::stream::unfold;
+use serde::Serialize;
+use serde_json::json;
+use tokio::{
+    sync::watch::{Receiver, Sender},
+    time::{Instant, MissedTickBehavior, interval, sleep_until},
+};
+use xpu_model::status::Status;
+use xpu_wire::unit::Moment;
+
+use super::{
+    api::{self, query, seen, status},
+    app::App,
+    door::LIFE,
+    error::Problem,
+    gzip::{Member, Piece},
+};
+use crate::follow::Known;
+
+const EVERY: Duration = Duration::from_secs(1);
+
+/// A stream ends before its connection would be cut, so that its listener sees an end and no error.
+const LENGTH: Duration = LIFE.saturating_sub(Duration::from_secs(10));
+
+/// A job's name; none is the foremost.
+type Which = Option<String>;
+
+#[derive(Debug, Default)]
+pub(super) struct Events(Mutex<BTreeMap<Which, Sender<Piece>>>);
+
+/// The status, and its sentence on what limits the job.
+#[derive(Serialize)]
+struct Document {
+    #[serde(flatten)]
+    status: Status,
+    bound_sentence: Option<String>,
+}
+
+pub(super) async fn listen(
+    State(app): State<Arc<App>>,
+    which: Result<Query<api::Which>, QueryRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let job = query(which)?.job;
+    if let Some(name) = job.clone() {
+        // An unknown name would be kept.
+        seen(&app, move |known| api::find(known, Some(&name)).map(|_job| ())).await?;
+    }
+    let compressed = headers
+        .get_all(header::ACCEPT_ENCODING)
+        .iter()
+        .any(|value| value.to_str().is_ok_and(|value| value.contains("gzip")));
+    let body = Body::from_stream(unfold(Listener::new(receiver(&app, job), compressed), Listener::next));
+    let mut response = ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response();
+    if compressed {
+        let encoding = header::HeaderValue::from_static("gzip");
+        response.headers_mut().insert(header::CONTENT_ENCODING, encoding);
+    }
+    Ok(response)
+}
+
+fn receiver(app: &Arc<App>, job: Option<String>) -> Receiver<Piece> {
+    let mut streams = app.events.lock();
+    if let Some(sender) = streams.get(&job) {
+        return sender.subscribe();
+    }
+    let (sender, receiver) = tokio::sync::watch::channel(Piece::default());
+    streams.insert(job.clone(), sender.clone());
+    tokio::spawn(make(Arc::clone(app), job, sender));
+    receiver
+}
+
+impl Events {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Which, Sender<Piece>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes a stream that nobody listens to.
+    fn ends(&self, job: &Which, sender: &Sender<Piece>) -> bool {
+        let mut streams = self.lock();
+        // Counted under the lock: a newcomer is either counted here or starts another stream.
+        let is_over = sender.receiver_count() == 0;
+        if is_over {
+            streams.remove(job);
+        }
+        is_over
+    }
+}
+
+/// Makes documents while there are listeners.
+async fn make(app: Arc<App>, job: Option<String>, sender: Sender<Piece>) {
+    let mut clock = interval(EVERY);
+    clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        clock.tick().await;
+        if app.events.ends(&job, &sender) {
+            return;
+        }
+        let name = job.clone();
+        let made = seen(&app, move |known| Ok(piece(known, name.as_deref()))).await;
+        if let Ok(made) = made {
+            sender.send_replace(made);
+        }
+    }
+}
+
+fn piece(known: &Known, job: Option<&str>) -> Piece {
+    let (event, data) = match status(known, job) {
+        Ok(status) => {
+            let bound_sentence = status.bound.as_ref().map(ToString::to_string);
+            ("status", serde_json::to_string(&Document { status, bound_sentence }))
+        }
+        // It may come yet.
+        Err(problem) => ("problem", serde_json::to_string(&json!(problem.body()))),
+    };
+    // JSON of one line: a line of an event is as long as it likes.
+    let at = Moment::now().0 / 1_000_000;
+    data.map_or_else(
+        |_unwritable| Piece::default(),
+        |data| Piece::of(format!("event: {event}\nid: {at}\ndata: {data}\n\n")),
+    )
+}
+
+/// One listener's stream.
+struct Listener {
+    pieces: Receiver<Piece>,
+    until: Instant,
+    member: Option<Member>,
+    is_over: bool,
+}
+
+impl Listener {
+    fn new(mut pieces: Receiver<Piece>, compressed: bool) -> Self {
+        if !pieces.borrow().is_empty() {
+            // The latest is new to this listener.
+            pieces.mark_changed();
+        }
+        let member = compressed.then(Member::default);
+        Self { pieces, until: Instant::now() + LENGTH, member, is_over: false }
+    }
+
+    async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
+        if self.is_over {
+            return None;
+        }
+        let changed = tokio::select! {
+            changed = self.pieces.changed() => changed.is_ok(),
+            () = sleep_until(self.until) => false,
+        };
+        self.is_over = !changed;
+        let piece = self.pieces.borrow_and_update().clone();
+        let bytes = match &mut self.member {
+            Some(member) if changed => member.next(&piece),
+            Some(member) => member.end(),
+            None if changed => piece.plain(),
+            None => return None,
+        };
+        Some((Ok(bytes), self))
+    }
+}

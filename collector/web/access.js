@@ -1,0 +1,40 @@
+// Requests to the collector, with the token. It comes in the address's fragment, which browsers never send, and
+// stays in this tab alone.
+
+const KEPT = "xpu-top-token";
+let token = null;
+
+export function takeToken() {
+  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (given) {
+    useToken(given);
+    // Not in the history, and not in a copied address.
+    history.replaceState(null, "", location.pathname + location.search);
+  } else {
+    try { token = sessionStorage.getItem(KEPT); } catch { token = null; }
+  }
+}
+
+export function useToken(given) {
+  token = given.trim();
+  try { sessionStorage.setItem(KEPT, token); } catch { /* Without storage, until the page is closed. */ }
+}
+
+/** What the collector refused: its status, the error, and what to do next. */
+export class Refusal extends Error {
+  constructor(status, body) {
+    super(body.error ?? `HTTP ${status}`);
+    this.status = status;
+    this.next = body.next ?? "";
+  }
+}
+
+export async function ask(path, { body, signal } = {}) {
+  const headers = token ? { Authorization: `Bearer ${token}` } : {};
+  if (body) headers["Content-Type"] = "application/json";
+  const answer = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal });
+  if (!answer.ok) throw new Refusal(answer.status, await answer.json().catch(() => ({})));
+  return answer;
+}
+
+export const json = async (path, options) => (await ask(path, options)).json();

@@ -1,0 +1,78 @@
+// Page 8: captures by this collector, and their reports.
+
+import { ask, json } from "./access.js";
+import { h, table } from "./dom.js";
+import { bytes, count, known } from "./figure.js";
+import { state } from "./state.js";
+
+const EVERY_MS = 2_000;
+const STEPS = 3;
+
+let captures = [];
+let report = null;
+let said = "";
+let timer = 0;
+
+export const capturesPage = {
+  name: "captures", key: "8", title: "captures", help: "captures, and their reports",
+  keys: [["c", `capture ${STEPS} steps of all ranks`], ["Esc", "back"]],
+
+  enter(root, go) {
+    timer = setInterval(() => load(go), EVERY_MS);
+    load(go);
+  },
+
+  leave() { clearInterval(timer); },
+
+  draw(root, go) {
+    const rows = captures.length > 0
+      ? table([
+        ["number", (one) => one.id, true], ["job", (one) => one.job], ["of", (one) => (known(one.steps) ? `${one.steps} steps` : `${one.for_ms ?? "·"} ms`)],
+        ["state", (one) => one.state], ["size", (one) => (known(one.bytes) ? bytes(one.bytes) : "")],
+        ["", (one) => (one.state === "recording" ? "" : h("span", {}, h("button", { onclick: () => show(one, go) }, "report"), " ", h("button", { onclick: () => fetchFile(one, go) }, "file")))],
+        ["", (one) => one.said.split("\n").at(-1)],
+      ], [...captures].reverse())
+      : h("p", { class: "muted" }, "none by this collector; `xpu-top capture` writes files of its own");
+    root.replaceChildren(
+      h("h2", {}, "Captures ", h("small", {}, `the last 16; every operation of ${STEPS} steps`), " ", h("button", { onclick: () => begin(go) }, `capture ${STEPS} steps (c)`)),
+      said ? h("p", { class: "warning" }, `▲ ${said}`) : "", rows,
+      report ? h("section", {}, h("h2", {}, `Report of capture ${count(report.id)}`), h("pre", { class: "report" }, report.text)) : "");
+  },
+
+  press(key, go) {
+    if (key === "c") begin(go);
+    else if (key === "Escape") go("overview");
+    else return false;
+    return true;
+  },
+};
+
+async function attempt(work, go) {
+  said = "";
+  try {
+    await work();
+  } catch (refusal) {
+    said = `${refusal.message}${refusal.next ? `: ${refusal.next}` : ""}`;
+  }
+  if (state.page === "captures") go("captures");
+}
+
+const load = (go) => attempt(async () => { ({ captures } = await json("/api/v1/capture")); }, go);
+
+const begin = (go) => attempt(async () => {
+  await json("/api/v1/capture", { body: { job: state.status.job, steps: STEPS } });
+  ({ captures } = await json("/api/v1/capture"));
+}, go);
+
+const show = ({ id }, go) => attempt(async () => {
+  report = { id, text: "reading …" };
+  go("captures");
+  report = { id, text: await (await ask(`/api/v1/capture/${id}/report`)).text() };
+}, go);
+
+/** Fetched with the token, and then handed to the browser. */
+const fetchFile = ({ id, file }, go) => attempt(async () => {
+  const address = URL.createObjectURL(await (await ask(file)).blob());
+  h("a", { href: address, download: `capture-${id}.xpu` }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}, go);

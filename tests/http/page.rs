@@ -1,0 +1,227 @@
+//! The web page's files, and the stream of events that it shows.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    time::{Duration, Instant},
+};
+
+use flate2::read::GzDecoder;
+use serde_json::Value;
+use xpu_tests::{
+    host::{BASE, Host},
+    program::{Program, until},
+};
+
+use crate::{
+    client::Client,
+    job::{Demo, client_of},
+};
+
+const TRAINS: &str = "
+while True:
+    ok(gemm_ex(512, 512, 512))
+    step()
+    time.sleep(0.02)";
+
+/// One event of a stream.
+#[derive(Debug)]
+struct Event {
+    name: String,
+    data: Value,
+}
+
+/// Events of a stream, one by one; `gzip` asks for them compressed.
+struct Listening(Box<dyn std::io::BufRead>);
+
+impl Listening {
+    fn to(client: &Client, gzip: bool) -> Self {
+        Self::of(client, "/api/v1/events", gzip).expect("a stream of events")
+    }
+
+    fn of(client: &Client, path: &str, gzip: bool) -> Result<Self, String> {
+        let mut stream = client.connect();
+        let token = client
+            .token
+            .as_ref()
+            .map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
+        let accepts = if gzip { "Accept-Encoding: gzip\r\n" } else { "" };
+        // HTTP/1.0, so that the body comes as it is.
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: {}\r\n{token}{accepts}\r\n", client.address)
+            .expect("it is sent");
+        let mut reader = BufReader::new(stream);
+        let head = head(&mut reader);
+        let is_stream = head.starts_with("HTTP/1.0 200") && head.contains("content-type: text/event-stream");
+        if !is_stream || head.contains("content-encoding: gzip") != gzip {
+            return Err(head);
+        }
+        Ok(Self(if gzip { Box::new(BufReader::new(GzDecoder::new(reader))) } else { Box::new(reader) }))
+    }
+
+    fn next(&mut self) -> Event {
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            assert!(self.0.read_line(&mut line).expect("a line") > 0, "the stream has ended: {lines:?}");
+            if line == "\n" {
+                break;
+            }
+            lines.push(line.trim_end().to_owned());
+        }
+        let field = |name: &str| {
+            let found = lines.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+            found.unwrap_or_else(|| panic!("no {name}: {lines:?}")).to_owned()
+        };
+        assert!(field("id").parse::<u64>().is_ok_and(|at| at > 1_700_000_000_000), "{lines:?}");
+        Event { name: field("event"), data: serde_json::from_str(&field("data")).expect("a document") }
+    }
+}
+
+fn head(reader: &mut BufReader<TcpStream>) -> String {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).is_ok_and(|read| read > 0) {}
+    head
+}
+
+#[test]
+fn a_page_and_its_events_are_served() {
+    let demo = Demo::start("--ranks 2 --nodes 1", &[]);
+    let client = demo.client(1);
+    files(&client);
+    let mut plain = Listening::to(&client, false);
+    let mut compressed = Listening::to(&client, true);
+    let names = |value: &Value| value.as_object().map(|of| of.keys().cloned().collect::<Vec<_>>());
+    let document = client.get("/api/v1/jobs/demo").json();
+    let first = plain.next();
+    assert_eq!(first.name, "status");
+    let mut there = first.data.clone();
+    assert!(there.as_object_mut().expect("an object").remove("bound_sentence").is_some());
+    assert_eq!(names(&there), names(&document), "as `status --json`");
+    let step = |event: &Event| event.data["steps"]["min"].as_u64();
+    let began = Instant::now();
+    let (mut last, mut came) = (step(&first), 0);
+    until("events to tell of later steps", || {
+        let event = plain.next();
+        came += 1;
+        let later = step(&event) > last;
+        last = step(&event);
+        later.then_some(())
+    });
+    let seconds = began.elapsed().as_secs_f64();
+    assert!(f64::from(came) <= seconds + 2.0, "{came} events in {seconds} s: one a second");
+    // All listeners get the same document of a second.
+    let steps: Vec<_> = (0..4).map(|_| step(&plain.next())).collect();
+    let theirs: Vec<_> = (0..8).map(|_| step(&compressed.next())).collect();
+    assert!(steps.iter().all(|step| theirs.contains(step)), "{steps:?} {theirs:?}");
+    assert!(Listening::of(&client, "/api/v1/events?job=demo", false).is_ok());
+    let unknown = Listening::of(&client, "/api/v1/events?job=another", false);
+    assert!(unknown.is_err_and(|head| head.starts_with("HTTP/1.0 404")));
+    let points = client.get("/api/v1/steps").json()["points"].clone();
+    let points = points.as_array().expect("points");
+    assert!(
+        points.len() > 1 && points.iter().all(|point| point["median_ms"].as_f64() > Some(0.0)),
+        "{points:?}"
+    );
+}
+
+/// What a browser gets: nothing from elsewhere, and no data.
+fn files(client: &Client) {
+    let page = client.get("/");
+    assert!(page.status == 200 && page.head.contains("content-type: text/html"), "{page:?}");
+    let policy = "content-security-policy: default-src 'self'; object-src 'none'; base-uri 'none'";
+    for header in
+        [policy, "x-content-type-options: nosniff", "cache-control: no-store", "referrer-policy: no-referrer"]
+    {
+        assert!(page.head.contains(header), "{header}: {page:?}");
+        assert!(client.get("/api/v1/jobs").head.contains(header), "{header}");
+    }
+    let named = page.body.split('"').filter(|text| text.starts_with("/web/"));
+    let mut files = 0;
+    for path in named {
+        let file = client.get(path);
+        assert!(file.status == 200 && !file.body.is_empty(), "{path}: {file:?}");
+        files += 1;
+    }
+    assert!(files > 4, "{files}: {page:?}");
+    assert!(client.get("/web/main.js").head.contains("content-type: text/javascript"));
+    for path in ["/web/", "/web/none.js", "/web/../openapi.json", "/web/%2e%2e/src/http.rs"] {
+        assert_eq!(client.get(path).status, 404, "{path}");
+    }
+}
+
+#[test]
+fn files_need_no_token_and_events_do() {
+    let host = Host::new();
+    let client = client_of(&host);
+    let _rank = host.rank_of(
+        0,
+        1,
+        "
+while True:
+    ok(gemm_ex(512, 512, 512))
+    step()
+    time.sleep(0.02)",
+    );
+    until("the job to train", || host.status()["steps"]["max"].as_u64().filter(|&step| step > 3));
+    let stranger = Client { token: None, ..client.clone() };
+    for path in ["/", "/web/main.js", "/web/vendor/uPlot.esm.js"] {
+        assert_eq!(stranger.get(path).status, 200, "{path}");
+    }
+    for path in ["/api", "/api/v1/events", "/api/v1/steps", "/web", "/webs/main.js", "/openapi.json"] {
+        assert_eq!(stranger.get(path).status, 401, "{path}");
+    }
+    let mut listening = Listening::to(&client, true);
+    assert_eq!(listening.next().name, "status");
+    // Who asks for files too often takes nothing from who may ask for data.
+    let mut refused = (0..1000).map(|_| stranger.once("GET", "/", None).status);
+    assert_eq!(refused.find(|&status| status != 200), Some(429));
+    assert_eq!(client.once("GET", "/api/v1/jobs", None).status, 200);
+}
+
+#[test]
+fn serve_prints_the_address_of_a_page_for_many_hosts() {
+    let host = Host::new();
+    let _ranks = [0, 1].map(|rank| host.rank(rank, TRAINS));
+    let mut command = host.xpu_top("serve --job train --base-port");
+    command.args([BASE, "--hosts", &host.address, "--key-file"]).arg(host.key());
+    let serve = Program::start(&mut command);
+    let line = until("an address", || {
+        serve.wrote().lines().find(|line| line.starts_with("http:")).map(str::to_owned)
+    });
+    let (address, token) = line.split_once("/?job=train#token=").expect("an address with a token");
+    let address =
+        address.strip_prefix("http://").and_then(|address| address.parse().ok()).expect("an address");
+    let client = Client { address, token: Some(token.trim().to_owned()) };
+    until("the relay to listen", || TcpStream::connect(address).ok());
+    assert!(client.get("/").body.contains("/web/main.js"));
+    until("both ranks", || {
+        (client.get("/api/v1/jobs/train").json()["ranks"].as_array()?.len() == 2).then_some(())
+    });
+    let refused = host.ask("serve --ssh");
+    assert!(!refused.status.success() && refused.stderr.contains("through ssh"), "{refused:?}");
+}
+
+#[test]
+fn a_collector_without_a_job_streams_that_and_listeners_are_bounded() {
+    let host = Host::new();
+    let client = client_of(&host);
+    let mut first = Listening::to(&client, false);
+    let event = first.next();
+    assert_eq!(
+        (event.name.as_str(), &event.data["error"]),
+        ("problem", &Value::from("no job is known here"))
+    );
+    // Of one address.
+    let many: Vec<_> = (0..80).map(|_| Listening::of(&client, "/api/v1/events", false)).collect();
+    let open = many.iter().filter(|listening| listening.is_ok()).count();
+    assert!((30..=48).contains(&open), "{open}");
+    drop(many);
+    until("a place to be free", || {
+        let mut stream = client.connect();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+        write!(stream, "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        answer.ends_with("ok\n").then_some(())
+    });
+}

@@ -1,0 +1,97 @@
+"""Chromium without a window, and a page of it that nothing may go wrong on."""
+
+import contextlib
+import os
+import shutil
+from urllib.parse import urlsplit
+
+from conftest import ROOT, skip
+
+UNPACKED = ROOT / "tests/browser/unpacked/chromium"
+
+# For the first figures of a job that has just begun.
+PATIENCE_MS = 60_000
+
+
+def program():
+    """Chromium as `make browser` unpacked it, or XPU_TEST_CHROMIUM."""
+    named = os.environ.get("XPU_TEST_CHROMIUM")
+    found = shutil.which(named) if named else str(UNPACKED) if UNPACKED.exists() else None
+    if found is None:
+        skip("no Chromium: `make browser` installs one, or XPU_TEST_CHROMIUM names one", beyond_ci="Chromium")
+    return found
+
+
+@contextlib.contextmanager
+def chromium():
+    path = program()
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        skip("no Playwright: `make browser` installs it", beyond_ci="Chromium")
+    with sync_playwright() as driver:
+        # As root, and in containers, it has no sandbox. What it loads is ours.
+        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"], chromium_sandbox=False)
+        yield browser
+        browser.close()
+
+
+class Visit:
+    """One page of a browser. Every request and every message of its console is kept."""
+
+    def __init__(self, browser, scheme="dark", size=(1440, 900)):
+        self.page = browser.new_page(color_scheme=scheme, viewport={"width": size[0], "height": size[1]})
+        self.page.set_default_timeout(PATIENCE_MS)
+        self.said, self.asked = [], []
+        self.page.on("console", lambda message: self.hear(f"{message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+
+    def hear(self, message):
+        # `colours` reads canvases back, which the page does not.
+        if "willReadFrequently" not in message:
+            self.said.append(message)
+
+    def open(self, address):
+        self.address = address
+        self.page.goto(address)
+        return self
+
+    def press(self, *keys):
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def shows(self, text, where="body"):
+        """Waits for a text, and gives the element that has it."""
+        found = self.page.locator(where).filter(has_text=text).first
+        found.wait_for(state="visible")
+        return found
+
+    def gives(self, expression):
+        return self.page.evaluate(expression)
+
+    def colours(self, nth=0):
+        """How many pixels of a heatmap have which colour, the most frequent first."""
+        return (
+            self.page.locator("canvas")
+            .nth(nth)
+            .evaluate(
+                """canvas => {
+              const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+              const counts = new Map();
+              for (let at = 0; at < data.length; at += 4) {
+                if (data[at + 3] < 255) continue;
+                const colour = "#" + [0, 1, 2].map(n => data[at + n].toString(16).padStart(2, "0")).join("");
+                counts.set(colour, (counts.get(colour) ?? 0) + 1);
+              }
+              return Object.fromEntries([...counts].sort((a, b) => b[1] - a[1]).slice(0, 40));
+            }"""
+            )
+        )
+
+    def is_clean(self):
+        """Nothing was wrong on the console, and nobody else was asked for anything."""
+        assert not self.said, self.said
+        own = urlsplit(self.address).netloc
+        others = [url for url in self.asked if urlsplit(url).netloc != own and not url.startswith("blob:")]
+        assert not others, others

@@ -1,0 +1,260 @@
+"""The web page in a real browser, of a job that a real collector watches."""
+
+import contextlib
+import hashlib
+import json
+import re
+import subprocess
+import time
+
+import pytest
+from browser import Visit, chromium
+from conftest import BUILT, ROOT, free_port, running_demo
+
+WEB = ROOT / "collector/web"
+
+# The heatmaps' step of the median, and the one furthest below it.
+USUAL, WORST = "#1fa187", "#481a6c"
+
+
+@pytest.fixture(scope="session")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def slow_job():
+    """The address of a page of a job, of which one rank's GPU is held at a low clock."""
+    with running_demo("--steps", "100000", "--ranks", "8", "--nodes", "1", "--throttle", "5:1275") as base:
+        yield f"http://127.0.0.1:{base}/"
+
+
+def test_vendored_files_are_those_of_the_package():
+    sums = dict(reversed(line.split("  ")) for line in (WEB / "vendor/SHA512SUMS").read_text().splitlines())
+    there = {path.name for path in (WEB / "vendor").iterdir()} - {"SHA512SUMS"}
+    assert set(sums) == there
+    for name, digest in sums.items():
+        assert hashlib.sha512((WEB / "vendor" / name).read_bytes()).hexdigest() == digest, name
+    package = json.loads((WEB / "package.json").read_text())["dependencies"]
+    locked = json.loads((WEB / "package-lock.json").read_text())["packages"]
+    assert package == {"uplot": locked["node_modules/uplot"]["version"]}
+    assert locked["node_modules/uplot"]["integrity"].startswith("sha512-")
+
+
+def test_colours_and_quantities_are_those_of_the_terminal():
+    theme = (ROOT / "tui/src/palette/theme.rs").read_text()
+    dark, light = (WEB / "style.css").read_text().split(':root[data-theme="light"]')
+    for name, styles in [("DARK", dark), ("LIGHT", light)]:
+        block = re.search(rf"const {name}: Colours = Colours {{(.*?)}};", theme, re.S)[1]
+        theirs = dict(re.findall(r"(\w+): (?:shade|parts)\(0x([0-9a-f]{6})", block))
+        # On the page a selected row keeps the colours of its texts.
+        del theirs["on_chosen"]
+        ours = dict(re.findall(r"--([\w-]+): #([0-9a-f]{6})", styles))
+        assert {role: ours.get(role.replace("_", "-")) for role in theirs} == theirs, name
+    viridis = re.findall(r"0x([0-9a-f]{6})", re.search(r"const VIRIDIS.*?];", theme, re.S)[0])
+    assert re.findall(r"--heat-\d: #([0-9a-f]{6})", dark) == viridis
+    metrics = (ROOT / "tui/src/app/metric.rs").read_text()
+
+    def said(function):
+        return re.findall(r'=> "(.*?)"', re.search(rf"fn {function}\(.*?\n    }}", metrics, re.S)[0])
+
+    ours = re.findall(r'^  metric\("(.*?)", "(.*?)"', (WEB / "metric.js").read_text(), re.M)
+    assert ours == list(zip(said("word"), said("title")))
+
+
+def test_the_overview_is_drawn_soon_and_small_and_alone(browser, slow_job):
+    # The job has just begun.
+    Visit(browser).open(slow_job).shows("rank 5", "#headline")
+    visit = Visit(browser).open(slow_job)
+    visit.shows("8 of 8", "#header")
+    first = visit.gives("performance.getEntriesByName('first-picture')[0].startTime")
+    size = visit.gives("performance.getEntriesByType('resource').reduce((all, one) => all + one.encodedBodySize, 0)")
+    print(f"first picture after {first:.0f} ms, {size / 1e3:.0f} kB")
+    # The machine may be busy: in quiet it takes a quarter of a second.
+    assert first < 5_000 and 20_000 < size < 1_000_000
+    visit.shows("rank 5", "#headline")
+    visit.shows("power cap", "#headline")
+    visit.shows("bound by", "#page")
+    visit.shows("LIVE", "#state")
+    visit.shows("worst: rank 5", ".map")
+    for nth, title in enumerate(["GEMM TFLOPS", "NCCL bus GB/s", "lateness ms", "step time ms"]):
+        visit.shows(title, f".map:nth-child({nth + 1})")
+        assert visit.colours(nth)[USUAL] > 1_000, title
+    assert visit.colours(0)[WORST] > 100, "the slow rank"
+    step = int(visit.page.locator(".tiles b").first.inner_text().replace(",", ""))
+    visit.page.locator(".tiles b", has_text=re.compile(f"^(?!{step}$)")).first.wait_for()
+    visit.is_clean()
+
+
+def test_the_keys_are_those_of_the_terminal(browser, slow_job):
+    visit = Visit(browser).open(slow_job)
+    visit.shows("rank 5", "#headline")
+    visit.press("m")
+    visit.shows("lateness ms", ".map:nth-child(1)")
+    visit.press("M", "7")
+    visit.shows("slow rank, clocks", ".finding")
+    # Its cost is known after some more steps.
+    finding = visit.shows("GPU-hours", ".finding")
+    for text in ["322", "look at that GPU's cooling", "ms a step", "GPU-hours", "certain"]:
+        assert text in finding.inner_text(), text
+    visit.press("Enter")
+    visit.shows("Rank 5", "#page h2")
+    visit.shows("1275 of 1980 MHz", "#page")
+    visit.shows("bf16", "#page")
+    visit.press("j")
+    visit.shows("Rank 6", "#page h2")
+    visit.press("k", "Escape")
+    assert visit.shows("node-1", "tr.chosen").locator("td").first.inner_text() == "5"
+    visit.press("/")
+    visit.page.keyboard.type("0-2")
+    visit.press("Enter")
+    visit.shows("3 of 8 ranks", "#page h2")
+    assert visit.page.locator("table.ranks tbody tr").count() == 3
+    visit.press("?")
+    visit.shows("Keys of this page", "dialog")
+    visit.press("Escape", "5")
+    visit.shows("median rank, ms", ".u-legend")
+    visit.press("6")
+    visit.shows("train_step", ".stack")
+    visit.press("9")
+    visit.shows("power cap", "#page td")
+    visit.press("8", "c")
+    visit.shows("done", "#page td")
+    visit.page.get_by_role("button", name="report").click()
+    visit.shows("GEMM", ".report")
+    visit.press("1")
+    visit.shows("NCCL bus GB/s", ".map")
+    visit.is_clean()
+
+
+def test_light_and_dark(browser, slow_job):
+    ground = "getComputedStyle(document.body).backgroundColor"
+    for scheme, colour, other in [("dark", "rgb(13, 17, 23)", "light"), ("light", "rgb(255, 255, 255)", "dark")]:
+        visit = Visit(browser, scheme).open(slow_job)
+        visit.shows("8 of 8", "#header")
+        assert visit.gives(ground) == colour
+        visit.press("t")
+        assert visit.gives("document.documentElement.dataset.theme") == other
+        visit.page.reload()
+        visit.shows("8 of 8", "#header")
+        assert visit.gives("document.documentElement.dataset.theme") == other, "it is kept"
+        visit.press("t")
+        assert visit.gives(ground) == colour
+        visit.is_clean()
+
+
+def test_a_collector_that_is_gone_is_said_and_its_figures_are_grey(browser):
+    with running_demo("--steps", "100000", "--ranks", "2", "--nodes", "1") as base:
+        visit = Visit(browser).open(f"http://127.0.0.1:{base}/")
+        visit.shows("2 of 2", "#header")
+        assert not visit.page.locator("#banner").is_visible()
+    visit.shows("cannot be reached since", "#banner")
+    visit.shows("UNREACHABLE", "#state")
+    assert "grayscale" in visit.gives("getComputedStyle(document.getElementById('page')).filter")
+    assert all("ERR_CONNECTION_REFUSED" in said or "ERR_" in said for said in visit.said), visit.said
+
+
+def test_a_job_that_hangs(browser):
+    with running_demo("--ranks", "8", "--nodes", "1", "--hang", "25:3", "--stay") as base:
+        visit = Visit(browser, "light").open(f"http://127.0.0.1:{base}/")
+        visit.shows("HANG", "#state")
+        visit.shows("JOB HANGS", "#headline")
+        visit.press("s")
+        few = visit.shows("3", ".stack .few").inner_text()
+        assert re.match(r"\s*3\s", few), few
+        visit.press("f")
+        visit.shows("hang, ", ".finding.stops")
+        visit.is_clean()
+
+
+@contextlib.contextmanager
+def many_ranks(hosts, per_host, slow):
+    """The address of a relay's page; the relay is real, and its hosts are pretended, with a slow rank."""
+    crowd = subprocess.Popen(
+        [BUILT / "crowd_of_hosts", str(hosts), str(per_host), str(slow)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    listed, port = crowd.stdout.readline().split()
+    base = free_port(together=3)
+    command = [BUILT / "xpu-collector", "--relay", "--hosts", listed, "--hosts-base-port", port, "--no-key"]
+    relay = subprocess.Popen([*command, "--base-port", str(base)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for_port(base)
+        yield f"http://127.0.0.1:{base}/"
+    finally:
+        relay.terminate()
+        relay.wait(30)
+        crowd.stdin.close()
+        crowd.wait(30)
+
+
+def wait_for_port(port):
+    import socket
+
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            assert time.monotonic() < deadline, "nobody listens"
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize(("hosts", "ranks", "slow"), [(8, 64, 37), (128, 1024, 612)])
+def test_many_ranks_are_drawn(browser, hosts, ranks, slow, tmp_path):
+    with many_ranks(hosts, ranks // hosts, slow) as address:
+        # The ranks come host by host, and the finding after some seconds.
+        first = Visit(browser).open(address)
+        first.shows(f"{ranks:,} of {ranks:,}", "#header")
+        first.shows(f"rank {slow} ", "#headline")
+        visit = Visit(browser).open(address)
+        visit.shows(f"{ranks:,} of {ranks:,}", "#header")
+        time_ms = visit.gives("performance.getEntriesByName('first-picture')[0].startTime")
+        print(f"{ranks} ranks: first picture after {time_ms:.0f} ms")
+        assert time_ms < 5_000
+        colours = visit.colours(0)
+        assert colours[USUAL] > 10_000 and colours[WORST] > 20, colours
+        where = visit.shows(f"gpu-{slow // 8 + 1:03}", "table.ranks tbody tr:first-child")
+        assert where.locator("td").first.inner_text() == str(slow)
+        # A redraw leaves time for everything else.
+        spent = visit.gives("performance.getEntriesByName('draw')[0].duration")
+        print(f"a redraw takes {spent:.0f} ms")
+        assert spent < 500
+        visit.page.set_viewport_size({"width": 1200, "height": 820})
+        visit.page.screenshot(path=tmp_path / f"{ranks}.png")
+        visit.is_clean()
+        first.is_clean()
+
+
+def test_a_token_comes_in_the_fragment_or_is_asked_for(browser, tmp_path, environment):
+    key = tmp_path / "key"
+    subprocess.run([BUILT / "xpu-top", "keygen", "-o", key], check=True, capture_output=True, env=environment)
+    made = [BUILT / "xpu-top", "keygen", "--token", "-o", key]
+    token = subprocess.run(made, check=True, capture_output=True, text=True, env=environment).stdout.strip()
+    base = free_port(together=3)
+    command = [BUILT / "xpu-collector", "--key-file", key, "--bind", "127.0.0.1", "--base-port", str(base)]
+    collector = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    try:
+        wait_for_port(base)
+        address = f"http://127.0.0.1:{base}/"
+        visit = Visit(browser).open(f"{address}#token={token}")
+        visit.shows("no job is known here", "#page")
+        assert token not in visit.gives("location.href") and not any(token in url for url in visit.asked)
+        visit.is_clean()
+        visit.page.reload()
+        visit.shows("no job is known here", "#page")
+        asked = Visit(browser)
+        asked.open(address).shows("needs a token", "#page")
+        asked.page.fill("#token", "wrong" * 8)
+        asked.press("Enter")
+        asked.shows("needs a token", "#page")
+        asked.page.fill("#token", token)
+        asked.press("Enter")
+        asked.shows("no job is known here", "#page")
+    finally:
+        collector.terminate()
+        collector.wait(30)
