@@ -36,7 +36,7 @@ use xpu_model::{
 use xpu_net::socket;
 use xpu_wire::{
     codec,
-    frame::{Body, Frame, RankRecord, Request, topic},
+    frame::{Body, Frame, RankRecord, RasReport, Request, topic},
     id::{HostName, JobName, Rank},
     unit::{Moment, Nanoseconds},
 };
@@ -83,6 +83,8 @@ pub struct HangsConfig {
     pub host: HostName,
     /// The command for jobs without one of their own.
     pub on_hang: Option<String>,
+    /// Whether NCCL's RAS service is asked about a job that hangs.
+    pub asks_ras: bool,
 }
 
 /// The thread, which ends when this is dropped.
@@ -119,6 +121,7 @@ struct Keeper {
     folder: Option<Folder>,
     host: HostName,
     on_hang: Option<String>,
+    asks_ras: bool,
     ended: Arc<AtomicBool>,
     jobs: Jobs,
     /// When each followed job was last in a snapshot.
@@ -131,12 +134,13 @@ struct Keeper {
 
 impl Keeper {
     fn new(upstream: Upstream, config: HangsConfig, ended: Arc<AtomicBool>) -> Self {
-        let HangsConfig { folder, host, on_hang } = config;
+        let HangsConfig { folder, host, on_hang, asks_ras } = config;
         Self {
             upstream,
             folder: folder.map(Folder::new),
             host,
             on_hang,
+            asks_ras,
             ended,
             jobs: Jobs::default(),
             heard: BTreeMap::new(),
@@ -228,6 +232,9 @@ impl Keeper {
             tracing::warn!("{}: the kernels of rank {} are not named: {why}", stacks.job, stacks.rank);
             return Ok(());
         }
+        if let Body::Ras(report) = &frame.body {
+            self.take_ras(report);
+        }
         let (now, instant) = (Moment::now(), Instant::now());
         for incident in self.incidents.values_mut() {
             if incident.recording.take(frame, now) {
@@ -238,6 +245,21 @@ impl Keeper {
             self.jobs.fold(frame);
         }
         Ok(())
+    }
+
+    /// Of a job that hangs; later answers are about its end.
+    fn take_ras(&mut self, report: &RasReport) {
+        let raw = self.upstream.ras.take(&report.job);
+        let Some(incident) = self.incidents.get_mut(&report.job).filter(|incident| !incident.is_held()) else {
+            return;
+        };
+        let job = &report.job;
+        if report.is_answered() {
+            tracing::info!("{job}: RAS at {} answers", report.address);
+        } else {
+            tracing::info!("{job}: RAS is not a witness: {}", report.why);
+        }
+        incident.ras = raw.or(incident.ras.take());
     }
 
     /// Subscribes to a job's frames.
@@ -285,6 +307,11 @@ impl Keeper {
         if incident.look(cause, instant) {
             incident.recording.take_known(job);
             ask(control, job, incident.cause);
+            // One host asks for all.
+            if self.asks_ras && incident.cause == Cause::Hang && job.rank(Rank(0)).is_some() {
+                let asked = Request::Ras { job: name.clone(), rank: Rank(0) };
+                let _ = control.send(request(asked), DONTWAIT);
+            }
         }
         if incident.is_to_be_written(instant) {
             self.write(name, instant);
@@ -310,7 +337,8 @@ impl Keeper {
         let place = place.unwrap_or_else(|| folder.place(name, incident.found, &self.host));
         let status = incident.status(Status::of(&self.jobs, job, Moment::now()));
         let written = serde_json::to_vec_pretty(&status).map_err(io::Error::from).and_then(|status| {
-            folder.write(&place, &incident.recording.recording(&self.host, incident.found)?, &status)
+            let recording = incident.recording.recording(&self.host, incident.found)?;
+            folder.write(&place, (&recording, &status), incident.ras.as_deref())
         });
         match written {
             Ok(()) => {
