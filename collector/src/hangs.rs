@@ -250,7 +250,8 @@ impl Keeper {
     /// Of a job that hangs; later answers are about its end.
     fn take_ras(&mut self, report: &RasReport) {
         let raw = self.upstream.ras.take(&report.job);
-        let Some(incident) = self.incidents.get_mut(&report.job).filter(|incident| !incident.is_held()) else {
+        let Some(incident) = self.incidents.get_mut(&report.job).filter(|incident| !incident.is_held())
+        else {
             return;
         };
         let job = &report.job;

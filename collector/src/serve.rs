@@ -493,10 +493,18 @@ impl Collector {
     fn tell_ras(&mut self, now: Moment) {
         for ras::Told { viewers, report, raw } in self.ras.turn(Instant::now()) {
             let Upstream { name, ras, .. } = &self.sockets.front.upstream;
-            if !raw.is_empty() && viewers.iter().any(|viewer| viewer.to.0.starts_with(name)) {
+            // In a hang: all viewers see it.
+            let is_kept = viewers.iter().any(|viewer| viewer.to.0.starts_with(name));
+            if is_kept && !raw.is_empty() {
                 ras.put(&report.job, raw);
             }
-            self.tell_each(viewers.into_iter().map(|viewer| (viewer, Body::Ras(report.clone()))).collect(), now);
+            if is_kept && report.is_answered() {
+                self.publish(Body::Ras(report.clone()), now);
+            }
+            self.tell_each(
+                viewers.into_iter().map(|viewer| (viewer, Body::Ras(report.clone()))).collect(),
+                now,
+            );
         }
     }
 
@@ -561,6 +569,7 @@ impl Collector {
             Body::Times(times) => topic::events(&times.job),
             Body::Work(work) => topic::events(&work.job),
             Body::Record(record) => topic::events(&record.job),
+            Body::Ras(report) => topic::events(&report.job),
             _ => return,
         };
         let is_heard = self.subscriptions.cover(&topic);

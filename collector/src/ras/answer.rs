@@ -185,4 +185,4 @@ fn with_commas(raw: &[u8]) -> Vec<u8> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -119,9 +119,7 @@ impl Witness {
             let statement = Statement::of(About::Answer, format!("no answer: {}", report.why));
             return Self { verdict: Verdict::NoAnswer, statements: vec![statement], more: 0 };
         }
-        let living = || job.ranks().filter(|(_, view)| view.is_alive());
-        let stands = living().next().is_some() && living().all(|(_, view)| view.stands_for() >= STANDS);
-        let own = own::of(job);
+        let (stands, own) = (stands(job), own::of(job, |_| true));
         let mut named: BTreeMap<CommunicatorId, usize> = BTreeMap::new();
         for one in &report.communicators {
             *named.entry(one.id).or_default() += 1;
@@ -150,10 +148,22 @@ impl Witness {
         Self { verdict, statements, more }
     }
 
-    /// The most important statement.
-    pub fn first(&self) -> Option<&Statement> {
-        self.statements.first()
+    /// The most important statement about one communicator; `None` if RAS has not answered, or does not name it.
+    pub fn of_communicator(job: &Job, id: CommunicatorId) -> Option<Statement> {
+        let report = job.ras().filter(|report| report.is_answered())?;
+        let mut named = report.communicators.iter().filter(|one| one.id == id);
+        let (one, is_only) = (named.next()?, named.next().is_none());
+        let own = own::of(job, |of| of == id).remove(&id).filter(|_| is_only);
+        let statements = of_one(one, own.as_ref(), (job, stands(job)));
+        let alone = RasReport { communicators: vec![one.clone()], ..RasReport::default() };
+        statements.into_iter().min_by_key(Statement::order).or_else(|| counts::alike(&alone, stands(job)))
     }
+}
+
+/// Whether no living rank makes progress.
+fn stands(job: &Job) -> bool {
+    let living = || job.ranks().filter(|(_, view)| view.is_alive());
+    living().next().is_some() && living().all(|(_, view)| view.stands_for() >= STANDS)
 }
 
 fn of_one(one: &RasCommunicator, mine: Option<&Own>, (job, stands): (&Job, bool)) -> Vec<Statement> {

@@ -105,7 +105,8 @@ pub enum Body {
     /// Collector to viewer, in answer to [`Request::Records`], and topic `<job>/e` when a job hangs: a rank's
     /// last NCCL calls.
     Record(RankRecord),
-    /// Collector to viewer, in answer to [`Request::Ras`]: what NCCL's RAS service says of a job.
+    /// Collector to viewer, in answer to [`Request::Ras`], and topic `<job>/e` when a job hangs: what NCCL's RAS
+    /// service says of a job.
     Ras(RasReport),
     /// Collector to viewers, topic `<job>/o`: a small fixed digest of every rank.
     Digest(HostDigest),

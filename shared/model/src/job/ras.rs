@@ -1,6 +1,8 @@
 //! What NCCL's RAS service last said of the job.
 
-use xpu_wire::frame::RasReport;
+use std::collections::BTreeSet;
+
+use xpu_wire::{frame::RasReport, id::Pid};
 
 use super::Job;
 
@@ -16,7 +18,12 @@ impl Job {
         }
     }
 
+    /// `None` if it was about processes that are no longer the job's.
     pub fn ras(&self) -> Option<&RasReport> {
-        self.ras.as_deref()
+        let report = self.ras.as_deref()?;
+        let of_ranks = report.communicators.iter().flat_map(|one| &one.ranks).filter_map(|rank| rank.pid);
+        let mut asked = of_ranks.peekable();
+        let present: BTreeSet<Pid> = self.ranks().map(|(_, view)| view.pid()).collect();
+        (asked.peek().is_none() || asked.any(|pid| present.contains(&pid))).then_some(report)
     }
 }

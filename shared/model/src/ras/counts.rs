@@ -60,8 +60,13 @@ pub(super) fn statements(one: &RasCommunicator, own: Option<&Own>, stands: bool)
 /// One statement for all communicators, where none deviates.
 pub(super) fn alike(report: &RasReport, stands: bool) -> Option<Statement> {
     let communicators = report.communicators.iter().filter(|one| one.ranks.len() > 1).count();
-    let number = figure::counted(communicators, "communicator", "communicators");
-    let ras = format!("the ranks of each of {number} have launched the same collectives");
+    let ras = match communicators {
+        1 => "all ranks have launched the same collectives".to_owned(),
+        more => format!(
+            "all ranks of each of {} communicators have launched the same collectives",
+            figure::count(more as u64)
+        ),
+    };
     let new = Statement::of(About::Counts, ras);
     let same = stands.then(|| "the same".to_owned());
     (communicators > 0).then_some(Statement { xpu_top: same, agrees: stands.then_some(true), ..new })

@@ -35,12 +35,13 @@ struct Calls {
     launched: Vec<(u64, Operation)>,
 }
 
-pub(super) fn of(job: &Job) -> BTreeMap<CommunicatorId, Own> {
+pub(super) fn of(job: &Job, is_meant: impl Fn(CommunicatorId) -> bool) -> BTreeMap<CommunicatorId, Own> {
     let records: BTreeMap<_, _> = job.records().map(|record| (record.rank, record)).collect();
     let mut all: BTreeMap<CommunicatorId, Own> = BTreeMap::new();
     for (rank, view) in job.ranks() {
         let record = records.get(&rank);
-        for state in view.latest().iter().flat_map(|digest| &digest.communicators) {
+        let states = view.latest().into_iter().flat_map(|digest| &digest.communicators);
+        for state in states.filter(|state| is_meant(state.id)) {
             let one = all.entry(state.id).or_insert_with(|| Own { id: state.id, ..Own::default() });
             if one.name.is_empty() {
                 one.name.clone_from(&state.name);

@@ -7,6 +7,7 @@ use xpu_wire::{
         Body, CallState, CommunicatorState, Life, RankRecord, RasMissing, RecordedCall, RecordedCommunicator,
         example,
     },
+    id::Pid,
     simulation::Simulation,
     unit::{Moment, Nanoseconds},
 };
@@ -28,6 +29,8 @@ struct Scene {
     calls: Vec<Option<Calls>>,
     seconds: u64,
     dead: Option<u32>,
+    /// Of which process RAS speaks, in place of the ranks' own.
+    run: Option<Option<Pid>>,
 }
 
 impl Scene {
@@ -40,6 +43,7 @@ impl Scene {
             calls: (0..RANKS).map(|_| Some(vec![(AllReduce, CallState::Enqueued); 10])).collect(),
             seconds: 8,
             dead: None,
+            run: None,
         }
     }
 
@@ -54,6 +58,10 @@ impl Scene {
     }
 
     fn witness(self) -> Witness {
+        self.found().expect("an answer")
+    }
+
+    fn found(self) -> Option<Witness> {
         let simulation = Simulation::new(1, 1, RANKS);
         let mut jobs = Jobs::default();
         let name = simulation.job.clone();
@@ -83,11 +91,14 @@ impl Scene {
                 Some(RankRecord { read_at: now, made, communicators, calls: calls.collect(), ..unread })
             })
             .collect();
-        let report = RasReport { job: name.clone(), ..self.report };
+        let mut report = RasReport { job: name.clone(), ..self.report };
+        for one in report.communicators.iter_mut().flat_map(|one| &mut one.ranks) {
+            one.pid = self.run.unwrap_or_else(|| pid(one.member));
+        }
         for body in records.into_iter().map(Body::Record).chain([Body::Ras(report)]) {
             jobs.fold(&xpu_wire::frame::Frame { host: host.clone(), number: 0, now, lost: 0, body });
         }
-        Witness::of(jobs.get(&name).unwrap()).unwrap()
+        Witness::of(jobs.get(&name).unwrap())
     }
 
     fn told(self) -> (Verdict, Vec<String>) {
@@ -144,8 +155,7 @@ fn both_say_which_rank_has_launched_less() {
         ])
     );
     let all_alike = Scene::new().told();
-    let same =
-        "RAS: the ranks of each of 1 communicator have launched the same collectives; xpu-top: the same";
+    let same = "RAS: all ranks have launched the same collectives; xpu-top: the same";
     assert_eq!(all_alike, (Verdict::Agrees, vec![same.to_owned()]));
 }
 
@@ -265,4 +275,14 @@ fn no_answer_says_why() {
     let mut scene = Scene::new();
     (scene.report.timeouts, scene.report.took) = (2, Nanoseconds(5));
     assert!(scene.told().1.iter().any(|one| one == "RAS: it waited for data in vain 2 times"));
+}
+
+#[test]
+fn an_answer_about_another_run_is_no_witness() {
+    let mut scene = Scene::new();
+    scene.run = Some(Some(Pid(1)));
+    assert_eq!(scene.found(), None);
+    let mut scene = Scene::new();
+    scene.run = Some(None);
+    assert!(scene.found().is_some(), "without process numbers it is not known to be another");
 }
