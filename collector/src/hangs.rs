@@ -13,6 +13,7 @@
 mod action;
 mod folder;
 mod incident;
+mod question;
 mod recording;
 
 use std::{
@@ -36,9 +37,9 @@ use xpu_model::{
 use xpu_net::socket;
 use xpu_wire::{
     codec,
-    frame::{Body, Frame, RankRecord, RasReport, Request, topic},
+    frame::{Body, Frame, RasReport, Request, topic},
     id::{HostName, JobName, Rank},
-    unit::{Moment, Nanoseconds},
+    unit::Moment,
 };
 use zmq::{DONTWAIT, POLLIN, PollItem, Socket};
 
@@ -50,9 +51,6 @@ pub(crate) use action::Wishes;
 use action::{Action, Actions, Wish};
 use folder::Folder;
 use incident::{Cause, Incident};
-
-/// Length of history that is saved.
-const BEFORE: Duration = Duration::from_mins(10);
 
 /// Interval of snapshot requests, which reveal new jobs and ends.
 const ASK: Duration = Duration::from_secs(2);
@@ -254,13 +252,11 @@ impl Keeper {
         else {
             return;
         };
-        let job = &report.job;
-        if report.is_answered() {
-            tracing::info!("{job}: RAS at {} answers", report.address);
-        } else {
-            tracing::info!("{job}: RAS is not a witness: {}", report.why);
+        match &report.job {
+            job if report.is_answered() => tracing::info!("{job}: RAS at {} answers", report.address),
+            job => tracing::info!("{job}: RAS does not answer: {}", report.why),
         }
-        incident.ras = raw.or(incident.ras.take());
+        incident.ras = raw.or_else(|| incident.ras.take());
     }
 
     /// Subscribes to a job's frames.
@@ -307,11 +303,8 @@ impl Keeper {
         let Some(incident) = self.incidents.get_mut(name) else { return };
         if incident.look(cause, instant) {
             incident.recording.take_known(job);
-            ask(control, job, incident.cause);
-            // One host asks for all.
-            if self.asks_ras && incident.cause == Cause::Hang && job.rank(Rank(0)).is_some() {
-                let asked = Request::Ras { job: name.clone(), rank: Rank(0) };
-                let _ = control.send(request(asked), DONTWAIT);
+            for one in question::all(job, incident.cause, self.asks_ras) {
+                let _ = control.send(request(one), DONTWAIT);
             }
         }
         if incident.is_to_be_written(instant) {
@@ -394,27 +387,6 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         // Nothing is left to finish, however this ended.
         self.upstream.held.store(false, Relaxed);
-    }
-}
-
-/// Requests everything about a job. The collector itself has read a job that hangs; the threads of running
-/// ranks are not stopped.
-fn ask(control: &Socket, job: &Job, cause: Cause) {
-    let length = Nanoseconds(BEFORE.as_nanos() as u64);
-    let (name, most) = (job.name().clone(), RankRecord::share(job.world_size()) as u32);
-    // A rank whose hook is off is not read unasked.
-    let ranks = job.ranks().filter(|(_, view)| view.latest().is_some_and(|digest| digest.enabled));
-    let ranks: Vec<_> = ranks.map(|(rank, _)| rank).collect();
-    let mut all = vec![
-        Request::History { length },
-        Request::Records { job: name.clone(), ranks: Vec::new(), most },
-        Request::Snapshot,
-    ];
-    if !ranks.is_empty() {
-        all.push(Request::Stacks { job: name, ranks, kept: true, natively: cause == Cause::Hang });
-    }
-    for one in all {
-        let _ = control.send(request(one), DONTWAIT);
     }
 }
 

@@ -172,7 +172,7 @@ impl Talk {
     fn more(&mut self, until: Instant) -> io::Result<usize> {
         let late = |_: Unanswered| io::Error::from(io::ErrorKind::TimedOut);
         self.stream.set_read_timeout(Some(left(until).map_err(late)?))?;
-        let mut piece = [0; 1 << 16];
+        let mut piece = [0; 1 << 13];
         let length = loop {
             match self.stream.read(&mut piece) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

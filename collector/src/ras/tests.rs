@@ -39,7 +39,7 @@ impl Drop for Sleeper {
 }
 
 fn answered(ras: &mut Ras) -> Told {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     loop {
         if let Some(told) = ras.turn(Instant::now()).pop() {
             return told;

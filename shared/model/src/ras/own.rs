@@ -96,6 +96,7 @@ impl Own {
         let mut ranks: Vec<_> =
             members.iter().filter_map(|member| self.members.get(member)).map(|own| own.rank).collect();
         ranks.sort_unstable();
+        ranks.dedup();
         ranks
     }
 }

@@ -13,7 +13,7 @@ use xpu_wire::{
 };
 
 use super::*;
-use crate::job::Jobs;
+use crate::job::{Jobs, RankView};
 
 const ID: CommunicatorId = CommunicatorId(0x9ca7_92c9_0000_0001);
 
@@ -29,12 +29,18 @@ struct Scene {
     calls: Vec<Option<Calls>>,
     seconds: u64,
     dead: Option<u32>,
-    /// Of which process RAS speaks, in place of the ranks' own.
-    run: Option<Option<Pid>>,
+    speaks_of: Processes,
+}
+
+/// The processes that RAS names.
+enum Processes {
+    Ranks,
+    Others,
+    Unknown,
 }
 
 impl Scene {
-    /// All have launched 1,042 AllReduces, of which the last ten are recorded.
+    /// All have launched 1,042 collectives, of which the last ten are recorded.
     fn new() -> Self {
         let all: Vec<_> = (0..RANKS).map(|rank| (rank, 1042)).collect();
         Self {
@@ -43,7 +49,7 @@ impl Scene {
             calls: (0..RANKS).map(|_| Some(vec![(AllReduce, CallState::Enqueued); 10])).collect(),
             seconds: 8,
             dead: None,
-            run: None,
+            speaks_of: Processes::Ranks,
         }
     }
 
@@ -80,7 +86,7 @@ impl Scene {
             }
         }
         let (host, now) = (simulation.host(0), Moment(self.seconds * 1_000_000_000));
-        let pid = |rank: u32| jobs.get(&name).and_then(|job| job.rank(Rank(rank))).map(|view| view.pid());
+        let pid = |rank: u32| jobs.get(&name).and_then(|job| job.rank(Rank(rank))).map(RankView::pid);
         let records: Vec<_> = (0..RANKS)
             .filter_map(|rank| {
                 let calls = self.calls[rank as usize].as_ref()?;
@@ -93,7 +99,11 @@ impl Scene {
             .collect();
         let mut report = RasReport { job: name.clone(), ..self.report };
         for one in report.communicators.iter_mut().flat_map(|one| &mut one.ranks) {
-            one.pid = self.run.unwrap_or_else(|| pid(one.member));
+            one.pid = match self.speaks_of {
+                Processes::Ranks => pid(one.member),
+                Processes::Others => Some(Pid(1)),
+                Processes::Unknown => None,
+            };
         }
         for body in records.into_iter().map(Body::Record).chain([Body::Ras(report)]) {
             jobs.fold(&xpu_wire::frame::Frame { host: host.clone(), number: 0, now, lost: 0, body });
@@ -154,6 +164,8 @@ fn both_say_which_rank_has_launched_less() {
                 .to_owned()
         ])
     );
+    let named = Scene::new().launched(3, 1041).called(3, Some(9)).witness().statements.remove(0);
+    assert_eq!((named.ranks, named.communicator.as_str()), (vec![Rank(3)], "9ca792c9"));
     let all_alike = Scene::new().told();
     let same = "RAS: all ranks have launched the same collectives; xpu-top: the same";
     assert_eq!(all_alike, (Verdict::Agrees, vec![same.to_owned()]));
@@ -280,9 +292,9 @@ fn no_answer_says_why() {
 #[test]
 fn an_answer_about_another_run_is_no_witness() {
     let mut scene = Scene::new();
-    scene.run = Some(Some(Pid(1)));
+    scene.speaks_of = Processes::Others;
     assert_eq!(scene.found(), None);
     let mut scene = Scene::new();
-    scene.run = Some(None);
+    scene.speaks_of = Processes::Unknown;
     assert!(scene.found().is_some(), "without process numbers it is not known to be another");
 }

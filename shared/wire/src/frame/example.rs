@@ -12,7 +12,7 @@ use crate::{
     unit::{Moment, Nanoseconds},
 };
 
-/// What RAS says of one communicator: these members have launched so many AllReduces.
+/// What RAS says of one communicator: how often its members have launched an `AllReduce`.
 pub fn ras(launched: &[(u32, u64)]) -> RasReport {
     let rank = |&(member, all_reduce): &(u32, u64)| RasRank {
         member,

@@ -69,7 +69,7 @@ pub struct RasRank {
     pub launched: RasCounts,
 }
 
-/// Collectives that the host has launched. Sends and receives, AlltoAll, Gather and Scatter, copies by copy
+/// Collectives that the host has launched. Sends and receives, `AlltoAll`, Gather and Scatter, copies by copy
 /// engines, symmetric kernels, and everything in CUDA graphs are left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RasCounts {
