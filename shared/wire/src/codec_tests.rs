@@ -352,6 +352,7 @@ fn wordy() -> Vec<Frame> {
             Body::Stacks(stacks),
             Body::Exit(killed),
             Body::Record(RankRecord { why: text(), ..record(&text()) }),
+            Body::Ras(crate::frame::RasReport::unanswered("j".into(), text())),
             Body::PythonSamples(samples),
         ]
         .map(frame),
