@@ -3,7 +3,7 @@ use std::process::{Child, Command};
 use xpu_wire::endpoint::variable;
 
 use super::*;
-use crate::roster::Identity;
+use crate::{environment::Environment, roster::Identity};
 
 fn viewer(number: u8) -> Address {
     Address { to: Identity(vec![number]), route: Vec::new() }
@@ -18,8 +18,12 @@ impl Sleeper {
         let command = command.arg("600").env_remove("NCCL_RAS_ADDR").env(variable::JOB, "train");
         let new = Self(command.envs(set.iter().copied()).spawn().unwrap());
         let deadline = Instant::now() + Duration::from_secs(30);
-        let program = || std::fs::read_to_string(format!("/proc/{}/comm", new.0.id())).unwrap_or_default();
-        while program() != "sleep\n" {
+        // As it executes its program, it has none for a moment.
+        let has = || {
+            let environment = Environment::of(Pid(new.0.id()), &"train".into());
+            environment.is_some_and(|environment| environment.value(variable::JOB).is_some())
+        };
+        while !has() {
             assert!(Instant::now() < deadline);
             thread::yield_now();
         }
