@@ -21,6 +21,7 @@ use xpu_tests::{
     built,
     host::Host,
     program::{Program, run},
+    pty::Terminal,
 };
 
 /// From the start of the ranks to what a test waits for, on a machine that does much else.
@@ -121,6 +122,11 @@ fn a_hang_has_the_word_of_ras_beside_ours_also_when_all_are_gone() {
         (&"agrees".into(), &true.into(), &serde_json::json!([1]), &"AllReduce".into()),
         "{kept:#}"
     );
+    let mut screen = host.place.command(built::artifact("xpu-top"));
+    screen.env("HOME", host.place.path("")).env_remove("XDG_CONFIG_HOME").arg("--replay").arg(&folder);
+    let screen = Terminal::start(screen, 132, 40);
+    screen.shows("REPLAY").keys("4").shows(&format!("RAS: rank 1 has launched {TOGETHER}"));
+    screen.keys("q");
     let nobody = host.ask("ras");
     assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");
     assert!(nobody.stderr.contains(&format!("xpu-top ras --replay {}", folder.display())), "{nobody:?}");
