@@ -94,6 +94,8 @@ pub enum Command {
     Stacks(StacksArgs),
     /// Show the last NCCL calls of every rank in order, and where the ranks diverge; works for a job that hangs or has ended
     Collectives(CollectivesArgs),
+    /// Ask NCCL's RAS service about a job, and compare its counts with those of xpu-top
+    Ras(RasArgs),
     /// Serve the web page of a job on many hosts from this host
     Serve(ServeArgs),
     /// Switch the hooks of a running job off, and on again
@@ -358,6 +360,24 @@ pub struct CollectivesArgs {
     pub at: Option<String>,
     /// How long to wait for all ranks to answer
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    pub wait: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct RasArgs {
+    #[command(flatten)]
+    pub of: JobArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Read a recording, at its end or at --at
+    #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
+    pub replay: Option<PathBuf>,
+    /// `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
+    #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
+    pub at: Option<String>,
+    /// How long to wait for the answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 40)]
     pub wait: u32,
 }
 

@@ -14,6 +14,7 @@ pub mod keygen;
 pub mod kineto;
 mod living;
 mod past;
+pub mod ras;
 pub mod record;
 pub mod report;
 pub mod run;

@@ -47,6 +47,7 @@ fn main() -> ExitCode {
             line.config().map_err(Into::into).and_then(|config| command::status::status(args, config.price))
         }
         Some(Command::Collectives(args)) => command::collectives::collectives(args),
+        Some(Command::Ras(args)) => command::ras::ras(args),
         Some(Command::Stacks(args)) => command::stacks::stacks(args),
         Some(Command::Serve(args)) => command::serve::serve(args),
         Some(Command::Ctl(args)) => command::ctl::ctl(args),

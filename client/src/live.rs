@@ -57,6 +57,7 @@ pub enum Order {
     Stacks { job: JobName, ranks: Vec<Rank>, kept: bool, natively: bool },
     GpuStacks { job: JobName, ranks: Vec<Rank> },
     Records { job: JobName, ranks: Vec<Rank> },
+    Ras { job: JobName, rank: Rank },
     Capture { job: JobName, ranks: Vec<Rank>, asked: (CaptureOrder, Option<CaptureWindow>) },
     EndCapture { job: JobName, number: u64 },
     Sample { job: JobName, ranks: Vec<Rank>, order: SampleOrder },
@@ -108,6 +109,11 @@ impl Live {
     /// a rank.
     pub fn records(&self, job: JobName, ranks: Vec<Rank>) {
         let _ = self.orders.send(Order::Records { job, ranks });
+    }
+
+    /// Asks the host of this rank for what NCCL's RAS service says of the job. It arrives as one frame.
+    pub fn ras(&self, job: JobName, rank: Rank) {
+        let _ = self.orders.send(Order::Ras { job, rank });
     }
 
     /// Has every host that the job lives at sample the Python stacks of these ranks during a capture. The samples arrive as frames.
@@ -280,6 +286,9 @@ impl Follower {
                             ranks: ranks.clone(),
                             most: u32::try_from(most).unwrap_or(u32::MAX),
                         });
+                    }
+                    Order::Ras { job, rank } => {
+                        self.ask(&job, true, || Request::Ras { job: job.clone(), rank });
                     }
                     Order::GpuStacks { job, ranks } => {
                         self.ask(&job, true, || Request::GpuStacks {

@@ -67,6 +67,9 @@ pub(crate) struct Args {
     /// Command line to run once per hang or failed rank, for jobs started without one; see `xpu-top run --help`
     #[arg(long, value_name = "CMD", env = variable::ON_HANG)]
     on_hang: Option<String>,
+    /// Do not ask NCCL's RAS service about a job that hangs; `xpu-top ras` still asks
+    #[arg(long)]
+    no_ras: bool,
     /// Forward between viewers and the collectors of other hosts, given with --hosts or --job-hosts
     #[arg(long, conflicts_with_all = ["runtime_dir", "idle_exit"])]
     pub(crate) relay: bool,
@@ -286,7 +289,8 @@ impl Args {
     pub(crate) fn hangs(&self) -> Option<HangsConfig> {
         let usual = || hangs::folder(|name| std::env::var_os(name));
         let folder = self.hangs_dir.clone().or_else(usual).filter(|_| !self.no_hangs);
-        let config = HangsConfig { folder, host: self.host(), on_hang: self.on_hang.clone() };
+        let (host, on_hang) = (self.host(), self.on_hang.clone());
+        let config = HangsConfig { folder, host, on_hang, asks_ras: !self.no_ras };
         (!self.relay).then_some(config)
     }
 

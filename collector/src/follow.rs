@@ -28,7 +28,7 @@ use zmq::{Context, DONTWAIT, POLLIN, PollItem, Socket};
 
 pub(crate) use known::Known;
 
-use crate::{hangs::Wishes, metrics::Pages};
+use crate::{hangs::Wishes, metrics::Pages, ras::RawAnswers};
 
 /// After this time a reader counts as gone: longer than any scrape interval.
 const LOOKS: Duration = Duration::from_mins(5);
@@ -62,6 +62,8 @@ pub struct Upstream {
     pub held: Arc<AtomicBool>,
     /// The hang actions of jobs.
     pub(crate) wishes: Wishes,
+    /// Answers of RAS as they came.
+    pub(crate) ras: RawAnswers,
 }
 
 impl Upstream {
@@ -76,6 +78,7 @@ impl Upstream {
             name,
             held: Arc::default(),
             wishes: Wishes::default(),
+            ras: RawAnswers::default(),
         }
     }
 }

@@ -13,6 +13,7 @@
 mod action;
 mod folder;
 mod incident;
+mod question;
 mod recording;
 
 use std::{
@@ -36,9 +37,9 @@ use xpu_model::{
 use xpu_net::socket;
 use xpu_wire::{
     codec,
-    frame::{Body, Frame, RankRecord, Request, topic},
+    frame::{Body, Frame, RasReport, Request, topic},
     id::{HostName, JobName, Rank},
-    unit::{Moment, Nanoseconds},
+    unit::Moment,
 };
 use zmq::{DONTWAIT, POLLIN, PollItem, Socket};
 
@@ -50,9 +51,6 @@ pub(crate) use action::Wishes;
 use action::{Action, Actions, Wish};
 use folder::Folder;
 use incident::{Cause, Incident};
-
-/// Length of history that is saved.
-const BEFORE: Duration = Duration::from_mins(10);
 
 /// Interval of snapshot requests, which reveal new jobs and ends.
 const ASK: Duration = Duration::from_secs(2);
@@ -83,6 +81,8 @@ pub struct HangsConfig {
     pub host: HostName,
     /// The command for jobs without one of their own.
     pub on_hang: Option<String>,
+    /// Whether NCCL's RAS service is asked about a job that hangs.
+    pub asks_ras: bool,
 }
 
 /// The thread, which ends when this is dropped.
@@ -119,6 +119,7 @@ struct Keeper {
     folder: Option<Folder>,
     host: HostName,
     on_hang: Option<String>,
+    asks_ras: bool,
     ended: Arc<AtomicBool>,
     jobs: Jobs,
     /// When each followed job was last in a snapshot.
@@ -131,12 +132,13 @@ struct Keeper {
 
 impl Keeper {
     fn new(upstream: Upstream, config: HangsConfig, ended: Arc<AtomicBool>) -> Self {
-        let HangsConfig { folder, host, on_hang } = config;
+        let HangsConfig { folder, host, on_hang, asks_ras } = config;
         Self {
             upstream,
             folder: folder.map(Folder::new),
             host,
             on_hang,
+            asks_ras,
             ended,
             jobs: Jobs::default(),
             heard: BTreeMap::new(),
@@ -228,6 +230,9 @@ impl Keeper {
             tracing::warn!("{}: the kernels of rank {} are not named: {why}", stacks.job, stacks.rank);
             return Ok(());
         }
+        if let Body::Ras(report) = &frame.body {
+            self.take_ras(report);
+        }
         let (now, instant) = (Moment::now(), Instant::now());
         for incident in self.incidents.values_mut() {
             if incident.recording.take(frame, now) {
@@ -238,6 +243,20 @@ impl Keeper {
             self.jobs.fold(frame);
         }
         Ok(())
+    }
+
+    /// Of a job that hangs; later answers are about its end.
+    fn take_ras(&mut self, report: &RasReport) {
+        let raw = self.upstream.ras.take(&report.job);
+        let Some(incident) = self.incidents.get_mut(&report.job).filter(|incident| !incident.is_held())
+        else {
+            return;
+        };
+        match &report.job {
+            job if report.is_answered() => tracing::info!("{job}: RAS at {} answers", report.address),
+            job => tracing::info!("{job}: RAS does not answer: {}", report.why),
+        }
+        incident.ras = raw.or_else(|| incident.ras.take());
     }
 
     /// Subscribes to a job's frames.
@@ -284,7 +303,9 @@ impl Keeper {
         let Some(incident) = self.incidents.get_mut(name) else { return };
         if incident.look(cause, instant) {
             incident.recording.take_known(job);
-            ask(control, job, incident.cause);
+            for one in question::all(job, incident.cause, self.asks_ras) {
+                let _ = control.send(request(one), DONTWAIT);
+            }
         }
         if incident.is_to_be_written(instant) {
             self.write(name, instant);
@@ -310,7 +331,8 @@ impl Keeper {
         let place = place.unwrap_or_else(|| folder.place(name, incident.found, &self.host));
         let status = incident.status(Status::of(&self.jobs, job, Moment::now()));
         let written = serde_json::to_vec_pretty(&status).map_err(io::Error::from).and_then(|status| {
-            folder.write(&place, &incident.recording.recording(&self.host, incident.found)?, &status)
+            let recording = incident.recording.recording(&self.host, incident.found)?;
+            folder.write(&place, (&recording, &status), incident.ras.as_deref())
         });
         match written {
             Ok(()) => {
@@ -365,27 +387,6 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         // Nothing is left to finish, however this ended.
         self.upstream.held.store(false, Relaxed);
-    }
-}
-
-/// Requests everything about a job. The collector itself has read a job that hangs; the threads of running
-/// ranks are not stopped.
-fn ask(control: &Socket, job: &Job, cause: Cause) {
-    let length = Nanoseconds(BEFORE.as_nanos() as u64);
-    let (name, most) = (job.name().clone(), RankRecord::share(job.world_size()) as u32);
-    // A rank whose hook is off is not read unasked.
-    let ranks = job.ranks().filter(|(_, view)| view.latest().is_some_and(|digest| digest.enabled));
-    let ranks: Vec<_> = ranks.map(|(rank, _)| rank).collect();
-    let mut all = vec![
-        Request::History { length },
-        Request::Records { job: name.clone(), ranks: Vec::new(), most },
-        Request::Snapshot,
-    ];
-    if !ranks.is_empty() {
-        all.push(Request::Stacks { job: name, ranks, kept: true, natively: cause == Cause::Hang });
-    }
-    for one in all {
-        let _ = control.send(request(one), DONTWAIT);
     }
 }
 

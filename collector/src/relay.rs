@@ -262,6 +262,7 @@ fn job_of(request: &Request) -> Option<&JobName> {
         | Request::CaptureTime { job, .. }
         | Request::EndCapture { job, .. }
         | Request::Sample { job, .. }
+        | Request::Ras { job, .. }
         | Request::Kineto { job, .. } => Some(job),
     }
 }

@@ -3,6 +3,7 @@
 //! It has no socket and reads no clock; what should be sent comes out as [`Effect`]s.
 
 mod kineto;
+mod ras;
 mod records;
 mod standstill;
 mod times;

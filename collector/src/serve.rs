@@ -33,6 +33,7 @@ use crate::{
     kineto::{Kineto, Told},
     listen::{Config, Front, OpenError, Sockets},
     memory::Memory,
+    ras::{self, Ras},
     roster::{Effect, Identity, Roster},
     runs::Runs,
     sampler::Sampler,
@@ -73,6 +74,7 @@ pub struct Collector {
     runs: Runs,
     sampler: Sampler,
     kineto: Kineto,
+    ras: Ras,
     complaints: Complaints,
     /// When a rank last lived, a request last came, or a process was found that may become a rank.
     busy: Moment,
@@ -100,6 +102,7 @@ impl Collector {
             config,
             started: now,
             captures: Captures::default(),
+            ras: Ras::default(),
             counting: Counting::default(),
             subscriptions: Subscriptions::default(),
             devices: Devices::default(),
@@ -126,6 +129,7 @@ impl Collector {
             self.take_requests(now)?;
             self.tell_stacks(now);
             self.tell_samples(now);
+            self.tell_ras(now);
             let told = self.kineto.turn(&self.roster, now);
             self.tell_each(told, now);
             if now >= check_at {
@@ -347,6 +351,10 @@ impl Collector {
                 let found = self.roster.stacks(&job, &ranks, kept, natively, now);
                 self.take_stacks(&job, found, viewer, now)
             }
+            Request::Ras { job, rank } => {
+                let target = self.roster.ras_target(&job, rank, now)?;
+                self.ras.want(target, viewer, Instant::now()).map(Body::Ras)
+            }
             Request::GpuStacks { job, ranks } => {
                 let found = self.roster.gpu_stacks(&job, &ranks, now);
                 self.take_stacks(&job, found, viewer, now)
@@ -481,6 +489,25 @@ impl Collector {
         );
     }
 
+    /// Sends what RAS says to its requesters; to the thread that keeps hangs, also as it came.
+    fn tell_ras(&mut self, now: Moment) {
+        for ras::Told { viewers, report, raw } in self.ras.turn(Instant::now()) {
+            let Upstream { name, ras, .. } = &self.sockets.front.upstream;
+            // In a hang: all viewers see it.
+            let is_kept = viewers.iter().any(|viewer| viewer.to.0.starts_with(name));
+            if is_kept && !raw.is_empty() {
+                ras.put(&report.job, raw);
+            }
+            if is_kept && report.is_answered() {
+                self.publish(Body::Ras(report.clone()), now);
+            }
+            self.tell_each(
+                viewers.into_iter().map(|viewer| (viewer, Body::Ras(report.clone()))).collect(),
+                now,
+            );
+        }
+    }
+
     /// Publishes ranks' ends, once their data is complete.
     fn tell_exits(&mut self, now: Moment) {
         for exit in self.exits.turn(Instant::now()) {
@@ -542,6 +569,7 @@ impl Collector {
             Body::Times(times) => topic::events(&times.job),
             Body::Work(work) => topic::events(&work.job),
             Body::Record(record) => topic::events(&record.job),
+            Body::Ras(report) => topic::events(&report.job),
             _ => return,
         };
         let is_heard = self.subscriptions.cover(&topic);

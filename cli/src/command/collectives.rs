@@ -66,7 +66,7 @@ pub fn collectives(args: &CollectivesArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// The job that was named, the only one, or the only one that lives: none is guessed. One that has ended can be asked as well.
-fn meant(following: &Following, named: Option<&JobName>) -> Result<Option<JobName>, UsageError> {
+pub(super) fn meant(following: &Following, named: Option<&JobName>) -> Result<Option<JobName>, UsageError> {
     let known = || following.jobs().iter();
     if let Some(named) = named {
         return Ok(known().any(|job| job.name() == named).then(|| named.clone()));
@@ -88,7 +88,7 @@ fn meant(following: &Following, named: Option<&JobName>) -> Result<Option<JobNam
 }
 
 /// Asks until every rank has answered, or the time is up. All are asked for: where they part, all of them say.
-async fn gather(
+pub(super) async fn gather(
     following: &mut Following,
     arrivals: &mut Arrivals,
     live: &Live,

@@ -6,9 +6,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    env,
-    fs::{self, File},
-    io::Read as _,
+    env, fs,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     process::Command,
@@ -17,14 +15,13 @@ use std::{
 };
 
 use xpu_wire::{
-    endpoint::{user_id, variable},
+    endpoint::variable,
     frame::RankInfo,
     id::{JobName, Pid, Rank},
-    process,
 };
 
 use super::incident::Cause;
-use crate::exits::ChildTask;
+use crate::{environment::Environment, exits::ChildTask};
 
 /// Time limit of a program.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -35,9 +32,6 @@ const WAITING: usize = 64;
 
 /// Jobs whose actions are kept.
 const JOBS: usize = 256;
-
-/// Bytes of an environment that are read.
-const MOST: u64 = 1 << 20;
 
 /// The command to run, and its folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,32 +51,6 @@ impl Wish {
         let line = environment.value(variable::ON_HANG)?;
         let folder = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_else(|_| PathBuf::from("/"));
         Some(Self { line, folder })
-    }
-}
-
-/// The environment of a process.
-struct Environment(Vec<u8>);
-
-impl Environment {
-    /// `None` if it is no process of this job.
-    fn of(pid: Pid, job: &JobName) -> Option<Self> {
-        if process::owner(pid) != Some(user_id()) {
-            return None;
-        }
-        let mut bytes = Vec::new();
-        if let Ok(file) = File::open(format!("/proc/{pid}/environ")) {
-            let _ = file.take(MOST).read_to_end(&mut bytes);
-        }
-        let environment = Self(bytes);
-        // In another container, the number is another process's here.
-        let name = environment.value(variable::JOB);
-        name.is_none_or(|name| JobName::cleaned(&name) == *job).then_some(environment)
-    }
-
-    fn value(&self, name: &str) -> Option<String> {
-        let entries = self.0.split(|&byte| byte == 0);
-        let mut values = entries.filter_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
-        values.next().map(|value| String::from_utf8_lossy(value).into_owned())
     }
 }
 

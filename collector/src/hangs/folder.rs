@@ -9,7 +9,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use xpu_model::hangs::{RECORDING, STATUS};
+use xpu_model::hangs::{RAS, RECORDING, STATUS};
 use xpu_wire::{
     id::{HostName, JobName},
     unit::Moment,
@@ -52,11 +52,16 @@ impl Folder {
         self.0.join(format!("{job}-{}-{}", stamp(at), fit(host.as_str())))
     }
 
-    /// Writes both files. A new folder appears complete; in an existing one, each file is replaced as a
-    /// whole.
-    pub(super) fn write(&self, place: &Path, recording: &[u8], status: &[u8]) -> io::Result<()> {
+    /// Writes the files, `ras` if there is one. A new folder appears complete; in an existing one, each file is
+    /// replaced as a whole.
+    pub(super) fn write(
+        &self,
+        place: &Path,
+        (recording, status): (&[u8], &[u8]),
+        ras: Option<&[u8]>,
+    ) -> io::Result<()> {
         private().recursive(true).create(&self.0)?;
-        let files = [(RECORDING, recording), (STATUS, status)];
+        let files = [(RECORDING, recording), (STATUS, status)].into_iter().chain(ras.map(|ras| (RAS, ras)));
         if place.is_dir() {
             for (name, bytes) in files {
                 let new = place.join(format!(".{name}.new"));
@@ -69,7 +74,7 @@ impl Folder {
         let new = self.0.join(format!(".{name}.{}.new", std::process::id()));
         remove(&new);
         let written = private().create(&new).and_then(|()| {
-            files.iter().try_for_each(|(name, bytes)| put(&new.join(name), bytes))?;
+            files.clone().try_for_each(|(name, bytes)| put(&new.join(name), bytes))?;
             fs::rename(&new, place)
         });
         written.inspect_err(|_| remove(&new))
@@ -93,13 +98,11 @@ impl Folder {
             } else if is_hidden && about.is_file() && age > TOLD_FOR {
                 let _ = fs::remove_file(&path);
             } else if !is_hidden && about.is_dir() && path != newest {
-                let length = |name| fs::symlink_metadata(path.join(name)).map_or(0, |file| file.len());
-                kept.push((modified, length(RECORDING) + length(STATUS), path));
+                kept.push((modified, bytes_of(&path), path));
             }
         }
         kept.sort_by(|a, b| b.cmp(a));
-        let length = |name| fs::symlink_metadata(newest.join(name)).map_or(0, |file| file.len());
-        let mut bytes = length(RECORDING) + length(STATUS);
+        let mut bytes = bytes_of(newest);
         for (at, (_, length, path)) in kept.iter().enumerate() {
             bytes += length;
             if at + 1 >= FOLDERS || bytes > BYTES {
@@ -122,6 +125,14 @@ impl Folder {
     }
 }
 
+/// The files of a folder, as far as they were written here.
+const FILES: [&str; 3] = [RECORDING, STATUS, RAS];
+
+fn bytes_of(folder: &Path) -> u64 {
+    let length = |name| fs::symlink_metadata(folder.join(name)).map_or(0, |file| file.len());
+    FILES.into_iter().map(length).sum()
+}
+
 fn private() -> DirBuilder {
     let mut builder = DirBuilder::new();
     builder.mode(0o700);
@@ -137,7 +148,7 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Only files written here: a folder in which the user put files of their own stays.
 fn remove(folder: &Path) {
-    for name in [RECORDING, STATUS] {
+    for name in FILES {
         let _ = fs::remove_file(folder.join(name));
         let _ = fs::remove_file(folder.join(format!(".{name}.new")));
     }
@@ -173,14 +184,15 @@ mod tests {
         let folder = Folder::new(dir.path().join("a/hangs"));
         let place = folder.place(&"../a b".into(), AT, &"node/1".into());
         assert_eq!(place, dir.path().join("a/hangs/_._a_b-20270115T080000Z-node_1"));
-        folder.write(&place, b"frames", b"{}").unwrap();
+        folder.write(&place, (b"frames", b"{}"), None).unwrap();
         assert_eq!(
             (mode(folder.path()), mode(&place), mode(&place.join(RECORDING)), mode(&place.join(STATUS))),
             (0o700, 0o700, 0o600, 0o600)
         );
-        folder.write(&place, b"more frames", b"{}").unwrap();
+        folder.write(&place, (b"more frames", b"{}"), Some(b"[]")).unwrap();
         assert_eq!(fs::read(place.join(RECORDING)).unwrap(), b"more frames");
-        assert_eq!(fs::read_dir(&place).unwrap().count(), 2, "nothing is left behind");
+        assert_eq!((fs::read(place.join(RAS)).unwrap(), mode(&place.join(RAS))), (b"[]".to_vec(), 0o600));
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 3, "nothing is left behind");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nor beside it");
     }
 
@@ -189,7 +201,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("hangs"), "a file").unwrap();
         let folder = Folder::new(dir.path().join("hangs"));
-        folder.write(&folder.place(&"a".into(), AT, &"b".into()), b"", b"").unwrap_err();
+        folder.write(&folder.place(&"a".into(), AT, &"b".into()), (b"", b""), None).unwrap_err();
         assert_eq!(fs::read(dir.path().join("hangs")).unwrap(), b"a file");
         assert!(folder.claim(&"a".into(), AT), "it is told all the same");
     }
@@ -202,7 +214,7 @@ mod tests {
             .map(|hour| folder.place(&"a".into(), AT.after(Duration::from_hours(hour)), &"b".into()))
             .collect();
         for (age, place) in places.iter().rev().enumerate() {
-            folder.write(place, b"1", b"2").unwrap();
+            folder.write(place, (b"1", b"2"), Some(b"3")).unwrap();
             if *place == places[1] {
                 fs::write(place.join("notes"), "mine").unwrap();
             }

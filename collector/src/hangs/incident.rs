@@ -81,6 +81,8 @@ pub(super) struct Incident {
     /// When it was found.
     pub(super) found: Moment,
     pub(super) recording: IncidentRecording,
+    /// The answer of RAS, as it came.
+    pub(super) ras: Option<Vec<u8>>,
     /// The processes of the ranks: other processes under the same name are another run.
     processes: Vec<(Rank, Pid)>,
     looks: u32,
@@ -108,6 +110,7 @@ impl Incident {
             since: Moment(now.0.saturating_sub(moved.unwrap_or_default().as_nanos() as u64)),
             found: now,
             recording: IncidentRecording::of(job.name().clone()),
+            ras: None,
             processes: job.ranks().map(|(rank, view)| (rank, view.pid())).collect(),
             looks: 0,
             asked: None,

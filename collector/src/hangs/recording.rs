@@ -28,6 +28,8 @@ enum Part {
     Exit,
     Record,
     Stacks,
+    /// One for all, under the rank that RAS was asked through.
+    Ras,
 }
 
 #[derive(Debug)]
@@ -98,6 +100,7 @@ impl IncidentRecording {
             Body::Exit(exit) if exit.job == self.job => (Part::Exit, exit.rank),
             Body::Record(record) if record.job == self.job => (Part::Record, record.rank),
             Body::Stacks(stacks) if stacks.job == self.job => (Part::Stacks, stacks.rank),
+            Body::Ras(report) if report.job == self.job => (Part::Ras, Rank(0)),
             _ => return false,
         };
         let is_known =

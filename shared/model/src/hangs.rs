@@ -11,6 +11,9 @@ pub const RECORDING: &str = "recording.xpurec";
 /// The status of the job, as `xpu-top status --json` has it.
 pub const STATUS: &str = "status.json";
 
+/// The answer of NCCL's RAS service, as it came; absent if it gave none.
+pub const RAS: &str = "ras.json";
+
 /// The folders' place: `~/.local/state/xpu-top/hangs`, by these variables.
 pub fn folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     Some(baseline::folder(variable)?.with_file_name("hangs"))

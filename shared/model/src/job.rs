@@ -12,6 +12,7 @@ mod jobs;
 mod join;
 mod pace_history;
 mod rank;
+mod ras;
 mod records;
 mod stacks;
 mod toll;
@@ -36,7 +37,7 @@ pub use toll::Toll;
 pub use transfers::{Route, Track, Traffic, Transfers};
 
 use xpu_wire::{
-    frame::{Frame, RankDigest, RankExit, RankInfo},
+    frame::{Frame, RankDigest, RankExit, RankInfo, RasReport},
     id::{HostName, JobName, Rank},
     unit::{GigabytesPerSecond, Moment, Nanoseconds},
 };
@@ -56,6 +57,7 @@ pub struct Job {
     turned_away: BTreeMap<HostName, u32>,
     stacks: Stacks,
     records: Records,
+    ras: Option<Box<RasReport>>,
     /// Ends of failed ranks: may come before they are introduced.
     exits: BTreeMap<Rank, RankExit>,
     /// How far each host's clock is behind the most advanced one, and its value then.
@@ -77,6 +79,7 @@ impl Job {
             turned_away: BTreeMap::new(),
             stacks: Stacks::default(),
             records: Records::default(),
+            ras: None,
             exits: BTreeMap::new(),
             behind: BTreeMap::new(),
             mixed: false,

@@ -1,8 +1,8 @@
 //! The state of jobs, folded from frames.
 //!
 //! [`job`] folds frames into the present state, [`status`] is that as a document, [`finding`] its problems,
-//! [`divergence`] the first difference between the NCCL calls of a hung job's ranks. [`stack`] merges the
-//! stacks of many ranks into one tree. [`baseline`] describes the normal state of an earlier run. [`hosts`]
+//! [`divergence`] the first difference between the NCCL calls of a hung job's ranks. [`ras`] compares what
+//! NCCL's RAS service says with that. [`stack`] merges the stacks of many ranks into one tree. [`baseline`] describes the normal state of an earlier run. [`hosts`]
 //! parses host lists.
 //!
 //! Nothing here reads a clock or the network: time comes in as an argument.
@@ -17,6 +17,7 @@ pub mod hangs;
 pub mod hosts;
 pub mod job;
 pub mod peak;
+pub mod ras;
 pub mod stack;
 pub mod status;
 pub mod step_times;

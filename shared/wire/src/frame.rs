@@ -17,6 +17,7 @@ mod exit;
 mod history;
 mod kineto;
 mod nccl;
+mod ras;
 mod record;
 mod relay;
 mod samples;
@@ -49,6 +50,7 @@ pub use kineto::{
     KinetoWish,
 };
 pub use nccl::{NcclReport, PlannedCollective, RankNccl};
+pub use ras::{RasCommunicator, RasCounts, RasMissing, RasRank, RasReport};
 pub use record::{CallSite, CallState, RankRecord, RecordedCall, RecordedCommunicator};
 pub use relay::{RelaySnapshot, RelayedHost};
 pub use samples::{PythonSample, PythonSamples, SampleAccount, SampleOrder, SampledStack, SampledThread};
@@ -103,6 +105,9 @@ pub enum Body {
     /// Collector to viewer, in answer to [`Request::Records`], and topic `<job>/e` when a job hangs: a rank's
     /// last NCCL calls.
     Record(RankRecord),
+    /// Collector to viewer, in answer to [`Request::Ras`], and topic `<job>/e` when a job hangs: what NCCL's RAS
+    /// service says of a job.
+    Ras(RasReport),
     /// Collector to viewers, topic `<job>/o`: a small fixed digest of every rank.
     Digest(HostDigest),
     /// Collector to viewers, topic `<job>/r/<rank>`: a rank's full summary.
@@ -169,6 +174,7 @@ impl Body {
             Self::History(_) => 39,
             Self::Record(_) => 40,
             Self::PythonSamples(_) => 41,
+            Self::Ras(_) => 42,
             Self::Digest(_) => 64,
             Self::Detail(_) => 65,
             Self::Event(_) => 66,
@@ -232,6 +238,9 @@ pub enum Request {
     /// Sample the Python stacks of these ranks of a job on this host during a capture; of all its ranks if none
     /// is named. The samples come as [`PythonSamples`] when the rank has recorded its steps.
     Sample { job: JobName, ranks: Vec<Rank>, order: SampleOrder },
+    /// Ask NCCL's RAS service about a job, and send its [`RasReport`]. Only the host of this rank asks: one
+    /// question returns the whole job.
+    Ras { job: JobName, rank: Rank },
 }
 
 /// Something that happened once.

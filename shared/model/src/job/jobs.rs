@@ -111,6 +111,7 @@ impl Jobs {
             }
             Body::Stacks(stacks) => self.known.get_mut(&stacks.job).map_or((), |job| job.keep_stacks(stacks)),
             Body::Record(record) => self.known.get_mut(&record.job).map_or((), |job| job.keep_record(record)),
+            Body::Ras(report) => self.known.get_mut(&report.job).map_or((), |job| job.keep_ras(report)),
             Body::Hello(_)
             | Body::Summary(_)
             | Body::Nccl(_)

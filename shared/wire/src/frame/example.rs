@@ -3,11 +3,40 @@
 pub mod capture;
 pub mod stacks;
 
-use super::{ApiError, Asked, Ending, FailedKernel, FatalSignal, PythonException, RankExit, StackFrame};
-use crate::{
-    id::{Pid, Rank, Step},
-    unit::Moment,
+use super::{
+    ApiError, Asked, Ending, FailedKernel, FatalSignal, PythonException, RankExit, RasCommunicator,
+    RasCounts, RasRank, RasReport, StackFrame,
 };
+use crate::{
+    id::{CommunicatorId, Pid, Rank, Step},
+    unit::{Moment, Nanoseconds},
+};
+
+/// What RAS says of one communicator: how often its members have launched an `AllReduce`.
+pub fn ras(launched: &[(u32, u64)]) -> RasReport {
+    let rank = |&(member, all_reduce): &(u32, u64)| RasRank {
+        member,
+        pid: Some(Pid(7000 + member)),
+        launched: RasCounts { all_reduce, ..RasCounts::default() },
+        ..RasRank::default()
+    };
+    let communicator = RasCommunicator {
+        id: CommunicatorId(0x9ca7_92c9_0000_0001),
+        size: launched.len() as u32,
+        ranks: launched.iter().map(rank).collect(),
+        missing: Vec::new(),
+    };
+    RasReport {
+        job: "j".into(),
+        asked_at: Moment(9_000_000_000),
+        address: "localhost:28028".to_owned(),
+        nccl: "2.28.9+cuda13.0".to_owned(),
+        communicators: vec![communicator],
+        took: Nanoseconds(1_000_000),
+        timeouts: 0,
+        why: String::new(),
+    }
+}
 
 /// A rank that died of a SIGSEGV, after an error of CUDA and an exception.
 pub fn exit() -> RankExit {

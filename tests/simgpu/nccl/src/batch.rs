@@ -13,6 +13,7 @@ use simgpu_engine::settings;
 use crate::action::{Action, Kind};
 use crate::call::Failure;
 use crate::communicator::{Communicator, Direction};
+use crate::ras;
 use crate::rendezvous::PATIENCE;
 use crate::slot::{Arrival, Slot, Visit};
 use crate::transfers::{Transfer, exchange};
@@ -27,6 +28,7 @@ pub(crate) struct Batch {
     transfers: Vec<Transfer>,
     /// Bytes written to peers that do not take part.
     put: u64,
+    actions: Box<[Action]>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +84,7 @@ impl Batch {
                 Action::Put { bytes } => put = put.saturating_add(bytes),
             }
         }
-        Self { comm: Arc::clone(comm), collective, transfers, put }
+        Self { comm: Arc::clone(comm), collective, transfers, put, actions: actions.into() }
     }
 
     fn take_places(&self) -> Places {
@@ -184,6 +186,7 @@ fn bus_time(bytes: f64) -> u64 {
 unsafe extern "C" fn launch(context: *mut c_void) -> *mut c_void {
     // SAFETY: `context` is the batch of `submit`, which lives until `release`.
     let batch = unsafe { &*context.cast::<Batch>() };
+    ras::count(&batch.comm, &batch.actions);
     Box::into_raw(Box::new(batch.take_places())).cast()
 }
 

@@ -7,6 +7,7 @@ use simgpu_engine::worker;
 
 use crate::call::Failure;
 use crate::communicator::{COMMUNICATORS, Communicator, Member, Seat};
+use crate::ras;
 use crate::rendezvous::{Entry, MAX_RANKS};
 
 /// Where a program wants a handle. NCCL asks for it to be writable until the work is done.
@@ -138,5 +139,7 @@ fn announce(seat: &Seat, ranks: u32) -> Result<Entry, Failure> {
 
 fn enter(seat: Seat, entry: Entry, member: &Member) -> Result<Arc<Communicator>, Failure> {
     let rendezvous = entry.wait_for_all(&member.aborted).ok_or(Failure::System)?;
-    Ok(Arc::new(Communicator::new(seat, Arc::clone(&member.aborted), rendezvous)))
+    let made = Arc::new(Communicator::new(seat, Arc::clone(&member.aborted), rendezvous));
+    ras::begin(&made);
+    Ok(made)
 }

@@ -24,6 +24,7 @@ mod job;
 mod key;
 mod lifetime;
 mod profiler;
+mod ras;
 mod rendezvous;
 mod signals;
 mod slot;

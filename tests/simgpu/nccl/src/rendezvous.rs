@@ -9,6 +9,7 @@ use simgpu_engine::{futex, settings};
 
 use crate::file::{Mapping, Named};
 use crate::key::Key;
+use crate::ras;
 use crate::slot::Slot;
 
 /// Collectives that may be under way at once; the next waits for the oldest to be left by all.
@@ -38,6 +39,9 @@ pub(crate) struct Seat {
     pub doorbell: AtomicU32,
     pub split_color: AtomicI32,
     pub split_key: AtomicI32,
+    /// Its process, and what it has launched: for RAS.
+    pub pid: AtomicU32,
+    pub launched: ras::Launched,
 }
 
 #[derive(Debug)]

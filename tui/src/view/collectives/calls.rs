@@ -5,7 +5,7 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::Line,
 };
-use xpu_model::{figure, job::Job};
+use xpu_model::{figure, job::Job, ras::Witness};
 use xpu_wire::{
     frame::{CallState, RankRecord, RecordedCall},
     id::{CommunicatorId, Rank},
@@ -30,6 +30,8 @@ const RANKS: usize = 4;
 pub(super) struct Calls {
     /// Where the ranks part, if it is in this communicator.
     sentence: Option<String>,
+    /// What NCCL's RAS says of it, and whether that agrees.
+    ras: Option<(Role, String)>,
     rows: Vec<(Stage, String)>,
 }
 
@@ -80,7 +82,13 @@ pub(super) fn of(job: &Job, communicator: CommunicatorId) -> Option<Calls> {
             (stage, row(record, call))
         }));
     }
-    (!rows.is_empty()).then(|| Calls { sentence: divergence.map(|found| found.sentence.clone()), rows })
+    let ras = || {
+        let statement = Witness::of_communicator(job, communicator)?;
+        let role = if statement.agrees == Some(false) { Role::Warning } else { Role::Muted };
+        Some((role, statement.sentence()))
+    };
+    let sentence = divergence.map(|found| found.sentence.clone());
+    (!rows.is_empty()).then(|| Calls { sentence, ras: ras(), rows })
 }
 
 fn row(record: &RankRecord, call: &RecordedCall) -> String {
@@ -97,11 +105,19 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, calls: &Calls, area: Rect,
         ..Title::default()
     };
     let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
-    let length = calls.sentence.as_ref().map_or(0, |sentence| {
-        let lines = sentence.len().div_ceil(usize::from(inner.width.max(1))) + 1;
-        (lines as u16).min(inner.height / 2)
-    });
-    let [above, below] = Layout::vertical([Constraint::Length(length), Constraint::Fill(1)]).areas(inner);
+    let height = |text: Option<&String>, most: u16| {
+        text.map_or(0, |text| (text.len().div_ceil(usize::from(inner.width.max(1))) as u16 + 1).min(most))
+    };
+    let ras = calls.ras.as_ref();
+    let lengths = [
+        Constraint::Length(height(calls.sentence.as_ref(), inner.height / 2)),
+        Constraint::Length(height(ras.map(|(_, text)| text), inner.height / 4)),
+        Constraint::Fill(1),
+    ];
+    let [above, beside, below] = Layout::vertical(lengths).areas(inner);
+    if let Some((role, text)) = ras {
+        panel::tell(app.palette, *role, text, beside, buffer);
+    }
     if let Some(sentence) = &calls.sentence {
         panel::tell(app.palette, Role::Warning, sentence, above, buffer);
     }

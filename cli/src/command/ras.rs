@@ -1,0 +1,180 @@
+//! `xpu-top ras`: what NCCL's RAS service says of a job, beside what xpu-top has recorded.
+
+use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode, time::Duration};
+
+use serde::Serialize;
+use tokio::time::Instant;
+use xpu_client::{arrival::Arrivals, follow::Following, live::Live};
+use xpu_model::{
+    figure,
+    job::Job,
+    ras::{Statement, Verdict, Witness},
+    status::ExitCode as Code,
+};
+use xpu_wire::{
+    frame::{RasMissing, RasRank, RasReport},
+    id::{JobName, Rank},
+    unit::Moment,
+};
+
+use super::{
+    collectives::{gather, meant},
+    living::{LOOK, connect, nobody, take_until, tell_kept, tell_unreachable},
+    past,
+    stacks::print,
+};
+use crate::args::RasArgs;
+
+/// Time in which the ranks' records should come, before RAS is asked.
+const RECORDS: u32 = 5;
+
+pub fn ras(args: &RasArgs) -> anyhow::Result<ExitCode> {
+    if let Some(path) = &args.replay {
+        let (following, _) = past::followed(path, args.at.as_deref(), args.of.job.as_ref(), None)?;
+        let Some(job) = following.job() else {
+            eprintln!("xpu-top: {}: it has no job at that time", path.display());
+            return Ok(ExitCode::from(Code::NoData as u8));
+        };
+        return told(job, args, || {
+            format!("{}: it has no answer of RAS at that time: RAS is asked when a job hangs", path.display())
+        });
+    }
+    let (mut following, live, mut arrivals) = connect(&args.of)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    runtime.block_on(take_until(
+        &mut following,
+        &mut arrivals,
+        Instant::now() + LOOK,
+        Following::has_answered,
+    ));
+    let Some(name) = meant(&following, args.of.job.as_ref())? else {
+        tell_unreachable(&following, ": its ranks are not compared");
+        eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
+        tell_kept("ras", args.of.job.as_ref());
+        return Ok(ExitCode::from(Code::NoData as u8));
+    };
+    runtime.block_on(ask(&mut following, &mut arrivals, &live, &name, args.wait));
+    tell_unreachable(&following, ": its ranks are not compared");
+    let Some(job) = following.jobs().get(&name) else { return Ok(ExitCode::from(Code::NoData as u8)) };
+    told(job, args, || {
+        "no answer: no rank of the job lives, or its collector is too old to ask RAS; try again, with a longer --wait"
+            .to_owned()
+    })
+}
+
+/// Records first: RAS's counts are then the newer ones, and those of a job that stands are the same.
+async fn ask(following: &mut Following, arrivals: &mut Arrivals, live: &Live, name: &JobName, seconds: u32) {
+    let deadline = Instant::now() + Duration::from_secs(seconds.into());
+    let job = following.jobs().get(name);
+    let living = job.into_iter().flat_map(Job::ranks).filter(|(_, view)| view.is_alive());
+    let Some(first) = living.map(|(rank, _)| rank).min() else { return };
+    gather(following, arrivals, live, name, RECORDS.min(seconds)).await;
+    live.ras(name.clone(), first);
+    let came = |following: &Following| following.jobs().get(name).is_none_or(|job| job.ras().is_some());
+    take_until(following, arrivals, deadline, came).await;
+}
+
+fn told(job: &Job, args: &RasArgs, none: impl FnOnce() -> String) -> anyhow::Result<ExitCode> {
+    let (Some(report), Some(witness)) = (job.ras(), Witness::of(job)) else {
+        eprintln!("xpu-top: {}", none());
+        return Ok(ExitCode::from(Code::NoData as u8));
+    };
+    if args.json {
+        print(&(serde_json::to_string_pretty(&Document::of(job, report, &witness))? + "\n"))?;
+    } else {
+        print(&text(report, &witness))?;
+    }
+    let has_answer = witness.verdict != Verdict::NoAnswer;
+    Ok(if has_answer { ExitCode::SUCCESS } else { ExitCode::from(Code::NoData as u8) })
+}
+
+fn text(report: &RasReport, witness: &Witness) -> String {
+    let mut text = String::new();
+    if report.is_answered() {
+        let communicators = figure::counted(report.communicators.len(), "communicator", "communicators");
+        let _ = writeln!(
+            text,
+            "NCCL {}, RAS at {}, asked at {}: {communicators}, collected in {}",
+            if report.nccl.is_empty() { "of an unknown version" } else { &report.nccl },
+            report.address,
+            figure::clock(report.asked_at),
+            figure::span(report.took),
+        );
+    }
+    for statement in &witness.statements {
+        let _ = writeln!(text, "{}", statement.sentence());
+    }
+    if witness.more > 0 {
+        let _ = writeln!(text, "and {} more statements", figure::count(witness.more as u64));
+    }
+    let verdict = match witness.verdict {
+        Verdict::Agrees => "both say the same",
+        Verdict::Differs => "the two differ",
+        Verdict::NotComparable => "not compared: what RAS says stands alone",
+        Verdict::NoAnswer => return text,
+    };
+    text + verdict + "\n"
+}
+
+/// `xpu-top ras --json`
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    job: &'a JobName,
+    asked_at: Moment,
+    address: &'a str,
+    nccl: &'a str,
+    /// Why there is no answer; `null` otherwise.
+    why: Option<&'a str>,
+    collected_ms: f64,
+    timeouts: u32,
+    #[serde(flatten)]
+    witness: &'a Witness,
+    sentences: Vec<String>,
+    communicators: Vec<OneCommunicator<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct OneCommunicator<'a> {
+    communicator: String,
+    size: u32,
+    ranks: Vec<OneRank>,
+    missing: &'a [RasMissing],
+}
+
+#[derive(Debug, Serialize)]
+struct OneRank {
+    /// In the job, if it is known.
+    rank: Option<Rank>,
+    #[serde(flatten)]
+    of: RasRank,
+}
+
+impl<'a> Document<'a> {
+    fn of(job: &'a Job, report: &'a RasReport, witness: &'a Witness) -> Self {
+        let mut known = BTreeMap::new();
+        for (rank, view) in job.ranks() {
+            for state in view.latest().iter().flat_map(|digest| &digest.communicators) {
+                known.insert((state.id, state.rank), rank);
+            }
+        }
+        let rank = |id, member| known.get(&(id, member)).copied();
+        let communicators = report.communicators.iter().map(|one| OneCommunicator {
+            communicator: one.id.to_string(),
+            size: one.size,
+            ranks: one.ranks.iter().map(|&of| OneRank { rank: rank(one.id, of.member), of }).collect(),
+            missing: &one.missing,
+        });
+        Self {
+            job: job.name(),
+            asked_at: report.asked_at,
+            address: &report.address,
+            nccl: &report.nccl,
+            why: (!report.is_answered()).then_some(&report.why),
+            collected_ms: report.took.0 as f64 / 1e6,
+            timeouts: report.timeouts,
+            witness,
+            sentences: witness.statements.iter().map(Statement::sentence).collect(),
+            communicators: communicators.collect(),
+        }
+    }
+}

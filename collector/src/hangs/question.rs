@@ -1,0 +1,38 @@
+//! What is requested about a job when its incident is certain.
+
+use std::time::Duration;
+
+use xpu_model::job::Job;
+use xpu_wire::{
+    frame::{RankRecord, Request},
+    id::Rank,
+    unit::Nanoseconds,
+};
+
+use super::incident::Cause;
+
+/// Length of history that is saved.
+const BEFORE: Duration = Duration::from_mins(10);
+
+/// Everything about it. The collector itself has read a job that hangs; the threads of running ranks are not
+/// stopped.
+pub(super) fn all(job: &Job, cause: Cause, asks_ras: bool) -> Vec<Request> {
+    let length = Nanoseconds(BEFORE.as_nanos() as u64);
+    let (name, most) = (job.name().clone(), RankRecord::share(job.world_size()) as u32);
+    // A rank whose hook is off is not read unasked.
+    let ranks = job.ranks().filter(|(_, view)| view.latest().is_some_and(|digest| digest.enabled));
+    let ranks: Vec<_> = ranks.map(|(rank, _)| rank).collect();
+    let mut all = vec![
+        Request::History { length },
+        Request::Records { job: name.clone(), ranks: Vec::new(), most },
+        Request::Snapshot,
+    ];
+    // One host asks for all. After an end, NCCL's processes may be about to end too.
+    if asks_ras && cause == Cause::Hang && job.rank(Rank(0)).is_some() {
+        all.push(Request::Ras { job: name.clone(), rank: Rank(0) });
+    }
+    if !ranks.is_empty() {
+        all.push(Request::Stacks { job: name, ranks, kept: true, natively: cause == Cause::Hang });
+    }
+    all
+}

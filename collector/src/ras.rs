@@ -1,0 +1,174 @@
+//! NCCL's RAS service, asked about a job: a second witness when the job hangs, or when a user asks.
+//!
+//! NCCL has a thread for it in each process, which answers while the program waits. One question to any of
+//! them returns the whole job. A thread here asks: the poll loop never waits for it.
+//!
+//! ```text
+//! Request::Ras ─▶ Target ──thread: address, version, client, answer──▶ Body::Ras, and as it came ─▶ ras.json
+//! ```
+
+mod address;
+mod answer;
+mod client;
+mod library;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Receiver, TryRecvError},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use xpu_wire::{
+    frame::RasReport,
+    id::{JobName, Pid},
+    unit::Moment,
+};
+
+use crate::address::Address;
+use address::{RasAddress, Unasked};
+pub(crate) use answer::Answer;
+
+/// Jobs that are asked about at the same time.
+const AT_ONCE: usize = 8;
+
+/// Viewers that wait for the same answer.
+const VIEWERS: usize = 64;
+
+/// An answer this recent is sent again: viewers that ask in a loop do not make RAS collect in a loop.
+const RECENT: Duration = Duration::from_secs(2);
+
+/// After this time without an answer there will be none: longer than the client's own limit.
+const LIMIT: Duration = Duration::from_secs(40);
+
+/// Answers that wait for the thread that keeps them on disk.
+const KEPT: usize = 4;
+
+/// A job whose RAS is to be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub job: JobName,
+    /// Its living processes here, the one to begin with first.
+    pub pids: Vec<Pid>,
+    /// Ranks that are creating a communicator: RAS of some versions ends a process that it asks then.
+    pub creating: bool,
+}
+
+/// The result, and its recipients.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub viewers: Vec<Address>,
+    pub report: RasReport,
+    /// The answer as it came; empty if there was none.
+    pub raw: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Asking {
+    job: JobName,
+    viewers: Vec<Address>,
+    answer: Receiver<(RasReport, Vec<u8>)>,
+    since: Instant,
+}
+
+/// All questions in progress.
+#[derive(Debug, Default)]
+pub(crate) struct Ras {
+    asking: Vec<Asking>,
+    recent: BTreeMap<JobName, (Instant, RasReport)>,
+}
+
+impl Ras {
+    /// Takes a request. Returns the report at once if it is known, or if there will be none.
+    pub(crate) fn want(&mut self, target: Target, viewer: &Address, now: Instant) -> Option<RasReport> {
+        self.recent.retain(|_, (at, _)| now.duration_since(*at) < RECENT);
+        if let Some((_, report)) = self.recent.get(&target.job) {
+            return Some(report.clone());
+        }
+        if let Some(asking) = self.asking.iter_mut().find(|asking| asking.job == target.job) {
+            if asking.viewers.len() < VIEWERS && !asking.viewers.contains(viewer) {
+                asking.viewers.push(viewer.clone());
+            }
+            return None;
+        }
+        let job = target.job.clone();
+        if self.asking.len() >= AT_ONCE {
+            let why = format!("RAS of {AT_ONCE} jobs is being asked: try again");
+            return Some(RasReport::unanswered(job, why));
+        }
+        let (answer_tx, answer) = mpsc::channel();
+        let started = thread::Builder::new().name("ras".to_owned()).spawn(move || {
+            // Nobody waits any more if it took too long.
+            let _ = answer_tx.send(ask(&target));
+        });
+        if let Err(error) = started {
+            return Some(RasReport::unanswered(job, format!("no thread to ask with: {error}")));
+        }
+        self.asking.push(Asking { job, viewers: vec![viewer.clone()], answer, since: now });
+        None
+    }
+
+    /// Takes finished answers. Never blocks.
+    pub(crate) fn turn(&mut self, now: Instant) -> Vec<Told> {
+        let mut told = Vec::new();
+        for asking in std::mem::take(&mut self.asking) {
+            let none = |why: &str| (RasReport::unanswered(asking.job.clone(), why.to_owned()), Vec::new());
+            let (report, raw) = match asking.answer.try_recv() {
+                Ok(answer) => answer,
+                Err(TryRecvError::Empty) if now.duration_since(asking.since) < LIMIT => {
+                    self.asking.push(asking);
+                    continue;
+                }
+                Err(TryRecvError::Empty) => none("it did not answer in time"),
+                Err(TryRecvError::Disconnected) => none("its answer cannot be read"),
+            };
+            self.recent.insert(asking.job, (now, report.clone()));
+            told.push(Told { viewers: asking.viewers, report, raw });
+        }
+        told
+    }
+}
+
+/// In a thread of its own: files of processes, the network.
+fn ask(target: &Target) -> (RasReport, Vec<u8>) {
+    let asked_at = Moment::now();
+    let report = RasReport { asked_at, ..RasReport::unanswered(target.job.clone(), String::new()) };
+    let address = match RasAddress::of(target) {
+        Ok(address) => address,
+        Err(why) => return (RasReport { why: why.to_string(), ..report }, Vec::new()),
+    };
+    let report = RasReport { address: address.to_string(), ..report };
+    let why_not = target.creating.then_some(Unasked::Creating);
+    let why_not = why_not.or_else(|| library::version(&target.pids).and_then(Unasked::of_version));
+    if let Some(why) = why_not {
+        return (RasReport { why: why.to_string(), ..report }, Vec::new());
+    }
+    match client::ask(&address, |answer: &Answer| answer.is_of(&target.pids), client::Limits::default()) {
+        Ok((answer, raw)) => (answer.into_report(report), raw),
+        Err(why) => (RasReport { why: why.at(&address), ..report }, Vec::new()),
+    }
+}
+
+/// The last answers as they came, for the thread that keeps them on disk.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RawAnswers(Arc<Mutex<BTreeMap<JobName, Vec<u8>>>>);
+
+impl RawAnswers {
+    pub(crate) fn put(&self, job: &JobName, raw: Vec<u8>) {
+        let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if answers.len() >= KEPT && !answers.contains_key(job) {
+            answers.pop_first();
+        }
+        answers.insert(job.clone(), raw);
+    }
+
+    pub(crate) fn take(&self, job: &JobName) -> Option<Vec<u8>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(job)
+    }
+}
+
+#[cfg(test)]
+mod tests;

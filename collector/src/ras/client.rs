@@ -1,0 +1,194 @@
+//! The client's side of the RAS protocol: lines of text, then a document until the connection ends.
+//!
+//! Whatever listens there, the question ends in time, and its answer is bounded. Processes of a host share the
+//! port: the kernel chooses one for each connection, so a stopped process, or another job's, is passed over by
+//! connecting again.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    time::{Duration, Instant},
+};
+
+use super::{address::RasAddress, answer::Answer};
+
+/// Connections for one question.
+const CONNECTIONS: usize = 12;
+
+/// Bytes of a document: of some 30,000 ranks in communicators.
+const MOST: usize = 16 << 20;
+
+/// Bytes of a line before it.
+const LINE: usize = 1024;
+
+/// How long what may be RAS is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// For a connection, and for each line before the document.
+    pub line: Duration,
+    /// For the document: RAS itself gives up on processes after ten seconds.
+    pub document: Duration,
+    /// For all connections.
+    pub all: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self { line: seconds(1), document: seconds(15), all: seconds(30) }
+    }
+}
+
+/// Why a question has no answer. Of several connections, the last in this order counts.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub(super) enum Unanswered {
+    #[error("nothing listens there: RAS needs NCCL 2.24 or newer, without NCCL_RAS_ENABLE=0")]
+    Nobody,
+    #[error("cannot connect: {0}")]
+    Unreachable(String),
+    #[error("what listens there is not NCCL's RAS")]
+    Foreign,
+    #[error("RAS of another job answers there; give each job on a host an NCCL_RAS_ADDR of its own")]
+    OtherJob,
+    #[error("the process that listens there does not answer; it may be stopped")]
+    Silent,
+    #[error("its answer is cut short, or is not complete in time")]
+    Late,
+    #[error("its answer has more than 16 MiB")]
+    TooLong,
+    #[error("its answer cannot be read: {0}")]
+    Unreadable(String),
+    #[error("its RAS has no JSON, which is new in NCCL 2.28.7; ask it with NCCL's own ncclras")]
+    NoJson,
+}
+
+impl Unanswered {
+    pub(super) fn at(&self, address: &RasAddress) -> String {
+        format!("{address}: {self}")
+    }
+
+    /// Whether another process behind the same port may answer.
+    fn is_of_one_process(&self) -> bool {
+        matches!(self, Self::OtherJob | Self::Silent | Self::Late | Self::Foreign)
+    }
+}
+
+/// Asks until an answer is of the job. The answer, and its bytes.
+pub(super) fn ask(
+    address: &RasAddress,
+    is_of_job: impl Fn(&Answer) -> bool,
+    limits: Limits,
+) -> Result<(Answer, Vec<u8>), Unanswered> {
+    let deadline = Instant::now() + limits.all;
+    let resolved = address.resolve().map_err(|error| Unanswered::Unreachable(error.to_string()))?;
+    let mut why = Unanswered::Nobody;
+    for _ in 0..CONNECTIONS {
+        let mut may_change = false;
+        for &to in &resolved {
+            match ask_once(to, limits, deadline) {
+                Ok((answer, raw)) if is_of_job(&answer) => return Ok((answer, raw)),
+                Ok(_) => (may_change, why) = (true, why.max(Unanswered::OtherJob)),
+                Err(error) => {
+                    may_change |= error.is_of_one_process();
+                    why = why.max(error);
+                }
+            }
+        }
+        if !may_change || Instant::now() >= deadline {
+            break;
+        }
+    }
+    Err(why)
+}
+
+fn ask_once(to: SocketAddr, limits: Limits, deadline: Instant) -> Result<(Answer, Vec<u8>), Unanswered> {
+    let within = |time: Duration| deadline.min(Instant::now() + time);
+    let mut talk = Talk::connect(to, within(limits.line))?;
+    // What is no RAS gets this line and nothing more.
+    let greeting = talk.ask("CLIENT PROTOCOL 2", within(limits.line))?;
+    if !greeting.starts_with("SERVER PROTOCOL ") {
+        return Err(Unanswered::Foreign);
+    }
+    // Older versions do not know it. They are not asked for more: some of them crash then.
+    let format = talk.ask("SET FORMAT json", within(limits.line))?;
+    if format != "OK" {
+        return Err(if format.starts_with("ERROR") { Unanswered::NoJson } else { Unanswered::Foreign });
+    }
+    talk.say("STATUS", within(limits.line))?;
+    let raw = talk.document(within(limits.document))?;
+    Answer::parse(raw).map_err(|error| Unanswered::Unreadable(error.to_string()))
+}
+
+/// One connection, and what was read of it.
+struct Talk {
+    stream: TcpStream,
+    read: Vec<u8>,
+}
+
+impl Talk {
+    fn connect(to: SocketAddr, until: Instant) -> Result<Self, Unanswered> {
+        let stream = TcpStream::connect_timeout(&to, left(until)?).map_err(|error| match error.kind() {
+            io::ErrorKind::ConnectionRefused => Unanswered::Nobody,
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Unanswered::Silent,
+            _ => Unanswered::Unreachable(error.to_string()),
+        })?;
+        Ok(Self { stream, read: Vec::new() })
+    }
+
+    fn say(&mut self, line: &str, until: Instant) -> Result<(), Unanswered> {
+        let lost = |_: io::Error| Unanswered::Silent;
+        self.stream.set_write_timeout(Some(left(until)?)).map_err(lost)?;
+        self.stream.write_all(format!("{line}\n").as_bytes()).map_err(lost)
+    }
+
+    /// The line that answers this one.
+    fn ask(&mut self, line: &str, until: Instant) -> Result<String, Unanswered> {
+        self.say(line, until)?;
+        loop {
+            if let Some(end) = self.read.iter().position(|&byte| byte == b'\n') {
+                let rest = self.read.split_off(end + 1);
+                let line = std::mem::replace(&mut self.read, rest);
+                return Ok(String::from_utf8_lossy(&line).trim_end().to_owned());
+            }
+            if self.read.len() > LINE {
+                return Err(Unanswered::Foreign);
+            }
+            if self.more(until).map_err(|_lost| Unanswered::Silent)? == 0 {
+                return Err(if self.read.is_empty() { Unanswered::Silent } else { Unanswered::Foreign });
+            }
+        }
+    }
+
+    /// Everything until the connection ends.
+    fn document(mut self, until: Instant) -> Result<Vec<u8>, Unanswered> {
+        while self.more(until).map_err(|_lost| Unanswered::Late)? > 0 {
+            if self.read.len() > MOST {
+                return Err(Unanswered::TooLong);
+            }
+        }
+        Ok(self.read)
+    }
+
+    fn more(&mut self, until: Instant) -> io::Result<usize> {
+        let late = |_: Unanswered| io::Error::from(io::ErrorKind::TimedOut);
+        self.stream.set_read_timeout(Some(left(until).map_err(late)?))?;
+        let mut piece = [0; 1 << 13];
+        let length = loop {
+            match self.stream.read(&mut piece) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
+        self.read.extend_from_slice(&piece[..length]);
+        Ok(length)
+    }
+}
+
+/// A socket's limit must not be zero: that would mean none.
+fn left(until: Instant) -> Result<Duration, Unanswered> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(Unanswered::Silent) } else { Ok(left) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+use std::process::{Child, Command};
+
+use xpu_wire::endpoint::variable;
+
+use super::*;
+use crate::{environment::Environment, roster::Identity};
+
+fn viewer(number: u8) -> Address {
+    Address { to: Identity(vec![number]), route: Vec::new() }
+}
+
+/// A process of job `train` with these in its environment, once it has them.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn with(set: &[(&str, &str)]) -> Self {
+        let mut command = Command::new("sleep");
+        let command = command.arg("600").env_remove("NCCL_RAS_ADDR").env(variable::JOB, "train");
+        let new = Self(command.envs(set.iter().copied()).spawn().unwrap());
+        let deadline = Instant::now() + Duration::from_secs(30);
+        // As it executes its program, it has none for a moment.
+        let has = || {
+            let environment = Environment::of(Pid(new.0.id()), &"train".into());
+            environment.is_some_and(|environment| environment.value(variable::JOB).is_some())
+        };
+        while !has() {
+            assert!(Instant::now() < deadline);
+            thread::yield_now();
+        }
+        new
+    }
+
+    fn target(&self, job: &str) -> Target {
+        Target { job: job.into(), pids: vec![Pid(self.0.id())], creating: false }
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn answered(ras: &mut Ras) -> Told {
+    let deadline = Instant::now() + Duration::from_mins(1);
+    loop {
+        if let Some(told) = ras.turn(Instant::now()).pop() {
+            return told;
+        }
+        assert!(Instant::now() < deadline);
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn the_environment_of_the_ranks_says_where_and_whether() {
+    let of = |set: &[(&str, &str)]| {
+        let sleeper = Sleeper::with(set);
+        let (report, raw) = ask(&sleeper.target("train"));
+        assert!(raw.is_empty() && !report.is_answered());
+        (report.address, report.why)
+    };
+    let (address, why) = of(&[("NCCL_RAS_ADDR", "127.0.0.1:1")]);
+    assert_eq!(address, "127.0.0.1:1");
+    assert!(why.contains("127.0.0.1:1: nothing listens there"), "{why}");
+    let (_, why) = of(&[("NCCL_RAS_ENABLE", "0")]);
+    assert!(why.contains("RAS is off"), "{why}");
+    let (_, why) = of(&[("NCCL_RAS_ADDR", "no such host:x")]);
+    assert!(why.contains("cannot connect"), "{why}");
+    let sleeper = Sleeper::with(&[]);
+    let (report, _) = ask(&sleeper.target("other"));
+    assert!(report.why.contains("no process of the job can be read"), "{}", report.why);
+    let creating = Target { creating: true, ..sleeper.target("train") };
+    let (report, _) = ask(&creating);
+    assert_eq!(report.address, "localhost:28028");
+    assert!(report.why.contains("creating a communicator"), "{}", report.why);
+}
+
+#[test]
+fn one_question_serves_all_who_ask_at_the_same_time_or_soon_after() {
+    let sleeper = Sleeper::with(&[("NCCL_RAS_ADDR", "127.0.0.1:1")]);
+    let (target, now) = (sleeper.target("train"), Instant::now());
+    let mut ras = Ras::default();
+    for number in [1, 2, 2] {
+        assert_eq!(ras.want(target.clone(), &viewer(number), now), None);
+    }
+    assert_eq!(ras.asking.len(), 1);
+    let told = answered(&mut ras);
+    assert_eq!(told.viewers, [viewer(1), viewer(2)]);
+    assert_eq!(ras.want(target.clone(), &viewer(3), Instant::now()), Some(told.report));
+    assert_eq!(ras.want(target, &viewer(3), Instant::now() + RECENT), None, "it is asked again");
+}
+
+#[test]
+fn who_does_not_answer_in_time_is_given_up() {
+    let (_kept, answer) = mpsc::channel();
+    let (job, since) = (JobName::from("a"), Instant::now());
+    let mut ras = Ras::default();
+    ras.asking.push(Asking { job, viewers: vec![viewer(1)], answer, since });
+    assert!(ras.turn(since).is_empty());
+    let told = ras.turn(since + LIMIT).pop().unwrap();
+    assert!(told.report.why.contains("did not answer in time") && ras.asking.is_empty());
+}

@@ -1,0 +1,70 @@
+//! The processes of a job that NCCL's RAS service can be asked through.
+
+use xpu_wire::{
+    id::{JobName, Rank},
+    ledger::Call,
+    unit::Moment,
+};
+
+use super::Roster;
+use crate::{ras::Target, stacks::Reach};
+
+impl Roster {
+    /// `None` if this rank does not live here: another host asks then.
+    pub(crate) fn ras_target(&self, job: &JobName, rank: Rank, now: Moment) -> Option<Target> {
+        let living = || self.of_job(job).filter(|worker| worker.is_there());
+        living().find(|worker| worker.info.rank == rank)?;
+        let targets: Vec<_> = living().map(|worker| worker.target(false, now)).collect();
+        let creates = |target: &crate::stacks::Target| {
+            target.inside.iter().any(|inside| inside.call == Call::CommunicatorInit)
+        };
+        let creating = targets.iter().any(creates);
+        let mut here: Vec<_> = targets.iter().filter(|target| target.reach == Reach::Here).collect();
+        here.sort_by_key(|target| (target.rank != rank, target.rank));
+        Some(Target { job: job.clone(), pids: here.iter().map(|target| target.pid).collect(), creating })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::id;
+
+    use xpu_wire::{frame::RankInfo, id::Pid, ledger::LedgerPage};
+
+    use super::*;
+    use crate::roster::Identity;
+
+    /// With a ledger page in this process.
+    fn rank(rank: u32, page: &LedgerPage) -> RankInfo {
+        RankInfo {
+            job: "j".into(),
+            rank: Rank(rank),
+            world_size: 4,
+            local_rank: None,
+            pid: Pid(id()),
+            started: Moment(0),
+            program: String::new(),
+            version: String::new(),
+            ledger: page.descriptor().map(|descriptor| descriptor as u32),
+        }
+    }
+
+    #[test]
+    fn the_host_of_the_rank_asks_and_not_while_a_communicator_is_created() {
+        let (job, now) = (JobName::from("j"), Moment(2_000_000_000));
+        let pages = [LedgerPage::create().unwrap(), LedgerPage::create().unwrap()];
+        let mut roster = Roster::default();
+        for (number, page) in (1..).zip(&pages) {
+            roster.hello(&Identity(vec![number as u8]), 0, rank(number, page), Moment(0));
+        }
+        assert_eq!(roster.ras_target(&job, Rank(0), now), None, "it lives elsewhere");
+        let target = roster.ras_target(&job, Rank(1), now).unwrap();
+        assert_eq!((target.pids, target.creating), (vec![Pid(id()); 2], false));
+        let thread = &pages[1].ledger().threads[0];
+        assert!(thread.claim(42));
+        thread.enter(Call::StreamSynchronize, Moment(1));
+        assert!(!roster.ras_target(&job, Rank(1), now).unwrap().creating);
+        thread.enter(Call::CommunicatorInit, Moment(1));
+        assert!(roster.ras_target(&job, Rank(1), now).unwrap().creating);
+    }
+}

@@ -1,0 +1,29 @@
+//! What NCCL's RAS service last said of the job.
+
+use std::collections::BTreeSet;
+
+use xpu_wire::{frame::RasReport, id::Pid};
+
+use super::Job;
+
+impl Job {
+    /// The newest stays; a question without an answer does not displace an answer.
+    pub(super) fn keep_ras(&mut self, report: &RasReport) {
+        let displaces = self.ras.as_deref().is_none_or(|known| {
+            (report.is_answered() || !known.is_answered()) && known.asked_at <= report.asked_at
+        });
+        if displaces {
+            self.ras = Some(Box::new(report.clone()));
+            self.revision += 1;
+        }
+    }
+
+    /// `None` if it was about processes that are no longer the job's.
+    pub fn ras(&self) -> Option<&RasReport> {
+        let report = self.ras.as_deref()?;
+        let of_ranks = report.communicators.iter().flat_map(|one| &one.ranks).filter_map(|rank| rank.pid);
+        let mut asked = of_ranks.peekable();
+        let present: BTreeSet<Pid> = self.ranks().map(|(_, view)| view.pid()).collect();
+        (asked.peek().is_none() || asked.any(|pid| present.contains(&pid))).then_some(report)
+    }
+}

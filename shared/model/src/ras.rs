@@ -1,0 +1,197 @@
+//! NCCL's RAS service as a second witness: what it says of a job, beside what xpu-top itself has recorded.
+//!
+//! RAS counts, per communicator and rank, the collectives that the host has launched. So it can prove that a
+//! rank has not launched what the others have; of a collective that all have launched it proves nothing.
+//! Counts are compared by how far ranks are apart: RAS leaves out some collectives that the records have.
+//!
+//! Pure: no clock, no network.
+
+mod counts;
+mod own;
+mod state;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::Serialize;
+use xpu_wire::{
+    collective::Operation,
+    frame::{RasCommunicator, RasReport},
+    id::{CommunicatorId, Rank},
+};
+
+use crate::{figure, job::Job};
+use own::Own;
+
+/// Ranks without progress for this long have launched what they will launch: both counts are of one state.
+const STANDS: Duration = Duration::from_secs(3);
+
+/// Statements that are kept: a job may have thousands of communicators.
+const STATEMENTS: usize = 64;
+
+/// What RAS says, and what xpu-top says to each of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Witness {
+    pub verdict: Verdict,
+    /// The differences between the two first, then those between ranks.
+    pub statements: Vec<Statement>,
+    /// Statements beyond those.
+    pub more: usize,
+}
+
+/// Both words together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// One statement at least differs.
+    Differs,
+    Agrees,
+    /// The job makes progress, or xpu-top has no counts of these ranks.
+    NotComparable,
+    NoAnswer,
+}
+
+/// One sentence of RAS, and xpu-top's to the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Statement {
+    pub about: About,
+    /// As xpu-top shows it; empty if it is about all.
+    pub communicator: String,
+    /// The program's name for it; empty if it has none.
+    pub name: String,
+    pub operation: Option<Operation>,
+    /// The ranks of the job that it names.
+    pub ranks: Vec<Rank>,
+    pub ras: String,
+    pub xpu_top: Option<String>,
+    /// `None` if xpu-top cannot say.
+    pub agrees: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum About {
+    /// Collectives that ranks have launched.
+    Counts,
+    /// Ranks of which RAS has no data.
+    Missing,
+    /// Errors of NCCL.
+    Error,
+    /// Communicators that some ranks end or abort.
+    Ending,
+    /// A communicator that only one of the two knows.
+    Unknown,
+    /// Collectives that only one of the two counts, on all ranks alike.
+    LeftOut,
+    /// How complete the answer is.
+    Answer,
+}
+
+impl Statement {
+    fn of(about: About, ras: String) -> Self {
+        let (communicator, name, ranks) = (String::new(), String::new(), Vec::new());
+        Self { about, communicator, name, operation: None, ranks, ras, xpu_top: None, agrees: None }
+    }
+
+    /// `RAS: rank 3 ...; xpu-top: the same`
+    pub fn sentence(&self) -> String {
+        let own = self.xpu_top.as_ref().map_or_else(String::new, |own| format!("; xpu-top: {own}"));
+        format!("RAS: {}{own}", self.ras)
+    }
+
+    fn order(&self) -> (u8, About) {
+        let differs = match (self.agrees, self.about) {
+            (Some(false), _) => 0,
+            (_, About::LeftOut) => 2,
+            _ => 1,
+        };
+        (differs, self.about)
+    }
+}
+
+impl Witness {
+    /// What RAS last said of the job; `None` if it was never asked.
+    pub fn of(job: &Job) -> Option<Self> {
+        job.ras().map(|report| Self::compare(report, job))
+    }
+
+    fn compare(report: &RasReport, job: &Job) -> Self {
+        if !report.is_answered() {
+            let statement = Statement::of(About::Answer, format!("no answer: {}", report.why));
+            return Self { verdict: Verdict::NoAnswer, statements: vec![statement], more: 0 };
+        }
+        let (stands, own) = (stands(job), own::of(job, |_| true));
+        let mut named: BTreeMap<CommunicatorId, usize> = BTreeMap::new();
+        for one in &report.communicators {
+            *named.entry(one.id).or_default() += 1;
+        }
+        // Of two communicators with one hash it is not known which is which.
+        let mine = |id: CommunicatorId| own.get(&id).filter(|_| named.get(&id) == Some(&1));
+        let mut statements: Vec<_> =
+            report.communicators.iter().flat_map(|one| of_one(one, mine(one.id), (job, stands))).collect();
+        let deviates = statements.iter().any(|one| one.about == About::Counts);
+        if !deviates && let Some(same) = counts::alike(report, stands) {
+            statements.push(same);
+        }
+        let unknown = own.values().filter(|own| !named.contains_key(&own.id));
+        statements.extend(unknown.filter_map(own::unknown));
+        statements.extend(answer(report, stands));
+        let verdict = if statements.iter().any(|one| one.agrees == Some(false)) {
+            Verdict::Differs
+        } else if statements.iter().any(|one| one.agrees == Some(true)) {
+            Verdict::Agrees
+        } else {
+            Verdict::NotComparable
+        };
+        statements.sort_by_key(Statement::order);
+        let more = statements.len().saturating_sub(STATEMENTS);
+        statements.truncate(STATEMENTS);
+        Self { verdict, statements, more }
+    }
+
+    /// The most important statement about one communicator; `None` if RAS has not answered, or does not name it.
+    pub fn of_communicator(job: &Job, id: CommunicatorId) -> Option<Statement> {
+        let report = job.ras().filter(|report| report.is_answered())?;
+        let mut named = report.communicators.iter().filter(|one| one.id == id);
+        let (one, is_only) = (named.next()?, named.next().is_none());
+        let own = own::of(job, |of| of == id).remove(&id).filter(|_| is_only);
+        let statements = of_one(one, own.as_ref(), (job, stands(job)));
+        let alone = RasReport { communicators: vec![one.clone()], ..RasReport::default() };
+        statements.into_iter().min_by_key(Statement::order).or_else(|| counts::alike(&alone, stands(job)))
+    }
+}
+
+/// Whether no living rank makes progress.
+fn stands(job: &Job) -> bool {
+    let living = || job.ranks().filter(|(_, view)| view.is_alive());
+    living().next().is_some() && living().all(|(_, view)| view.stands_for() >= STANDS)
+}
+
+fn of_one(one: &RasCommunicator, mine: Option<&Own>, (job, stands): (&Job, bool)) -> Vec<Statement> {
+    let mut statements = counts::statements(one, mine, stands);
+    statements.extend(state::statements(one, mine, job));
+    for statement in &mut statements {
+        statement.communicator = one.id.to_string();
+        statement.name = mine.map(|own| own.name.clone()).unwrap_or_default();
+    }
+    statements
+}
+
+/// What limits the answer as a whole.
+fn answer(report: &RasReport, stands: bool) -> Vec<Statement> {
+    let mut statements = Vec::new();
+    if report.timeouts > 0 {
+        let times = figure::counted(report.timeouts as usize, "time", "times");
+        statements.push(Statement::of(About::Answer, format!("it waited for data in vain {times}")));
+    }
+    if report.communicators.is_empty() {
+        statements.push(Statement::of(About::Answer, "it knows no communicator".to_owned()));
+    }
+    if !stands {
+        let why = "the job makes progress: these counts are of different moments and may differ by what is under way";
+        statements.push(Statement::of(About::Answer, why.to_owned()));
+    }
+    statements
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! How many collectives the ranks of one communicator have launched, by both.
+
+use std::collections::BTreeMap;
+
+use xpu_wire::{
+    collective::Operation,
+    frame::{RasCommunicator, RasCounts, RasReport},
+};
+
+use super::{
+    About, Statement,
+    own::{Own, which, who},
+};
+use crate::figure;
+
+/// Values of a count that are named one by one.
+const VALUES: usize = 4;
+
+/// Counts of members.
+type Counts = BTreeMap<u32, u64>;
+
+pub(super) fn statements(one: &RasCommunicator, own: Option<&Own>, stands: bool) -> Vec<Statement> {
+    let members: Vec<u32> = one.ranks.iter().map(|rank| rank.member).collect();
+    let mut statements = Vec::new();
+    let mut compared = false;
+    for operation in RasCounts::OPERATIONS {
+        let counts = counts(one, |counts| counts.of(operation));
+        let mine = own.filter(|_| stands).and_then(|own| own.launched(&members, operation));
+        compared |= mine.is_some();
+        let (theirs, ours) = (deviations(&counts), mine.as_ref().map(deviations));
+        if theirs.is_empty() && ours.as_ref().is_none_or(BTreeMap::is_empty) {
+            continue;
+        }
+        let named: Vec<_> = theirs.keys().chain(ours.iter().flat_map(BTreeMap::keys)).copied().collect();
+        let (xpu_top, agrees) = match &ours {
+            Some(ours) if *ours == theirs => (Some("the same".to_owned()), Some(true)),
+            Some(ours) => (Some(apart(own, ours)), Some(false)),
+            None => (None, None),
+        };
+        statements.push(Statement {
+            operation: Some(operation),
+            ranks: own.map(|own| own.ranks(&named)).unwrap_or_default(),
+            xpu_top,
+            agrees,
+            ..Statement::of(About::Counts, launched(operation, &counts, (one, own)))
+        });
+    }
+    if let Some(own) = own.filter(|_| stands) {
+        let all = (counts(one, RasCounts::all), own.enqueued(&members));
+        if let (theirs, Some(ours)) = all {
+            if !compared {
+                judge_sums(&mut statements, (&theirs, &ours), own);
+            }
+            statements.extend(left_out(&theirs, &ours, (one, own)));
+        }
+    }
+    statements
+}
+
+/// One statement for all communicators, where none deviates.
+pub(super) fn alike(report: &RasReport, stands: bool) -> Option<Statement> {
+    let communicators = report.communicators.iter().filter(|one| one.ranks.len() > 1).count();
+    let ras = match communicators {
+        1 => "all ranks have launched the same collectives".to_owned(),
+        more => format!(
+            "all ranks of each of {} communicators have launched the same collectives",
+            figure::count(more as u64)
+        ),
+    };
+    let new = Statement::of(About::Counts, ras);
+    let same = stands.then(|| "the same".to_owned());
+    (communicators > 0).then_some(Statement { xpu_top: same, agrees: stands.then_some(true), ..new })
+}
+
+fn counts(one: &RasCommunicator, count: impl Fn(&RasCounts) -> u64) -> Counts {
+    one.ranks.iter().map(|rank| (rank.member, count(&rank.launched))).collect()
+}
+
+/// The value that most have, the largest of several; and whether it is the only one.
+fn usual(counts: &Counts) -> Option<(u64, bool)> {
+    let mut times: BTreeMap<u64, usize> = BTreeMap::new();
+    for &count in counts.values() {
+        *times.entry(count).or_default() += 1;
+    }
+    let most = times.values().copied().max()?;
+    let mut often = times.iter().filter(|&(_, &times)| times == most).map(|(&count, _)| count);
+    let largest = often.next_back()?;
+    Some((largest, often.next().is_none()))
+}
+
+/// Members that have launched more or fewer than most.
+fn deviations(counts: &Counts) -> BTreeMap<u32, i64> {
+    let Some((usual, _)) = usual(counts) else { return BTreeMap::new() };
+    let apart = |count: u64| count.wrapping_sub(usual).cast_signed();
+    counts.iter().map(|(&member, &count)| (member, apart(count))).filter(|&(_, apart)| apart != 0).collect()
+}
+
+/// `rank 3 has launched 1,041 AllReduces on communicator 9ca792c9, the others 1,042`
+fn launched(operation: Operation, counts: &Counts, (one, own): (&RasCommunicator, Option<&Own>)) -> String {
+    let mut by_value: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+    for (&member, &count) in counts {
+        by_value.entry(count).or_default().push(member);
+    }
+    let on = which(one.id, own);
+    let calls =
+        |count: u64| figure::counted(count as usize, &operation.to_string(), &format!("{operation}s"));
+    let (usual, is_only) = usual(counts).unwrap_or_default();
+    if by_value.len() == 1 {
+        return format!("all ranks have launched {} on {on}", calls(usual));
+    }
+    let mut values: Vec<(u64, &Vec<u32>)> = by_value
+        .iter()
+        .map(|(&count, members)| (count, members))
+        .filter(|&(count, _)| count != usual)
+        .collect();
+    values.sort_by_key(|&(count, members)| (members.len(), count));
+    let mut text = String::new();
+    for (at, &(count, members)) in values.iter().take(VALUES).enumerate() {
+        let who = who(own, members);
+        if at == 0 {
+            let has = if members.len() == 1 { "has" } else { "have" };
+            text = format!("{who} {has} launched {} on {on}", calls(count));
+        } else {
+            text = format!("{text}, {who} {}", figure::count(count));
+        }
+    }
+    let more = values.len().saturating_sub(VALUES);
+    if more > 0 {
+        text = format!("{text}, others {}", figure::counted(more, "more value", "more values"));
+    }
+    let members = &by_value[&usual];
+    let rest = if is_only && members.len() > 1 { "the others".to_owned() } else { who(own, members) };
+    format!("{text}, {rest} {}", figure::count(usual))
+}
+
+/// `rank 3 is 1 behind`, `no rank is behind`
+fn apart(own: Option<&Own>, deviations: &BTreeMap<u32, i64>) -> String {
+    let mut by_value: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
+    for (&member, &apart) in deviations {
+        by_value.entry(apart).or_default().push(member);
+    }
+    let told: Vec<_> = by_value
+        .iter()
+        .take(VALUES)
+        .map(|(&apart, members)| {
+            let is = if members.len() == 1 { "is" } else { "are" };
+            let side = if apart < 0 { "behind" } else { "ahead" };
+            format!("{} {is} {} {side}", who(own, members), figure::count(apart.unsigned_abs()))
+        })
+        .collect();
+    if told.is_empty() { "all ranks are at the same".to_owned() } else { told.join(", ") }
+}
+
+/// Where records are missing, the ledgers still count: all operations together.
+fn judge_sums(statements: &mut Vec<Statement>, (theirs, ours): (&Counts, &Counts), own: &Own) {
+    let (theirs, ours) = (deviations(theirs), deviations(ours));
+    let agrees = theirs == ours;
+    let xpu_top = if agrees { "the same".to_owned() } else { apart(Some(own), &ours) };
+    for statement in statements.iter_mut() {
+        (statement.xpu_top, statement.agrees) = (Some(xpu_top.clone()), Some(agrees));
+    }
+    if statements.is_empty() && !agrees {
+        let ras = format!("all ranks have launched the same on {}", which(own.id, Some(own)));
+        let members: Vec<_> = ours.keys().copied().collect();
+        statements.push(Statement {
+            ranks: own.ranks(&members),
+            xpu_top: Some(xpu_top),
+            agrees: Some(false),
+            ..Statement::of(About::Counts, ras)
+        });
+    }
+}
+
+/// Collectives that one of the two does not count, on all ranks alike: no contradiction.
+fn left_out(theirs: &Counts, ours: &Counts, (one, own): (&RasCommunicator, &Own)) -> Option<Statement> {
+    let apart = |member: &u32| ours.get(member)?.checked_sub(*theirs.get(member)?).filter(|&more| more > 0);
+    let apart: Vec<_> = theirs.keys().map(apart).collect::<Option<_>>()?;
+    let (least, most) = (apart.iter().min()?, apart.iter().max()?);
+    let number = |number: u64| figure::counted(number as usize, "collective", "collectives");
+    let span =
+        if least == most { number(*most) } else { format!("{} to {}", figure::count(*least), number(*most)) };
+    let ras = format!(
+        "it counts {span} fewer than xpu-top on {}: it leaves out those in CUDA graphs, AlltoAll, Gather, Scatter, symmetric kernels and copy engines",
+        which(one.id, Some(own))
+    );
+    Some(Statement::of(About::LeftOut, ras))
+}

@@ -1,0 +1,119 @@
+//! Collector to viewer: what NCCL's RAS service says of a job, in answer to [`super::Request::Ras`].
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    collective::Operation,
+    id::{CommunicatorId, JobName, Pid},
+    unit::{Moment, Nanoseconds},
+};
+
+/// One answer of RAS: the whole job, from one process of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RasReport {
+    pub job: JobName,
+    /// When it was asked, by the clock of the host that asked.
+    pub asked_at: Moment,
+    /// Where: `localhost:28028`.
+    #[serde(deserialize_with = "crate::text::line")]
+    pub address: String,
+    /// `2.28.9+cuda13.0`; empty if it is unknown.
+    #[serde(deserialize_with = "crate::text::line")]
+    pub nccl: String,
+    pub communicators: Vec<RasCommunicator>,
+    /// Time that RAS took to collect this from all processes.
+    pub took: Nanoseconds,
+    /// Processes, or links to them, for which RAS waited in vain.
+    pub timeouts: u32,
+    /// Why there is no answer, in a sentence; empty otherwise.
+    #[serde(deserialize_with = "crate::text::line")]
+    pub why: String,
+}
+
+impl RasReport {
+    /// Ranks of communicators in all: their frame fits into [`crate::codec::LARGEST_FRAME`].
+    pub const RANKS: usize = 1 << 16;
+
+    /// A report without an answer, and the reason.
+    pub fn unanswered(job: JobName, why: String) -> Self {
+        Self { job, why, ..Self::default() }
+    }
+
+    pub fn is_answered(&self) -> bool {
+        self.why.is_empty()
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RasCommunicator {
+    pub id: CommunicatorId,
+    pub size: u32,
+    pub ranks: Vec<RasRank>,
+    pub missing: Vec<RasMissing>,
+}
+
+/// A rank of a communicator that RAS has heard from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RasRank {
+    /// Its rank in the communicator.
+    pub member: u32,
+    /// As the process itself sees it; `None` if RAS does not know it.
+    pub pid: Option<Pid>,
+    /// `ncclResult_t` of its creation: 7 while it is under way.
+    pub init_state: i32,
+    /// What `ncclCommGetAsyncError` answers.
+    pub async_error: i32,
+    pub finalized: bool,
+    pub destroyed: bool,
+    pub aborted: bool,
+    pub launched: RasCounts,
+}
+
+/// Collectives that the host has launched. Sends and receives, `AlltoAll`, Gather and Scatter, copies by copy
+/// engines, symmetric kernels, and everything in CUDA graphs are left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RasCounts {
+    pub broadcast: u64,
+    pub reduce: u64,
+    pub all_gather: u64,
+    pub reduce_scatter: u64,
+    pub all_reduce: u64,
+}
+
+impl RasCounts {
+    /// The operations that RAS counts, each by itself.
+    pub const OPERATIONS: [Operation; 5] = [
+        Operation::AllReduce,
+        Operation::AllGather,
+        Operation::ReduceScatter,
+        Operation::Broadcast,
+        Operation::Reduce,
+    ];
+
+    /// Of one operation; 0 if RAS does not count it.
+    pub fn of(&self, operation: Operation) -> u64 {
+        match operation {
+            Operation::Broadcast => self.broadcast,
+            Operation::Reduce => self.reduce,
+            Operation::AllGather => self.all_gather,
+            Operation::ReduceScatter => self.reduce_scatter,
+            Operation::AllReduce => self.all_reduce,
+            _ => 0,
+        }
+    }
+
+    pub fn all(&self) -> u64 {
+        Self::OPERATIONS.iter().fold(0, |all, &operation| all.saturating_add(self.of(operation)))
+    }
+}
+
+/// A rank of a communicator of which RAS has no data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RasMissing {
+    pub member: u32,
+    pub pid: Option<Pid>,
+    /// Its process did not answer.
+    pub unresponsive: bool,
+    /// RAS has given up on its process.
+    pub considered_dead: bool,
+}
