@@ -30,13 +30,16 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// Calls of each rank, before rank 1 leaves one out.
 const TOGETHER: u64 = 60;
 
-/// Both train together until rank 1 goes no further.
-fn script() -> String {
+/// The same of a job that is watched for some seconds first.
+const LONG: u64 = 400;
+
+/// Both train together for this number of steps. Then rank 1 goes no further.
+fn script(together: u64) -> String {
     format!(
         "
 comm = communicator()
 for at in range(100000):
-    if (RANK, at) == (1, {TOGETHER}): time.sleep(10000)
+    if (RANK, at) == (1, {together}): time.sleep(10000)
     ok(gemm_ex(256, 256, 256))
     ok(all_reduce(comm, 1000))
     sync()
@@ -63,10 +66,10 @@ fn ras_of(host: &Host) -> String {
     format!("{}:28028", host.address)
 }
 
-fn start(host: &Host, set: &[(&str, &str)]) -> Vec<Program> {
+fn start(host: &Host, set: &[(&str, &str)], together: u64) -> Vec<Program> {
     let address = ras_of(host);
     let set = [set, &[("NCCL_RAS_ADDR", address.as_str())]].concat();
-    (0..2).map(|rank| host.rank_where(rank, &set, &script())).collect()
+    (0..2).map(|rank| host.rank_where(rank, &set, &script(together))).collect()
 }
 
 fn folder(host: &Host) -> Option<PathBuf> {
@@ -89,7 +92,7 @@ fn replay(host: &Host, folder: &Path, more: &str) -> xpu_tests::program::Outcome
 #[test]
 fn a_hang_has_the_word_of_ras_beside_ours_also_when_all_are_gone() {
     let mut host = Host::new();
-    let ranks = start(&host, &[]);
+    let ranks = start(&host, &[], TOGETHER);
     let log = || host.collector_log();
     let folder = at_last("a folder with RAS's answer", log, || {
         let folder = folder(&host)?;
@@ -135,7 +138,7 @@ fn a_hang_has_the_word_of_ras_beside_ours_also_when_all_are_gone() {
 #[test]
 fn an_nccl_without_json_is_asked_nothing_and_says_why() {
     let host = Host::new();
-    let ranks = start(&host, &[("SIMGPU_NCCL_VERSION", "22603")]);
+    let ranks = start(&host, &[("SIMGPU_NCCL_VERSION", "22603")], TOGETHER);
     let log = || host.collector_log();
     let folder = at_last("a folder", log, || folder(&host));
     let why = "its RAS has no JSON, which is new in NCCL 2.28.7";
@@ -166,11 +169,11 @@ fn a_healthy_job_is_not_asked_and_a_stranger_at_the_port_harms_nothing() {
             });
         }
     });
-    let ranks = start(&host, &[]);
+    let ranks = start(&host, &[], LONG);
     let log = || host.collector_log();
-    at_last("half of the steps", log, || {
+    at_last("most of the steps", log, || {
         let rank = host.status()["ranks"][0].clone();
-        (rank["step"].as_u64()? >= TOGETHER / 2).then_some(())
+        (rank["step"].as_u64()? >= LONG * 3 / 4).then_some(())
     });
     assert_eq!(taken.load(SeqCst), 0, "nobody asked");
     let folder = at_last("a folder", log, || folder(&host));

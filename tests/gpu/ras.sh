@@ -53,7 +53,8 @@ for _ in $(seq 100); do
     [ -n "$folder" ] && [ -s "$folder/ras.json" ] && break
     sleep 0.2
 done
-kill -KILL $job
+# `timeout` passes it on to the launcher and the ranks.
+kill -TERM $job
 wait $job 2>/dev/null
 echo "-- xpu-top ras --replay, the job is gone; the folder has: $(ls "$folder" | tr '\n' ' ')"
 xpu-top ras --replay "$folder" | tee "$out/ras-replay.txt"
