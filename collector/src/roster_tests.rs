@@ -3,11 +3,11 @@ use std::process::id;
 use xpu_wire::{
     collective::Operation,
     frame::{
-        CollectiveSample, CommunicatorState, Inside, Launches, Progress, RankDigest, RankStacks, StepSource,
-        Steps, ThreadStack, TimedBy, Work, example,
+        CollectiveSample, CommunicatorState, DeviceReading, Inside, Launches, Progress, RankDigest, RankExit,
+        RankStacks, StepSource, Steps, ThreadStack, TimedBy, Work, example,
     },
     histogram::Histogram,
-    id::{CommunicatorId, Pid, Sequence, Step},
+    id::{CommunicatorId, DeviceUuid, Pid, Sequence, Step},
     ledger::{Call, LedgerPage, Writers},
     unit::Nanoseconds,
 };
@@ -317,5 +317,5 @@ fn who_is_turned_away_is_counted_for_as_long_as_it_speaks() {
     assert_eq!(roster.digests(at(99.0))[0].turned_away, 0);
 }
 
-#[path = "roster/told_tests.rs"]
-mod told;
+#[path = "roster/reports_tests.rs"]
+mod reports;

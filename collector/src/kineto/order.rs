@@ -18,7 +18,7 @@ use super::{
     config::{self, Unfit},
     trace::{Place, Reading},
 };
-use crate::{address::Address, clock};
+use crate::{address::Address, clock::RequestTime};
 
 /// After the steps or the time of its order, a Kineto that neither traces nor has written anything will not.
 const GRACE: Duration = Duration::from_secs(15);
@@ -45,8 +45,7 @@ pub(super) struct Known<'a> {
 pub(super) struct Ordered {
     pub order: KinetoOrder,
     pub viewer: Address,
-    /// How far the clock here is ahead of the requester's.
-    pub offset: i64,
+    pub asked: RequestTime,
     pub pid: Pid,
     pub standing: KinetoStanding,
     given: Moment,
@@ -66,17 +65,18 @@ impl Ordered {
     pub(super) fn new(
         order: KinetoOrder,
         viewer: Address,
-        (pid, place): (Pid, Place),
-        (now, offset): (Moment, i64),
+        pid: Pid,
+        place: Place,
+        asked: RequestTime,
     ) -> Self {
         Self {
             order,
             viewer,
-            offset,
+            asked,
             pid,
             standing: KinetoStanding::Asked,
-            given: now,
-            touched: now,
+            given: asked.at,
+            touched: asked.at,
             told: None,
             due: None,
             was_busy: false,
@@ -119,7 +119,7 @@ impl Ordered {
         if !accepts {
             return None;
         }
-        match config::text(&self.order, &self.place.told, count, (now, self.offset)) {
+        match config::text(&self.order, &self.place.told, count, RequestTime { at: now, ..self.asked }) {
             Ok(text) => Some(text),
             Err(unfit) => {
                 self.refuse(self.why_unfit(&unfit));
@@ -168,7 +168,7 @@ impl Ordered {
     fn check_asked(&mut self, known: Known<'_>) {
         let passed = match self.order.window {
             KinetoWindow::Steps { latest, .. } => known.count.is_some_and(|count| count.step >= latest),
-            KinetoWindow::Time { at, .. } => known.now >= clock::here(at, self.offset),
+            KinetoWindow::Time { at, .. } => known.now >= self.asked.here(at),
         };
         if !known.lives {
             self.refuse("its process has ended".to_owned());
@@ -217,7 +217,7 @@ impl Ordered {
                 known.count.is_some_and(|count| count.step.0 > first.0 + u64::from(steps) + BEYOND)
             }
             KinetoWindow::Time { at, length } => {
-                known.now > clock::here(at, self.offset).after(Duration::from_nanos(length.0))
+                known.now > self.asked.here(at).after(Duration::from_nanos(length.0))
             }
         }
     }
@@ -305,7 +305,7 @@ mod tests {
         };
         let viewer = Address { to: Identity(vec![1]), route: Vec::new() };
         let place = Place::of(std::process::id(), 7, user_id(), "xpu-top-test-that-nobody-writes");
-        Ordered::new(order, viewer, (Pid(7), place), (at(0), 0))
+        Ordered::new(order, viewer, Pid(7), place, RequestTime { at: at(0), ahead: 0 })
     }
 
     fn known(step: u64, accepts: bool, now: u64, client: &mut Option<Client>) -> Known<'_> {
