@@ -78,6 +78,17 @@ impl Evidence {
         }
     }
 
+    /// Whether the host of its rank launches too late, for a reason that is to be looked for in the program: where
+    /// its main thread is then says more than general advice.
+    pub(super) fn launches_late(&self) -> bool {
+        match self {
+            Self::Straggler(straggler) => matches!(straggler.cause, cost::Cause::WaitsLess { .. }),
+            Self::Regression(regression) => regression.late.is_some(),
+            Self::Sampled(of, _) => of.launches_late(),
+            _ => false,
+        }
+    }
+
     /// Where the main thread of its rank is, if that was sampled.
     pub fn main_thread(&self) -> Option<&MainThreadSeen> {
         match self {
