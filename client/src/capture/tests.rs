@@ -1,7 +1,7 @@
 use std::{path::PathBuf, sync::mpsc};
 
 use xpu_wire::{
-    frame::{CaptureAccount, CaptureAnswer, CaptureEnd, CaptureOutcome, CapturePart, StepMark},
+    frame::{CaptureAccount, CaptureAnswer, CaptureEnd, CaptureOutcome, CapturePart, Frame, StepMark},
     simulation::Simulation,
 };
 

@@ -4,11 +4,16 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use xpu_wire::{frame::Frame, simulation::Simulation};
-use zmq::{Context, SNDMORE};
+use xpu_net::socket;
+use xpu_wire::{
+    codec,
+    frame::{Body, Frame},
+    simulation::Simulation,
+};
+use zmq::{Context, DONTWAIT, SNDMORE};
 
 use super::*;
 use crate::arrival::Link;
