@@ -21,7 +21,10 @@ use crate::{
     glyph,
     hits::{Hits, Target},
     palette::Role,
-    widget::wrap::{cut, cut_at_word, cut_words, flush_left},
+    widget::{
+        row::{self, Column},
+        wrap::{cut, cut_at_word, cut_words},
+    },
     width::Breakpoint,
 };
 
@@ -122,12 +125,13 @@ fn told(one: &Communicator, names: usize, width: usize) -> String {
 
 fn line(names: usize, cells: [&str; 6], width: usize) -> String {
     let [name, ranks, entered, done, behind, last] = cells;
-    let name = flush_left(&cut_at_word(name, names), names);
-    let figures = format!(" {name} {ranks:>9} {entered:>9} {done:>9}  ");
+    let count = Column::figure(9).whole();
+    let columns = [Column::words(names), count, count, count];
+    let figures = format!(" {}  ", row::line(&columns, &[name, ranks, entered, done]));
     let space = width.saturating_sub(figures.width());
     let behind = cut_at_word(behind, space.min(BEHIND));
     let last = cut_words(last, space.saturating_sub(BEHIND + 1));
-    cut(format!("{figures}{} {last}", flush_left(&behind, BEHIND)).trim_end(), width)
+    cut(format!("{figures}{} {last}", Column::name(BEHIND).cell(&behind)).trim_end(), width)
 }
 
 #[cfg(test)]

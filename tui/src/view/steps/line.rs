@@ -21,7 +21,7 @@ use crate::{
     app::{App, Point},
     glyph,
     palette::Role,
-    widget::{columns, ends, scale::ALIKE, wrap::cut_at_word},
+    widget::{bars, ends, scale::ALIKE, wrap::cut_at_word},
     width::Breakpoint,
 };
 
@@ -86,7 +86,7 @@ pub(super) fn plot(app: &App, told: usize, inner: Rect, buffer: &mut Buffer) {
     let share = |time: f64| ((time - from) / (to - from)).clamp(0.0, 1.0);
     let medians: Vec<_> = bins.iter().map(|bin| bin.map_or(0.0, |bin| share(bin.median))).collect();
     let styles = (app.palette.of(Role::Faint), app.palette.of(Role::Accent));
-    columns::draw(&medians, styles, plot, buffer);
+    bars::draw(&medians, styles, plot, buffer);
     for (bin, x) in bins.iter().zip(plot.x..) {
         if let Some(bin) = bin {
             whisker(app, *bin, share, (bin.worst > to, x), plot, buffer);
