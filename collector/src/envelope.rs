@@ -2,7 +2,7 @@
 
 use zmq::{DONTWAIT, SNDMORE, Socket};
 
-use crate::{address::Address, roster::Identity};
+use crate::address::{Address, Identity};
 
 /// Parts between the peer and the payload: a relay adds one, a REQ one.
 const LONGEST_ROUTE: usize = 8;

@@ -180,11 +180,11 @@ impl Kineto {
                 if let Some((ordered, place)) = ordered {
                     let count = roster.kineto_count(&place.0, place.1);
                     let before = ordered.standing.clone();
-                    if let Some(text) = ordered.tell(accepts, count, now)
+                    if let Some(text) = ordered.instructions(accepts, count, now)
                         && let Some(socket) = &self.socket
                         && socket.send(&peer, &datagram::answer(&text))
                     {
-                        ordered.told(now);
+                        ordered.instructed(now);
                         answers.extend(self.changed(&place, roster));
                         return true;
                     }

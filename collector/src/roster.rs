@@ -22,7 +22,7 @@ use xpu_wire::{
 
 pub(crate) use times::Idling;
 
-use crate::{exits::Departure, worker::Worker};
+use crate::{address::Identity, exits::Departure, worker::Worker};
 
 /// Ranks kept in total; a host has tens. Beyond it, ended ones are dropped first, then newcomers are
 /// rejected.
@@ -43,10 +43,6 @@ const STRANGERS: usize = 1024;
 
 /// Longest command line and version that are forwarded.
 const LONGEST_TEXT: usize = 256;
-
-/// A worker's ZeroMQ identity.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Identity(pub Vec<u8>);
 
 /// A rank's place: at most one process holds it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

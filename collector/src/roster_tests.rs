@@ -100,7 +100,7 @@ fn a_digest_covers_every_summary_once() {
 
 /// A program destroys its communicators before it ends: their last timed collectives are still published.
 #[test]
-fn the_last_samples_of_a_closed_communicator_are_told() {
+fn the_last_samples_of_a_closed_communicator_are_reported() {
     let mut roster = Roster::default();
     roster.hello(&who("x"), 0, info("j", 0), at(0.0));
     let sample = CollectiveSample {
@@ -137,7 +137,7 @@ fn a_gap_in_a_workers_frames_brings_a_question() {
 }
 
 #[test]
-fn silence_is_told_and_taken_back() {
+fn silence_is_reported_and_taken_back() {
     let mut roster = Roster::default();
     roster.hello(&who("x"), 0, info("j", 0), at(0.0));
     assert_eq!(roster.check(at(4.9)), []);

@@ -22,9 +22,9 @@ use xpu_wire::{
 };
 
 use crate::{
+    address::Identity,
     digest::{self, Known, Pending, inside},
     exits::{ExitStatus, ExitWatch, MemoryKills, Surroundings},
-    roster::Identity,
     stacks::{Reach, Target},
     totals::Totals,
 };

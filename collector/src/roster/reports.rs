@@ -11,8 +11,8 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use super::{Identity, Place, Roster};
-use crate::{cpu::CpuReading, worker::Worker};
+use super::{Place, Roster};
+use crate::{address::Identity, cpu::CpuReading, worker::Worker};
 
 impl Roster {
     /// Keeps a rank's end for later viewers.

@@ -8,9 +8,9 @@ use xpu_wire::{
 
 use super::{Collector, TURN, publish::CONTROL};
 use crate::{
-    address::Address,
+    address::{Address, Identity},
     envelope::{self, Envelope},
-    roster::{Effect, Identity},
+    roster::Effect,
 };
 
 impl Collector {
