@@ -144,14 +144,14 @@ fn connect_with(
         if let Err(error) =
             Follower::new(endpoints, key, job, past, arrivals.clone()).and_then(|mut f| f.follow(&ordered))
         {
-            tell_failure(&arrivals, error);
+            report_failure(&arrivals, error);
         }
     });
     (Live { orders }, receiver)
 }
 
 /// Without sockets no requests are possible.
-fn tell_failure(arrivals: &queue::Sender<Arrival>, error: zmq::Error) {
+fn report_failure(arrivals: &queue::Sender<Arrival>, error: zmq::Error) {
     let endpoint = Endpoint { host: "this host".to_owned(), base: BasePort::DEFAULT, ssh: None };
     let why = format!("libzmq: {error}; too many open files? raise `ulimit -n`");
     let _ = arrivals.try_send(Arrival::Link(endpoint, Link::Down { why }));

@@ -108,7 +108,7 @@ impl Ended {
 
     /// Each function of the plugin that was called, with how often.
     #[track_caller]
-    pub(super) fn plugin_was_told(&self, what: &[&str]) {
+    pub(super) fn plugin_was_called_with(&self, what: &[&str]) {
         let called: Vec<_> = self.told.iter().map(|told| told["what"].as_str().unwrap()).collect();
         assert_eq!(called, what);
         assert_eq!(self.told[0]["rank"], 0);

@@ -23,7 +23,7 @@ fn who_is_killed_without_a_word_is_said_to_be() {
 
 /// One of the signals that xpu-timer handles; the hook leaves it alone.
 #[test]
-fn a_rank_that_a_broken_pipe_ends_is_told_of_with_that_signal() {
+fn a_rank_that_a_broken_pipe_ends_is_reported_with_that_signal() {
     let script = "import os, signal\nsignal.signal(signal.SIGPIPE, signal.SIG_DFL)\nos.kill(os.getpid(), signal.SIGPIPE)";
     let mut job = Job::new(&[], script);
     job.rank.tell("go");
@@ -87,5 +87,5 @@ fn a_rank_that_is_killed_for_want_of_memory_is_said_to_be() {
     assert_eq!(died_by(ended.outcome.status), Some(9), "{:?}", ended.outcome);
     assert_eq!(ended.finding["class"], "oom", "{}", ended.evidence());
     assert!(ended.evidence().contains("OOM"), "{}", ended.evidence());
-    ended.plugin_was_told(&["exit"]);
+    ended.plugin_was_called_with(&["exit"]);
 }

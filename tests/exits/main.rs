@@ -13,7 +13,7 @@ use job::{BEGIN, Ended, Job, PLUGIN, died_by};
 use xpu_tests::{host::Host, place::Place, program::until};
 
 #[test]
-fn an_exception_is_told_with_its_frames() {
+fn an_exception_is_reported_with_its_frames() {
     let script = "
 def bad(): raise ValueError('bad loss at 7')
 outer(bad)";
@@ -38,7 +38,7 @@ outer(bad)";
     assert!(ended.evidence().contains("at step 1"), "{}", ended.evidence());
     assert_eq!(ended.functions(), ["<module>", "outer", "inner", "bad"]);
     assert_eq!((&ended.exit["code"], &ended.exit["exception"]), (&1.into(), &"ValueError".into()));
-    ended.plugin_was_told(&["exit", "python"]);
+    ended.plugin_was_called_with(&["exit", "python"]);
     let python = &ended.told[1];
     assert_eq!((&python["kind"], &python["value"]), (&"ValueError".into(), &"bad loss at 7".into()));
     let frames = python["frames"].as_array().unwrap();
@@ -52,7 +52,7 @@ outer(bad)";
 }
 
 #[test]
-fn a_segfault_is_told_with_native_frames() {
+fn a_segfault_is_reported_with_native_frames() {
     let (ended, _host) = Job::new(&[], "import ctypes\nouter(lambda: ctypes.string_at(64))").ends();
     assert_eq!(died_by(ended.outcome.status), Some(11), "{:?}", ended.outcome);
     assert_eq!(ended.finding["class"], "signal");
@@ -63,7 +63,7 @@ fn a_segfault_is_told_with_native_frames() {
     );
     assert!(ended.functions().contains(&"string_at"), "{:?}", ended.functions());
     assert!(ended.functions().len() > 5, "{:?}", ended.functions());
-    ended.plugin_was_told(&["exit", "cpp"]);
+    ended.plugin_was_called_with(&["exit", "cpp"]);
     let infos = &ended.told[1]["infos"];
     assert_eq!(infos["signal"], 11);
     let frames = infos["frame_infos"].as_array().unwrap();
@@ -76,7 +76,7 @@ fn a_segfault_is_told_with_native_frames() {
 }
 
 #[test]
-fn an_abort_with_faulthandler_on_is_told_and_its_own_words_are_there() {
+fn an_abort_with_faulthandler_on_is_reported_and_its_own_words_are_there() {
     let script = "
 import faulthandler
 faulthandler.enable()
@@ -96,7 +96,7 @@ outer(os.abort)";
 }
 
 #[test]
-fn a_code_is_told_however_the_program_exits() {
+fn a_code_is_reported_however_the_program_exits() {
     for script in [
         "sys.exit(3)",
         "os._exit(3)",
@@ -110,7 +110,7 @@ fn a_code_is_told_however_the_program_exits() {
             "{script}"
         );
         assert!(ended.evidence().contains("exited with code 3"), "{}", ended.evidence());
-        ended.plugin_was_told(&["exit"]);
+        ended.plugin_was_called_with(&["exit"]);
     }
 }
 
@@ -132,7 +132,7 @@ fn an_orderly_end_is_nobodys_business() {
 }
 
 #[test]
-fn an_error_of_cuda_is_told_with_the_function() {
+fn an_error_of_cuda_is_reported_with_the_function() {
     // A GEMM whose leading dimension is too small: cuBLAS refuses it, and the script raises.
     let script = "outer(lambda: ok(process.cublasSgemm_v2(blas, 0, 0, 64, 64, 64, one, memory, 1, memory, 64, one, memory, 64)))";
     let (ended, _host) = Job::new(&[], script).ends();
@@ -147,7 +147,7 @@ fn an_error_of_cuda_is_told_with_the_function() {
 
 /// As `xpu-top run --gpu-core-on-exception` prepares it; the file is that of a real exception, and the driver then aborts the process.
 #[test]
-fn the_kernel_that_an_exception_stopped_is_told() {
+fn the_kernel_that_an_exception_stopped_is_reported() {
     let place = Place::new();
     let file = place.path("gpu-core.%p");
     let set = [("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1"), ("CUDA_COREDUMP_FILE", file.to_str().unwrap())];
@@ -240,7 +240,7 @@ fn a_plugin_that_fails_or_is_nobodys_own_touches_nothing() {
     until("it to train", || (host.status()["steps"]["min"].as_u64()? >= 1).then_some(()));
     let (ended, host) = Job { host, rank }.ends();
     assert_eq!(ended.outcome.status.code(), Some(3));
-    ended.plugin_was_told(&["exit"]);
+    ended.plugin_was_called_with(&["exit"]);
     let log = host.collector_log();
     assert!(log.contains("broken.py: on purpose") && log.contains("broken.py: exit status: 1"), "{log}");
     assert!(log.contains("shared.py: not run") && log.contains("chmod go-w"), "{log}");

@@ -69,9 +69,9 @@ impl<'a> Collectors<'a> {
     }
 
     /// What all hosts send to a viewer that comes now.
-    pub(crate) fn tell(&mut self, at: f64) -> Vec<Frame> {
+    pub(crate) fn for_new_viewer(&mut self, at: f64) -> Vec<Frame> {
         let all = self.hosts.iter_mut();
-        all.flat_map(|host| host.tell(std::time::Duration::from_mins(10), moment(at))).collect()
+        all.flat_map(|host| host.for_new_viewer(std::time::Duration::from_mins(10), moment(at))).collect()
     }
 
     fn host(&mut self, host: u32) -> Vec<Frame> {

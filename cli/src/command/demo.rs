@@ -150,7 +150,7 @@ pub fn demo(
             ..WatchOptions::default()
         },
     ));
-    let failed = rank::tell_failures(&mut cast.workers);
+    let failed = rank::report_failures(&mut cast.workers);
     shown?;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_told() {
+    fn bounds_are_reported() {
         let wrong = |line: &str| plan(line).unwrap_err();
         assert!(wrong("--ranks 0").contains("1 to 1024"));
         assert!(wrong("--ranks 2 --nodes 3").contains("1 to 2 for 2 ranks"));

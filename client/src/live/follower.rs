@@ -156,7 +156,7 @@ impl Follower {
             for index in 0..self.connections.len() {
                 self.sweep(index, now);
             }
-            self.tell_past(now);
+            self.pass_on_past(now);
             self.hear(now + SWEEP)?;
         }
         Ok(())
@@ -197,17 +197,17 @@ impl Follower {
         }
         // A host's frames come before the report that its connection is up.
         if self.recall.is_none() {
-            self.tell_news(index);
+            self.report_news(index);
         }
     }
 
     /// Passes on the past of all hosts once it is there, and then what came meanwhile.
-    fn tell_past(&mut self, now: Instant) {
+    fn pass_on_past(&mut self, now: Instant) {
         let settled = self.connections.iter().all(Connection::is_settled);
         let Some((recall, held)) = self.recall.take_if(|(recall, _)| recall.is_over(settled, now)) else {
             return;
         };
-        recall.told().into_iter().for_each(|past| self.outbox.push(past));
+        recall.frames().into_iter().for_each(|past| self.outbox.push(past));
         for held in held {
             match held {
                 Held::Answer(frame) => self.outbox.push(frame),
@@ -217,7 +217,7 @@ impl Follower {
     }
 
     /// Passes on what is new of the connections to a host and to those behind it.
-    fn tell_news(&mut self, index: usize) {
+    fn report_news(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         if !connection.take_news() {
             return;
@@ -226,10 +226,10 @@ impl Follower {
         for host in connection.relayed_hosts() {
             let told = self.told.get(&host.endpoint);
             let (link, called) = told.map_or((None, None), |(link, called)| (Some(link), called.as_ref()));
-            let tells_link = link != Some(&host.link);
-            let tells_name = host.called.as_ref().filter(|&name| called != Some(name));
-            let link_taken = !tells_link || self.outbox.tell(&host.endpoint, &host.link);
-            let name_taken = tells_name.is_none_or(|name| self.outbox.name(&host.endpoint, name));
+            let is_link_new = link != Some(&host.link);
+            let new_name = host.called.as_ref().filter(|&name| called != Some(name));
+            let link_taken = !is_link_new || self.outbox.report(&host.endpoint, &host.link);
+            let name_taken = new_name.is_none_or(|name| self.outbox.name(&host.endpoint, name));
             if link_taken && name_taken {
                 self.told.insert(host.endpoint, (host.link, host.called));
             } else {
@@ -237,7 +237,7 @@ impl Follower {
             }
         }
         if !all {
-            connection.tell_again();
+            connection.report_again();
         }
     }
 

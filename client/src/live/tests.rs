@@ -160,7 +160,7 @@ fn a_topic_that_was_left_for_a_while_has_lost_nothing() {
 }
 
 #[test]
-fn a_refusal_is_told_with_its_reason_and_taken_back() {
+fn a_refusal_is_reported_with_its_reason_and_taken_back() {
     let base = free_base();
     let (_live, mut arrivals) = connect(vec![endpoint(base)], None, None);
     let why = until(&mut arrivals, "down", down);
@@ -174,7 +174,7 @@ fn a_refusal_is_told_with_its_reason_and_taken_back() {
 }
 
 #[test]
-fn another_key_is_told_apart_from_nobody() {
+fn another_key_is_distinguished_from_nobody() {
     let base = free_base();
     let key = Key::generate().unwrap();
     let _collector = PretendCollector::start(base, Some(&key));

@@ -195,7 +195,7 @@ impl JobView {
     }
 
     /// The quantities with a figure of any rank, and those whose absence is explained.
-    pub fn told(&self) -> Vec<Metric> {
+    pub fn reported(&self) -> Vec<Metric> {
         let told = |metric: &Metric| metric.is_always_shown() || self.scale(*metric).is_some();
         Metric::ALL.into_iter().filter(told).collect()
     }

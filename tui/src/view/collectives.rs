@@ -70,7 +70,7 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
             app.key("hosts"),
         );
         let text = if filtered::is_empty(app) { filtered::nobody(app) } else { text };
-        panel::tell(app.palette, Role::Muted, &text, inner, buffer);
+        panel::paragraph(app.palette, Role::Muted, &text, inner, buffer);
         return;
     }
     let names = all.iter().map(|one| title(one).width()).max().unwrap_or(0).clamp(12, LONGEST);
@@ -91,7 +91,7 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
         buffer.set_line(
             body.x,
             y,
-            &Line::styled(told(one, names, usize::from(body.width)), style),
+            &Line::styled(row(one, names, usize::from(body.width)), style),
             body.width,
         );
         if chosen {
@@ -104,7 +104,7 @@ fn title(one: &Communicator) -> String {
     if one.name.is_empty() { one.id.to_string() } else { format!("{} {}", one.id, one.name) }
 }
 
-fn told(one: &Communicator, names: usize, width: usize) -> String {
+fn row(one: &Communicator, names: usize, width: usize) -> String {
     let ranks = format!("{} of {}", one.ranks.len(), one.size);
     let (least, most) = one.entered;
     let behind = if one.behind.is_empty() {

@@ -66,7 +66,7 @@ impl Panels {
         let [left, _, right] =
             Layout::horizontal([Constraint::Fill(1), Constraint::Length(BETWEEN), Constraint::Fill(1)])
                 .areas(area);
-        let told = app.job_view.told();
+        let told = app.job_view.reported();
         let [first, second] = app.maps.metrics(&told);
         // The number of further pages, and the key to them.
         let page = format!(" {} of {}, m ", app.maps.page(&told) + 1, Maps::pages(&told));

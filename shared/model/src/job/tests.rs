@@ -263,7 +263,7 @@ fn steps_counted_between_two_summaries_are_not_lost() {
 
 /// Its last message may be old when it ends; a later viewer cannot know the time.
 #[test]
-fn when_a_process_went_is_told_where_it_was_seen() {
+fn when_a_process_went_is_reported_where_it_was_seen() {
     let simulation = Simulation::new(3, 1, 2);
     let mut jobs = folded(&simulation, 5..=9);
     let mut frame = simulation.digests(9).remove(0);

@@ -111,7 +111,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, calls: &Calls, area: Rect,
     });
     let [above, below] = Layout::vertical([Constraint::Length(length), Constraint::Fill(1)]).areas(inner);
     if let Some(sentence) = &calls.sentence {
-        panel::tell(app.palette, Role::Warning, sentence, above, buffer);
+        panel::paragraph(app.palette, Role::Warning, sentence, above, buffer);
     }
     let width = usize::from(below.width);
     let line = |(stage, row): &(Stage, String)| {

@@ -132,7 +132,7 @@ fn lateness(
     };
     let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     if of.late.is_empty() {
-        panel::tell(app.palette, Role::Muted, &unknown(app, of), inner, buffer);
+        panel::paragraph(app.palette, Role::Muted, &unknown(app, of), inner, buffer);
         return;
     }
     let mut lines = Vec::new();

@@ -125,7 +125,7 @@ fn draw_durations(app: &App, breakpoint: Breakpoint, gemm: &Gemm, area: Rect, bu
     let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     let (Some(from), Some(to)) = (durations.quantile(0.0), durations.max()) else {
         let text = "none timed since this page was opened; rare shapes take longer";
-        panel::tell(app.palette, Role::Muted, text, inner, buffer);
+        panel::paragraph(app.palette, Role::Muted, text, inner, buffer);
         return;
     };
     let below = headline::lines(&quantiles(app, durations, inner.width.into()), inner, buffer);
@@ -151,7 +151,7 @@ fn draw_durations(app: &App, breakpoint: Breakpoint, gemm: &Gemm, area: Rect, bu
         figure::count(gemm.count),
         figure::count(one_in)
     );
-    panel::tell(app.palette, Role::Muted, &arithmetic, rest, buffer);
+    panel::paragraph(app.palette, Role::Muted, &arithmetic, rest, buffer);
 }
 
 /// The figures of the durations: those that do not fit a line whole are on the next.

@@ -56,7 +56,7 @@ fn a_rank_that_did_not_enter_is_named_with_what_it_misses() {
 
 /// The others entered several of them before they waited; the first missed one is reported.
 #[test]
-fn the_first_divergence_is_told() {
+fn the_first_divergence_is_reported() {
     let finding = found(Layout::Data, |rank, digest| {
         if rank != 6 {
             wait(digest, 0, 4 - u64::from(rank == 2));

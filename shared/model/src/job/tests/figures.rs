@@ -20,7 +20,7 @@ fn changed(change: impl Fn(&mut RankDigest, u64)) -> Status {
 }
 
 #[test]
-fn work_is_told_by_rank_and_for_the_job() {
+fn work_is_reported_by_rank_and_for_the_job() {
     let status = changed(|rank, second| {
         rank.work.tokens = second * 8192;
         rank.work.loss = Some(f64::from(rank.rank.0));
@@ -67,7 +67,7 @@ fn utilisation_is_the_time_at_peak_in_the_time_that_passed() {
 }
 
 #[test]
-fn who_says_where_steps_end_is_told() {
+fn who_says_where_steps_end_is_reported() {
     use xpu_wire::frame::StepSource;
 
     use crate::status::StepSign;

@@ -21,7 +21,7 @@ fn raised() -> PythonException {
 }
 
 #[test]
-fn an_exception_is_told_with_its_innermost_frames() {
+fn an_exception_is_reported_with_its_innermost_frames() {
     let exit = RankExit { exception: Some(raised()), ..exit(Ending::Code(1)) };
     assert_eq!(exit.cause(), EndCause::Exception);
     let expected =
@@ -49,7 +49,7 @@ fn an_error_that_lasts_is_the_cause_and_one_that_passed_long_ago_is_not() {
 }
 
 #[test]
-fn a_kernel_that_failed_is_the_cause_and_is_told_last() {
+fn a_kernel_that_failed_is_the_cause_and_is_reported_last() {
     let kernel = FailedKernel {
         device: 2,
         name: "scatter".to_owned(),
