@@ -69,7 +69,7 @@ class DataLoader:
 ";
 
 #[test]
-fn who_waits_for_data_is_told_so_and_in_which_function() {
+fn who_waits_for_data_is_reported_so_and_in_which_function() {
     let files = [("data.py", DATA), ("torch/utils/data/dataloader.py", LOADER)];
     let job = Job::start(
         &files,
@@ -101,7 +101,7 @@ train()",
 
 /// Each wait for the GPU is followed by as long a time in which it has nothing to do.
 #[test]
-fn calls_that_synchronize_are_told_by_what_the_gpu_is_idle_after_them() {
+fn calls_that_synchronize_are_reported_by_what_the_gpu_is_idle_after_them() {
     let job = Job::start(
         &[],
         "

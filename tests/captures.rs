@@ -226,7 +226,7 @@ fn a_rank_that_ends_meanwhile_gives_what_it_has() {
 }
 
 #[test]
-fn a_collector_that_goes_away_is_told_and_leaves_no_file_in_the_way() {
+fn a_collector_that_goes_away_is_reported_and_leaves_no_file_in_the_way() {
     let mut job = Job::new(ENDLESS);
     let capturing = job.begin_capture("--wait 25");
     job.host.end_collector();
@@ -351,7 +351,7 @@ fn a_finding_fires_a_capture_of_what_was_before_it() {
 }
 
 #[test]
-fn who_has_a_keyboard_is_told_of_the_key_that_ends_a_wait() {
+fn who_has_a_keyboard_is_shown_the_key_that_ends_a_wait() {
     let job = Job::new(ENDLESS);
     let at = format!("{}:{BASE}", job.host.address);
     let mut capture =

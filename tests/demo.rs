@@ -318,7 +318,7 @@ fn a_slow_gpu_is_named() {
 
 /// Two ranks; and each status is that of a viewer that has never watched.
 #[test]
-fn who_comes_late_is_told_at_once_what_is_wrong_since_when_and_so_after_a_restart() {
+fn who_comes_late_is_reported_at_once_what_is_wrong_since_when_and_so_after_a_restart() {
     let demo = Demo::start("--ranks 2 --nodes 2 --steps 100000 --slow-host 1:40ms");
     let told = |least: f64| {
         let status = demo.glance()?;
@@ -437,7 +437,7 @@ fn a_stopped_rank_is_named_and_so_is_a_killed_one() {
 
 /// Who let it stand has looked at it, and ends it to have what there is.
 #[test]
-fn a_job_that_was_left_standing_is_told_of_when_it_is_ended() {
+fn a_job_that_was_left_standing_is_reported_when_it_is_ended() {
     let place = Place::new();
     let svg = place.path("stacks.svg");
     let demo =

@@ -48,7 +48,7 @@ fn under_run(place: &Place, base: u16, program: &Path, preload: Option<&str>) ->
 const QUIET: [(&str, &str); 1] = [("ASAN_OPTIONS", "detect_leaks=0")];
 
 #[test]
-fn a_program_whose_sanitizer_is_a_library_is_told_to_load_it_first() {
+fn a_program_whose_sanitizer_is_a_library_is_asked_to_load_it_first() {
     let place = Place::new();
     let Some(program) = compiled(&place, &["-fsanitize=address"], "libasan.so") else { return };
     let plain = run(place.command(&program).envs(QUIET));

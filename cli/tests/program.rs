@@ -79,7 +79,7 @@ fn nobody_there_is_a_document_and_3() {
 }
 
 #[test]
-fn a_line_of_the_hosts_file_that_makes_no_sense_is_told_and_the_rest_is_used() {
+fn a_line_of_the_hosts_file_that_makes_no_sense_is_reported_and_the_rest_is_used() {
     let home = Home::new("hosts");
     fs::write(home.0.join("hosts.txt"), "127.99.99.98:1\nnode[9-1]\n").unwrap();
     let (code, _, said) = home.xpu_top(&format!("status --job-hosts {}/hosts.txt", home.0.display()));

@@ -2,15 +2,11 @@
 
 use std::time::Duration;
 
+use xpu_model::figure;
 use xpu_wire::unit::Moment;
 
 const DAY: u64 = 86_400;
 const SECOND: u64 = 1_000_000_000;
-
-/// `02:14:07`: the time of day, UTC.
-pub fn clock(moment: Moment) -> String {
-    span(Duration::from_secs(moment.0 / SECOND % DAY))
-}
 
 /// `1:02:03`, `12:04:05`.
 pub fn span(length: Duration) -> String {
@@ -52,8 +48,8 @@ pub fn moment_within(text: &str, span: (Moment, Moment)) -> Result<Moment, Strin
     if meant < first || meant >= last.after(Duration::from_secs(1)) {
         return Err(format!(
             "--at {text}: the recording is from {} to {} UTC, {} long; {FORMS}",
-            clock(first),
-            clock(last),
+            figure::time_of_day(first),
+            figure::time_of_day(last),
             self::span(last.since(first)),
         ));
     }
@@ -131,6 +127,6 @@ mod tests {
         for wrong in ["", "m", "1x", "99999999999999999999s", "4294967296h", "1h-3m"] {
             assert_eq!(duration(wrong), None, "{wrong}");
         }
-        assert_eq!(clock(at(10 * DAY + 3_723)), "01:02:03");
+        assert_eq!(figure::time_of_day(at(10 * DAY + 3_723)), "01:02:03");
     }
 }

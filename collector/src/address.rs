@@ -2,7 +2,9 @@
 
 use zmq::{DONTWAIT, Socket};
 
-use crate::roster::Identity;
+/// A peer's ZeroMQ identity.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Identity(pub Vec<u8>);
 
 /// A peer of a ROUTER, and the route of its answers.
 #[derive(Clone, Debug, PartialEq, Eq)]

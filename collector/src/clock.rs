@@ -8,8 +8,27 @@ const SAME_CLOCK: u64 = 500_000_000;
 
 /// How far the clock here is ahead of the sender's, who stamped `theirs` on what arrived `now`; including the
 /// message's travel time.
-pub(crate) fn ahead(now: Moment, theirs: Moment) -> i64 {
+fn ahead(now: Moment, theirs: Moment) -> i64 {
     i64::try_from(i128::from(now.0) - i128::from(theirs.0)).unwrap_or_default()
+}
+
+/// When a request came, and how far the clock here is ahead of the requester's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestTime {
+    pub at: Moment,
+    pub ahead: i64,
+}
+
+impl RequestTime {
+    /// `theirs`: when it was sent, by the requester's clock.
+    pub(crate) fn new(at: Moment, theirs: Moment) -> Self {
+        Self { at, ahead: ahead(at, theirs) }
+    }
+
+    /// A moment of the requester's clock, by the clock here.
+    pub(crate) fn here(self, at: Moment) -> Moment {
+        here(at, self.ahead)
+    }
 }
 
 /// A moment of the requester's clock, by the clock here.

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_communicators_told_of_are_those_that_moved_last() {
+    fn the_communicators_reported_are_those_that_moved_last() {
         let known: Vec<_> =
             (1..=20).map(|id| Known { state: state(id), advanced: Moment(id), closed: false }).collect();
         let told: Vec<_> = foremost(&known).iter().map(|state| state.id.0).collect();

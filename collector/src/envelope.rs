@@ -2,7 +2,7 @@
 
 use zmq::{DONTWAIT, SNDMORE, Socket};
 
-use crate::{address::Address, roster::Identity};
+use crate::address::{Address, Identity};
 
 /// Parts between the peer and the payload: a relay adds one, a REQ one.
 const LONGEST_ROUTE: usize = 8;
@@ -40,7 +40,7 @@ impl Envelope {
 }
 
 /// Sends to one peer of a ROUTER without waiting. A peer that has gone is not an error.
-pub(crate) fn tell(socket: &Socket, to: &Identity, payload: &[u8]) -> zmq::Result<()> {
+pub(crate) fn send(socket: &Socket, to: &Identity, payload: &[u8]) -> zmq::Result<()> {
     socket.send(&to.0, SNDMORE | DONTWAIT)?;
     socket.send(payload, DONTWAIT)
 }

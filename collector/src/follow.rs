@@ -194,7 +194,7 @@ impl Follow {
             }
             self.receive(&control, &mut recall)?;
             self.receive(&data, &mut recall)?;
-            self.tell_past(&mut recall);
+            self.take_past(&mut recall);
             self.news.notify_all();
             if tidied.is_some_and(|tidied| tidied.elapsed() < TIDY) {
                 continue;
@@ -237,13 +237,13 @@ impl Follow {
     }
 
     /// Takes the history once it is complete, and then the frames that arrived meanwhile.
-    fn tell_past(&self, recall: &mut Option<Recalling>) {
+    fn take_past(&self, recall: &mut Option<Recalling>) {
         let answered = |held: &[(Vec<u8>, Frame)]| {
             held.iter().any(|(_, frame)| matches!(frame.body, Body::Snapshot(_) | Body::Relay(_)))
         };
         let over = recall.take_if(|(recall, held)| recall.is_over(answered(held), Instant::now()));
         let Some((recall, held)) = over else { return };
-        let past = recall.told().into_iter().map(|frame| (Vec::new(), frame));
+        let past = recall.frames().into_iter().map(|frame| (Vec::new(), frame));
         for (topic, frame) in past.chain(held) {
             self.lock().known.take(&topic, &frame, Moment::now());
         }

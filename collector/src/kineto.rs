@@ -12,25 +12,27 @@
 mod clients;
 mod config;
 mod datagram;
+mod delivery;
 mod order;
+mod requests;
 mod scan;
 mod socket;
 mod trace;
 
 use std::{
     collections::BTreeMap,
-    fs,
-    io::{self, PipeReader, PipeWriter, Read as _},
+    io,
     os::fd::{AsRawFd as _, RawFd},
     time::Duration,
 };
 
 use clients::Clients;
 use datagram::Message;
+use delivery::Bell;
 use order::{Known, Ordered};
 use xpu_wire::{
     endpoint::user_id,
-    frame::{Body, KinetoOrder, KinetoRank, KinetoStanding, KinetoWish},
+    frame::{Body, KinetoRank},
     id::{JobName, Pid, Rank},
     ledger::KinetoCount,
     unit::Moment,
@@ -39,7 +41,6 @@ use xpu_wire::{
 use crate::{address::Address, complaint::Complaints, roster::Roster};
 pub use socket::KinetoName;
 use socket::{Received, Socket};
-use trace::Place;
 
 /// Interval of attempts to bind a name that another daemon has.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
@@ -48,9 +49,6 @@ const TRY_AGAIN: Duration = Duration::from_secs(10);
 const TURN: u32 = 64;
 const A_SECOND: u32 = 2000;
 const SECOND: Duration = Duration::from_secs(1);
-
-/// Traces read at the same time, each by a thread.
-const AT_ONCE: usize = 4;
 
 /// A rank, as its hook describes it.
 #[derive(Clone, Debug)]
@@ -61,10 +59,8 @@ pub(crate) struct Subject {
     pub count: Option<KinetoCount>,
 }
 
-/// Answers and their recipients.
-pub(crate) type Told = Vec<(Address, Body)>;
-
-type Bell = (PipeReader, PipeWriter);
+/// Answers, each with its recipient.
+pub(crate) type Answers = Vec<(Address, Body)>;
 
 #[derive(Debug)]
 pub(crate) struct Kineto {
@@ -135,23 +131,23 @@ impl Kineto {
     }
 
     /// Answers polls, and sends awaited parts. Never blocks.
-    pub(crate) fn turn(&mut self, roster: &Roster, now: Moment) -> Told {
+    pub(crate) fn turn(&mut self, roster: &Roster, now: Moment) -> Answers {
         if now.since(self.taken.0) >= SECOND || now < self.taken.0 {
             self.taken = (now, 0);
         }
-        let mut told = Vec::new();
+        let mut answers = Vec::new();
         for _ in 0..TURN {
-            if self.taken.1 >= A_SECOND || !self.take(roster, now, &mut told) {
+            if self.taken.1 >= A_SECOND || !self.take(roster, now, &mut answers) {
                 break;
             }
             self.taken.1 += 1;
         }
-        told.extend(self.hear_bell());
-        told
+        answers.extend(self.hear_bell());
+        answers
     }
 
     /// Takes one datagram. `false` if there is none.
-    fn take(&mut self, roster: &Roster, now: Moment, told: &mut Told) -> bool {
+    fn take(&mut self, roster: &Roster, now: Moment, answers: &mut Answers) -> bool {
         let Some(socket) = &mut self.socket else { return false };
         let (peer, pid, uid, message) = match socket.receive() {
             Ok(Some(Received { peer, pid, uid, bytes })) => {
@@ -184,16 +180,16 @@ impl Kineto {
                 if let Some((ordered, place)) = ordered {
                     let count = roster.kineto_count(&place.0, place.1);
                     let before = ordered.standing.clone();
-                    if let Some(text) = ordered.tell(accepts, count, now)
+                    if let Some(text) = ordered.instructions(accepts, count, now)
                         && let Some(socket) = &self.socket
                         && socket.send(&peer, &datagram::answer(&text))
                     {
-                        ordered.told(now);
-                        told.extend(self.changed(&place, roster));
+                        ordered.instructed(now);
+                        answers.extend(self.changed(&place, roster));
                         return true;
                     }
                     if ordered.standing != before {
-                        told.extend(self.changed(&place, roster));
+                        answers.extend(self.changed(&place, roster));
                     }
                 }
                 datagram::answer("")
@@ -236,12 +232,12 @@ impl Kineto {
             polled: client.map(|client| client.polled),
             every: client.and_then(|client| client.every),
             count,
-            clock_offset: ordered.offset,
+            clock_offset: ordered.asked.ahead,
         }
     }
 
     /// Checks the orders.
-    pub(crate) fn check(&mut self, roster: &Roster, now: Moment) -> Told {
+    pub(crate) fn check(&mut self, roster: &Roster, now: Moment) -> Answers {
         self.bind(now);
         self.clients.forget(now);
         self.ordered.retain(|_, ordered| !ordered.is_forgotten(now));
@@ -257,200 +253,12 @@ impl Kineto {
                 changed.push(place.clone());
             }
         }
-        let mut told: Told = changed.iter().filter_map(|place| self.changed(place, roster)).collect();
-        told.extend(self.serve_queue());
-        told
-    }
-
-    /// Takes a viewer's request for these ranks, and returns the immediate answers. `offset`: how far its
-    /// clock is behind.
-    pub(crate) fn wish(
-        &mut self,
-        (job, subjects): (&JobName, Vec<Subject>),
-        wish: &KinetoWish,
-        viewer: &Address,
-        (now, offset): (Moment, i64),
-    ) -> Vec<Body> {
-        let mut answers = Vec::new();
-        for subject in subjects {
-            let place = (job.clone(), subject.rank);
-            match wish {
-                KinetoWish::Tell => answers.push(Body::Kineto(self.of_none(job, &subject, 0, offset))),
-                KinetoWish::Trace(order) => {
-                    let rank = self.trace(&place, &subject, order, viewer, (now, offset));
-                    answers.push(Body::Kineto(rank));
-                }
-                KinetoWish::Part { number, part } => {
-                    if let Some(ordered) = self.of_number(&place, *number) {
-                        ordered.touch(viewer, now);
-                        answers.extend(self.part(&place, *part));
-                    }
-                }
-                KinetoWish::End { number } => self.end(&place, *number),
-            }
-        }
+        let mut answers: Answers = changed.iter().filter_map(|place| self.changed(place, roster)).collect();
+        answers.extend(self.serve_queue());
         answers
     }
 
     fn of_number(&mut self, place: &(JobName, Rank), number: u64) -> Option<&mut Ordered> {
         self.ordered.get_mut(place).filter(|ordered| ordered.order.number == number)
     }
-
-    fn of_none(&self, job: &JobName, subject: &Subject, number: u64, clock_offset: i64) -> KinetoRank {
-        let client = self.clients.of(subject.pid).map(|(_, client)| client);
-        let standing = match client {
-            Some(client) if client.accepts => KinetoStanding::Idle,
-            Some(_) => KinetoStanding::Busy,
-            None => KinetoStanding::Unregistered { why: self.why_silent(subject) },
-        };
-        KinetoRank {
-            number,
-            job: job.clone(),
-            rank: subject.rank,
-            pid: subject.pid,
-            standing,
-            polled: client.map(|client| client.polled),
-            every: client.and_then(|client| client.every),
-            count: subject.count,
-            clock_offset,
-        }
-    }
-
-    /// Why a rank's Kineto never polled, with the remedy.
-    fn why_silent(&self, subject: &Subject) -> String {
-        let pid = subject.pid.0;
-        if !subject.lives {
-            return "its process has ended".to_owned();
-        }
-        if self.name == KinetoName::Off {
-            return format!("its host's collector was started with {}=off", KinetoName::VARIABLE);
-        }
-        if self.socket.is_none() {
-            return format!(
-                "another daemon has {} on its host (dynolog, or another user's collector): end it, or use it",
-                self.name.shown()
-            );
-        }
-        if fs::metadata(format!("/proc/{pid}/environ")).is_ok()
-            && trace::variable(pid, "KINETO_USE_DAEMON").is_none()
-        {
-            return "its process was started without KINETO_USE_DAEMON=1: start it with `xpu-top run`, without --no-kineto"
-                .to_owned();
-        }
-        if has_torch(pid) == Some(false) {
-            return "its process has loaded no PyTorch".to_owned();
-        }
-        "its PyTorch sent no request: it sends one every 5 s if it is 2.7 or newer, with the KINETO_IPC_SOCKET_DIR that the collector was started with"
-            .to_owned()
-    }
-
-    fn trace(
-        &mut self,
-        place: &(JobName, Rank),
-        subject: &Subject,
-        order: &KinetoOrder,
-        viewer: &Address,
-        (now, offset): (Moment, i64),
-    ) -> KinetoRank {
-        if let Some(ordered) = self.of_number(place, order.number) {
-            ordered.touch(viewer, now);
-            let ordered = &self.ordered[place];
-            return self.of_order(place, ordered, subject.count);
-        }
-        let none = self.of_none(&place.0, subject, order.number, offset);
-        if matches!(none.standing, KinetoStanding::Unregistered { .. }) {
-            return none;
-        }
-        if self.ordered.get(place).is_some_and(|ordered| !ordered.gives_way(now)) {
-            let why = "another trace is running there: try again when it has ended".to_owned();
-            return KinetoRank { standing: KinetoStanding::Refused { why }, ..none };
-        }
-        let Some((pid, _)) = self.clients.of(subject.pid) else { return none };
-        // An unpredictable name: /tmp is shared by all users.
-        let stem = format!("xpu-top-kineto-{:016x}-rank{}", order.number, subject.rank.0);
-        let target = Place::of(pid, subject.pid.0, user_id(), &stem);
-        let ordered = Ordered::new(order.clone(), viewer.clone(), (subject.pid, target), (now, offset));
-        let rank = self.of_order(place, &ordered, subject.count);
-        self.queue.remove(place);
-        self.ordered.insert(place.clone(), ordered);
-        rank
-    }
-
-    /// The order is no longer wanted. A trace that Kineto was asked for is awaited, and then removed.
-    fn end(&mut self, place: &(JobName, Rank), number: u64) {
-        self.queue.remove(place);
-        let ended = self.of_number(place, number).is_some_and(Ordered::abandon);
-        if ended {
-            self.ordered.remove(place);
-        }
-    }
-
-    /// A part, if it is here and not too many others are read.
-    fn part(&mut self, place: &(JobName, Rank), part: u32) -> Option<Body> {
-        let at_once = self.ordered.values().filter(|ordered| ordered.is_being_read()).count();
-        let ordered = self.ordered.get_mut(place)?;
-        if !ordered.is_there() {
-            return None;
-        }
-        if part == 0 && !ordered.is_being_read() && at_once >= AT_ONCE {
-            self.queue.insert(place.clone(), part);
-            return None;
-        }
-        if self.bell.is_none() {
-            self.bell = make_bell()
-                .inspect_err(|error| tracing::warn!("cannot make a pipe to read traces: {error}"))
-                .ok();
-        }
-        let bell = match &self.bell {
-            Some((_, bell)) => bell.try_clone(),
-            None => Err(io::ErrorKind::NotConnected.into()),
-        };
-        ordered.part(part, (&place.0, place.1), || bell).map(Body::KinetoPart)
-    }
-
-    fn hear_bell(&mut self) -> Told {
-        let Some((heard, _)) = &mut self.bell else { return Vec::new() };
-        let mut rings = [0; 256];
-        if !matches!(heard.read(&mut rings), Ok(1..)) {
-            return Vec::new();
-        }
-        let awaited: Vec<_> = self
-            .ordered
-            .iter()
-            .filter_map(|(place, ordered)| Some((place.clone(), ordered.viewer.clone(), ordered.awaited()?)))
-            .collect();
-        let mut told = Vec::new();
-        for (place, viewer, part) in awaited {
-            told.extend(self.part(&place, part).map(|body| (viewer, body)));
-        }
-        told.extend(self.serve_queue());
-        told
-    }
-
-    /// Starts the ones that had to wait.
-    fn serve_queue(&mut self) -> Told {
-        let mut told = Vec::new();
-        for (place, part) in std::mem::take(&mut self.queue) {
-            let Some(viewer) = self.ordered.get(&place).map(|ordered| ordered.viewer.clone()) else {
-                continue;
-            };
-            told.extend(self.part(&place, part).map(|body| (viewer, body)));
-        }
-        told
-    }
-}
-
-fn make_bell() -> io::Result<Bell> {
-    let (heard, bell) = io::pipe()?;
-    // SAFETY: changes the flags of a descriptor this process owns.
-    match unsafe { libc::fcntl(heard.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } {
-        0 => Ok((heard, bell)),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Whether PyTorch's library is mapped there; `None` if that cannot be seen.
-fn has_torch(pid: u32) -> Option<bool> {
-    let maps = fs::read(format!("/proc/{pid}/maps")).ok()?;
-    Some(memchr::memmem::find(&maps, b"/libtorch_cpu.so").is_some())
 }

@@ -89,21 +89,29 @@ impl Exposition {
         for job in known.jobs().iter() {
             let findings = finding::examine(job, there);
             let stands = finding::stands(job, &findings);
-            job::tell(&mut exposition, job, (&findings, stands), there);
+            job::expose(&mut exposition, job, (&findings, stands), there);
             for (rank, view) in job.ranks().take(left) {
                 let tally = known.tally(job.name(), rank);
-                rank::tell(&mut exposition, job, rank, view, (tally, &findings), there);
+                rank::expose(&mut exposition, job, rank, view, (tally, &findings), there);
                 if known.pages().compat {
                     let levels = tally.and_then(Tally::levels);
-                    compat::tell(&mut exposition, pod, job, (rank, view), (levels, stands), own.dump(), now);
+                    compat::expose(
+                        &mut exposition,
+                        pod,
+                        job,
+                        (rank, view),
+                        (levels, stands),
+                        own.dump(),
+                        now,
+                    );
                 }
                 if let Some(shapes) = tally.and_then(Tally::shapes) {
-                    shapes::tell(&mut exposition, job, rank, view.host().as_str(), shapes, now);
+                    shapes::expose(&mut exposition, job, rank, view.host().as_str(), shapes, now);
                 }
             }
             left = left.saturating_sub(job.ranks().len());
         }
-        own.tell(&mut exposition, known, now);
+        own.expose(&mut exposition, known, now);
         exposition
     }
 

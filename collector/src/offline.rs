@@ -11,9 +11,10 @@ use xpu_wire::{
 };
 
 use crate::{
+    address::Identity,
     cpu::CpuReading,
     history::Past,
-    roster::{Effect, Identity, Roster},
+    roster::{Effect, Roster},
     serve::TIMES_EVERY,
 };
 
@@ -77,7 +78,7 @@ impl Offline {
     }
 
     /// What a viewer is given that comes now: the history of this length, then the state.
-    pub fn tell(&mut self, length: Duration, now: Moment) -> Vec<Frame> {
+    pub fn for_new_viewer(&mut self, length: Duration, now: Moment) -> Vec<Frame> {
         let jobs = self.roster.jobs();
         let parts = self.past.of(&jobs, length, now);
         let mut frames: Vec<Frame> = parts.iter().flat_map(|part| part.frames.frames()).collect();

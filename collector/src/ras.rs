@@ -59,7 +59,7 @@ pub(crate) struct Target {
 
 /// The result, and its recipients.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Answered {
     pub viewers: Vec<Address>,
     pub report: RasReport,
     /// The answer as it came; empty if there was none.
@@ -112,8 +112,8 @@ impl Ras {
     }
 
     /// Takes finished answers. Never blocks.
-    pub(crate) fn turn(&mut self, now: Instant) -> Vec<Told> {
-        let mut told = Vec::new();
+    pub(crate) fn turn(&mut self, now: Instant) -> Vec<Answered> {
+        let mut answered = Vec::new();
         for asking in std::mem::take(&mut self.asking) {
             let none = |why: &str| (RasReport::unanswered(asking.job.clone(), why.to_owned()), Vec::new());
             let (report, raw) = match asking.answer.try_recv() {
@@ -126,9 +126,9 @@ impl Ras {
                 Err(TryRecvError::Disconnected) => none("its answer cannot be read"),
             };
             self.recent.insert(asking.job, (now, report.clone()));
-            told.push(Told { viewers: asking.viewers, report, raw });
+            answered.push(Answered { viewers: asking.viewers, report, raw });
         }
-        told
+        answered
     }
 }
 

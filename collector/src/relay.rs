@@ -236,7 +236,7 @@ impl Relay {
                 self.prober.ask(index, connection.endpoint().clone());
             }
             if connection.take_news() {
-                tell(connection);
+                log_link(connection);
             }
         }
     }
@@ -267,7 +267,7 @@ fn job_of(request: &Request) -> Option<&JobName> {
     }
 }
 
-fn tell(connection: &Connection) {
+fn log_link(connection: &Connection) {
     match connection.link() {
         Link::Connecting => {}
         Link::Up => tracing::info!("{} answers", connection.endpoint()),

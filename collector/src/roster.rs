@@ -5,6 +5,7 @@
 mod kineto;
 mod ras;
 mod records;
+mod reports;
 mod standstill;
 mod times;
 
@@ -15,18 +16,15 @@ use std::{
 
 use xpu_model::peak::Peaks;
 use xpu_wire::{
-    frame::{
-        Body, Command, DeviceReading, Event, HostCpu, HostDigest, HostWork, JobSnapshot, Life, NcclReport,
-        RankDetail, RankExit, RankInfo, RankNccl, RankRecord, RankSnapshot, Summary,
-    },
-    id::{DeviceUuid, JobName, Pid, Rank},
+    frame::{Body, Command, Event, HostDigest, Life, RankInfo, RankRecord, Summary},
+    id::{JobName, Rank},
     unit::Moment,
 };
 
 pub(crate) use times::Idling;
 
 use crate::{
-    cpu::CpuReading,
+    address::Identity,
     exits::{Departure, KillCounts},
     worker::Worker,
 };
@@ -50,10 +48,6 @@ const STRANGERS: usize = 1024;
 
 /// Longest command line and version that are forwarded.
 const LONGEST_TEXT: usize = 256;
-
-/// A worker's ZeroMQ identity.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Identity(pub Vec<u8>);
 
 /// A rank's place: at most one process holds it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -272,98 +266,6 @@ impl Roster {
             effects.push(Effect::Departed(Box::new(departure)));
         }
         effects
-    }
-
-    /// Keeps a rank's end for later viewers.
-    pub(crate) fn keep_exit(&mut self, exit: &RankExit) {
-        let place = Place { job: exit.job.clone(), rank: exit.rank };
-        if let Some(worker) = self.places.get_mut(&place).filter(|worker| worker.info.pid == exit.pid) {
-            worker.exit = Some(Box::new(exit.clone()));
-        }
-    }
-
-    /// The ends of failed ranks.
-    pub(crate) fn exits(&self) -> Vec<RankExit> {
-        self.places.values().filter_map(|worker| worker.exit.as_deref().cloned()).collect()
-    }
-
-    /// Reads the GPU health of all living ranks.
-    pub(crate) fn take_devices(&mut self, mut read: impl FnMut(DeviceUuid) -> Option<DeviceReading>) {
-        for worker in self.places.values_mut().filter(|worker| worker.is_there()) {
-            let reading = worker.device_uuid().and_then(&mut read);
-            worker.set_device(reading);
-        }
-    }
-
-    /// Processes that wait for the CPU, and those that work on it and make no progress, by job.
-    pub(crate) fn cpu(
-        &self,
-        now: Moment,
-        mut read: impl FnMut(Rank, Pid) -> Option<CpuReading>,
-    ) -> Vec<Body> {
-        let (mut waits, mut works) = (BTreeMap::new(), BTreeMap::new());
-        for (place, worker) in self.places.iter().filter(|(_, worker)| worker.is_there()) {
-            let Some(CpuReading { wait, is_busy }) = read(place.rank, worker.info.pid) else { continue };
-            if wait.is_notable() {
-                waits.entry(&place.job).or_insert_with(Vec::new).push(wait);
-            }
-            if is_busy && worker.is_absent(now) {
-                works.entry(&place.job).or_insert_with(Vec::new).push((place.rank, worker.info.pid));
-            }
-        }
-        let waits = waits.into_iter().map(|(job, ranks)| Body::Cpu(HostCpu { job: job.clone(), ranks }));
-        let works = works.into_iter().map(|(job, ranks)| Body::Work(HostWork { job: job.clone(), ranks }));
-        waits.chain(works).collect()
-    }
-
-    /// One digest for each job with news.
-    pub(crate) fn digests(&mut self, now: Moment) -> Vec<HostDigest> {
-        let mut digests: Vec<HostDigest> = Vec::new();
-        for (place, worker) in &mut self.places {
-            let Some(digest) = worker.next_digest(self.peaks, now).cloned() else { continue };
-            if let Some(last) = digests.last_mut().filter(|last| last.job == place.job) {
-                last.ranks.push(digest);
-            } else {
-                digests.push(HostDigest { job: place.job.clone(), ranks: vec![digest], turned_away: 0 });
-            }
-        }
-        for digest in &mut digests {
-            digest.turned_away = self.turned_away(&digest.job);
-        }
-        digests
-    }
-
-    pub(crate) fn snapshot(&self) -> Vec<JobSnapshot> {
-        let mut jobs: Vec<JobSnapshot> = Vec::new();
-        for (place, worker) in &self.places {
-            let rank = RankSnapshot {
-                info: worker.info.clone(),
-                earlier: worker.earlier(),
-                advance: worker.advance().clone(),
-                digest: worker.said(),
-            };
-            if let Some(last) = jobs.last_mut().filter(|last| last.job == place.job) {
-                last.ranks.push(rank);
-            } else {
-                let turned_away = self.turned_away(&place.job);
-                jobs.push(JobSnapshot { job: place.job.clone(), ranks: vec![rank], turned_away });
-            }
-        }
-        jobs
-    }
-
-    pub(crate) fn take_nccl(&mut self, from: &Identity, number: u64, report: NcclReport) {
-        if let Some(worker) = self.of(from) {
-            worker.take_nccl(number, report);
-        }
-    }
-
-    pub(crate) fn nccl(&self, job: &JobName, rank: Rank) -> Option<RankNccl> {
-        self.places.get(&Place { job: job.clone(), rank })?.nccl()
-    }
-
-    pub(crate) fn detail(&self, job: &JobName, rank: Rank) -> Option<RankDetail> {
-        self.places.get(&Place { job: job.clone(), rank }).map(Worker::detail)
     }
 
     /// The workers of a job that can receive.

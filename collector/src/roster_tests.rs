@@ -3,11 +3,11 @@ use std::process::id;
 use xpu_wire::{
     collective::Operation,
     frame::{
-        CollectiveSample, CommunicatorState, Inside, Launches, Progress, RankDigest, RankStacks, StepSource,
-        Steps, ThreadStack, TimedBy, Work, example,
+        CollectiveSample, CommunicatorState, DeviceReading, Inside, Launches, Progress, RankDigest, RankExit,
+        RankStacks, StepSource, Steps, ThreadStack, TimedBy, Work, example,
     },
     histogram::Histogram,
-    id::{CommunicatorId, Pid, Sequence, Step},
+    id::{CommunicatorId, DeviceUuid, Pid, Sequence, Step},
     ledger::{Call, LedgerPage, Writers},
     unit::Nanoseconds,
 };
@@ -100,7 +100,7 @@ fn a_digest_covers_every_summary_once() {
 
 /// A program destroys its communicators before it ends: their last timed collectives are still published.
 #[test]
-fn the_last_samples_of_a_closed_communicator_are_told() {
+fn the_last_samples_of_a_closed_communicator_are_reported() {
     let mut roster = Roster::default();
     roster.hello(&who("x"), 0, info("j", 0), at(0.0));
     let sample = CollectiveSample {
@@ -137,7 +137,7 @@ fn a_gap_in_a_workers_frames_brings_a_question() {
 }
 
 #[test]
-fn silence_is_told_and_taken_back() {
+fn silence_is_reported_and_taken_back() {
     let mut roster = Roster::default();
     roster.hello(&who("x"), 0, info("j", 0), at(0.0));
     assert_eq!(roster.check(at(4.9)), []);
@@ -317,5 +317,5 @@ fn who_is_turned_away_is_counted_for_as_long_as_it_speaks() {
     assert_eq!(roster.digests(at(99.0))[0].turned_away, 0);
 }
 
-#[path = "roster/told_tests.rs"]
-mod told;
+#[path = "roster/reports_tests.rs"]
+mod reports;

@@ -45,10 +45,36 @@ pub(crate) struct Sampler {
     program: PathBuf,
     enabled: bool,
     running: Option<Run>,
-    /// When each process may be sampled again, and whether it could be read.
-    next: BTreeMap<Pid, (Moment, bool)>,
-    /// CPU seconds that may be spent, as of then.
-    credit: (f64, Moment),
+    sampled: BTreeMap<Pid, Sampled>,
+    credit: Credit,
+}
+
+/// What came of the last sampling of a process.
+#[derive(Clone, Copy, Debug)]
+struct Sampled {
+    /// When it may be sampled again.
+    next: Moment,
+    is_readable: bool,
+}
+
+impl Sampled {
+    fn new(is_readable: bool, now: Moment) -> Self {
+        Self { next: now.after(if is_readable { AGAIN } else { UNREADABLE }), is_readable }
+    }
+}
+
+/// CPU seconds that may be spent.
+#[derive(Clone, Copy, Debug)]
+struct Credit {
+    seconds: f64,
+    as_of: Moment,
+}
+
+impl Credit {
+    fn accrue(&mut self, now: Moment) {
+        let seconds = self.seconds + BUDGET * now.since(self.as_of).as_secs_f64();
+        *self = Self { seconds: seconds.min(BURST), as_of: now };
+    }
 }
 
 #[derive(Debug)]
@@ -63,7 +89,13 @@ struct Run {
 
 impl Sampler {
     pub(crate) fn new(program: PathBuf, enabled: bool) -> Self {
-        Self { program, enabled, running: None, next: BTreeMap::new(), credit: (BURST, Moment::default()) }
+        Self {
+            program,
+            enabled,
+            running: None,
+            sampled: BTreeMap::new(),
+            credit: Credit { seconds: BURST, as_of: Moment::default() },
+        }
     }
 
     /// Takes what was seen, and begins with the next rank. Never blocks.
@@ -82,31 +114,29 @@ impl Sampler {
             let (spent, seen) = run.result();
             let (job, rank, pid) = (run.job.clone(), run.rank, run.pid);
             self.running = None;
-            self.credit.0 -= spent.seconds();
-            let readable = seen.is_some();
-            self.next.insert(pid, (now.after(if readable { AGAIN } else { UNREADABLE }), readable));
+            self.credit.seconds -= spent.seconds();
+            self.sampled.insert(pid, Sampled::new(seen.is_some(), now));
             if let Some(seen) = seen {
                 roster.see_main_thread((&job, rank, pid), seen, now);
             }
         }
-        let (credit, since) = self.credit;
-        self.credit = ((credit + BUDGET * now.since(since).as_secs_f64()).min(BURST), now);
-        if self.credit.0 <= 0.0 {
+        self.credit.accrue(now);
+        if self.credit.seconds <= 0.0 {
             return;
         }
-        if self.next.len() > KNOWN {
-            self.next.clear();
+        if self.sampled.len() > KNOWN {
+            self.sampled.clear();
         }
         let idling = roster.idling(now).into_iter().filter(|Idling { is_sampled, target, .. }| {
-            let is_due = |&(next, readable): &(Moment, bool)| next <= now || (readable && !is_sampled);
-            target.reach == Reach::Here && self.next.get(&target.pid).is_none_or(is_due)
+            let is_due = |last: &Sampled| last.next <= now || (last.is_readable && !is_sampled);
+            target.reach == Reach::Here && self.sampled.get(&target.pid).is_none_or(is_due)
         });
         if let Some(Idling { target, .. }) = idling.max_by(|one, other| {
             (!one.is_sampled).cmp(&!other.is_sampled).then(one.share.total_cmp(&other.share))
         }) {
             self.running = Run::start(&self.program, &target, now);
             if self.running.is_none() {
-                self.next.insert(target.pid, (now.after(UNREADABLE), false));
+                self.sampled.insert(target.pid, Sampled::new(false, now));
             }
         }
     }

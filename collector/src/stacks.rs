@@ -236,7 +236,7 @@ impl Stacks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::roster::Identity;
+    use crate::address::Identity;
 
     fn target(natively: bool) -> Target {
         let (job, rank, pid) = ("a".into(), Rank(0), Pid(std::process::id()));

@@ -22,9 +22,9 @@ use xpu_wire::{
 };
 
 use crate::{
+    address::Identity,
     digest::{self, Known, Pending, inside},
     exits::{ExitStatus, ExitWatch, KillCounts, MemoryKills, Surroundings},
-    roster::Identity,
     stacks::{Reach, Target},
     totals::Totals,
 };

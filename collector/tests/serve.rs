@@ -211,7 +211,7 @@ fn the_switch_reaches_that_jobs_workers_alone() {
 }
 
 /// The next frame on control that is not a snapshot.
-fn told(viewer: &lab::Viewer) -> Body {
+fn next_body(viewer: &lab::Viewer) -> Body {
     until("an answer", || {
         let parts = viewer.control.recv_multipart(DONTWAIT).ok()?;
         let body = codec::decode(parts.last()?).unwrap().body;
@@ -220,7 +220,7 @@ fn told(viewer: &lab::Viewer) -> Body {
 }
 
 fn stacks(viewer: &lab::Viewer) -> RankStacks {
-    match told(viewer) {
+    match next_body(viewer) {
         Body::Stacks(stacks) => stacks,
         other => panic!("{other:?}"),
     }
@@ -253,7 +253,7 @@ fn who_asks_for_stacks_gets_one_frame_a_rank() {
     viewer.ask(Request::Stacks { job: "a".into(), ranks: vec![Rank(1)], kept: false, natively: false });
     assert!(stacks(&viewer).why[0].contains("is gone"));
     viewer.ask(Request::Stacks { job: "b".into(), ranks: vec![], kept: false, natively: false });
-    assert!(matches!(told(&viewer), Body::Refusal(why) if why.contains("job b has no rank")));
+    assert!(matches!(next_body(&viewer), Body::Refusal(why) if why.contains("job b has no rank")));
 }
 
 /// A reader that hangs, as one does on a process that hangs in the kernel: it is killed, and meanwhile all

@@ -75,7 +75,7 @@ pub(crate) fn here(record: &Record) -> u16 {
     // SAFETY: it is never freed.
     let Some(reader) = (unsafe { READER.load(Acquire).as_ref() }) else { return 0 };
     let key = reader.key();
-    record.sites.known(key, |text| text.write(reader.tell(&mut text::Buffer::new())))
+    record.sites.known(key, |text| text.write(reader.describe(&mut text::Buffer::new())))
 }
 
 /// A Python frame: its code, and the position in it. From 3.11 on the position is an address, and the code
@@ -197,7 +197,7 @@ impl Reader {
 
     /// Function, file and line of each frame.
     #[cold]
-    fn tell<'a>(&self, into: &'a mut text::Buffer) -> &'a [u8] {
+    fn describe<'a>(&self, into: &'a mut text::Buffer) -> &'a [u8] {
         for frame in self.frames().iter().flatten() {
             let code = self.code_of(frame);
             if !self.is_code(code) {

@@ -4,6 +4,7 @@
 //! destructor; the hook's thread takes back the lanes of threads that are gone.
 
 mod costs;
+mod counters;
 mod launch_clock;
 mod step_clock;
 mod tenant;
@@ -11,10 +12,11 @@ mod tenant;
 use std::{
     cell::Cell,
     ptr,
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
 };
 
 pub(crate) use costs::Costs;
+pub(crate) use counters::{Count, Counters};
 use cudarc::runtime::sys::cudaStream_t;
 use launch_clock::LaunchClock;
 use step_clock::StepClock;
@@ -25,11 +27,9 @@ use xpu_wire::{
 };
 
 use crate::{
-    activity::{Held, Moved},
     clock::monotonic,
     cublaslt::Layouts,
     group::Group,
-    kernels::PATTERNS,
     observer::{self, Observer},
     record::Record,
     ring::{Pushed, Ring},
@@ -67,75 +67,6 @@ pub(crate) struct Lane {
 unsafe impl Sync for Lane {}
 // SAFETY: as above.
 unsafe impl Send for Lane {}
-
-/// Totals of a lane, each written by one thread.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) kernels: Count,
-    /// Those with requested names.
-    pub(crate) named_kernels: Count,
-    /// The same by pattern.
-    pub(crate) named: [Count; PATTERNS],
-    pub(crate) graphs: Count,
-    pub(crate) gemms: Count,
-    pub(crate) collectives: Count,
-    pub(crate) point_to_point: Count,
-    pub(crate) captured: Count,
-    /// NCCL operations that came by a looked-up address, or were seen by NCCL's plugin interface alone.
-    pub(crate) by_address: Count,
-    pub(crate) by_plugin: Count,
-    /// Events recorded, and awaited by streams; those waits in which GEMMs wait for communication.
-    pub(crate) ordered: Count,
-    pub(crate) waits: Count,
-    /// Should have been timed and was not.
-    pub(crate) untimed: Count,
-    pub(crate) timed: Count,
-    /// Empty pairs of events.
-    pub(crate) gaps: Count,
-    /// Single events that show the GPU's progress.
-    pub(crate) marks: Count,
-    /// Collectives that may have one in front.
-    pub(crate) fronts: Count,
-    /// Launched inside graphs: in addition to those above.
-    pub(crate) replayed: Replayed,
-    /// By direction: see [`crate::activity::DIRECTIONS`].
-    pub(crate) copies: [Moved; 6],
-    pub(crate) sets: Moved,
-    /// By call: see [`crate::activity::BLOCKING`].
-    pub(crate) held: [Held; 5],
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Replayed {
-    pub(crate) kernels: Count,
-    pub(crate) gemms: Count,
-    pub(crate) collectives: Count,
-    pub(crate) point_to_point: Count,
-}
-
-/// A counter with one writer: a load and a store, no locked instruction.
-#[derive(Debug, Default)]
-pub(crate) struct Count(AtomicU64);
-
-impl Count {
-    #[inline]
-    pub(crate) fn add(&self, n: u64) -> u64 {
-        let before = self.0.load(Relaxed);
-        self.0.store(before + n, Relaxed);
-        before
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-
-    /// Keeps the largest.
-    pub(crate) fn raise(&self, to: u64) {
-        if to > self.get() {
-            self.0.store(to, Relaxed);
-        }
-    }
-}
 
 /// An operation between its start and its end.
 #[derive(Clone, Copy, Debug)]

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_sizes_apart_and_forms_do_not() {
+    fn names_distinguish_sizes_and_forms_do_not() {
         let of = |blocks| Launch::kernel(77, [blocks, 1, 1], [128, 1, 1]);
         assert_ne!(of(4).name, of(5).name);
         assert_eq!((of(4).form, of(4).name), (of(5).form, of(4).name));

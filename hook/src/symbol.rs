@@ -5,7 +5,10 @@
 //! return address). The copy that was called first is monitored, the [`Library`]'s home; calls to another are
 //! passed on and counted.
 
+mod foreign;
 mod forks;
+mod handed;
+mod library;
 mod loaded;
 mod scope;
 mod unload;
@@ -15,13 +18,17 @@ use std::{
     mem::offset_of,
     ptr,
     sync::atomic::{
-        AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
+        AtomicBool, AtomicU32, AtomicUsize,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
-        compiler_fence, fence,
+        fence,
     },
 };
 
+pub(crate) use foreign::{Foreign, called, foreign, name};
 pub(crate) use forks::{after_fork, before_fork};
+use handed::Handed;
+pub(crate) use handed::StandIn;
+pub(crate) use library::Library;
 use loaded::Span;
 pub(crate) use loaded::{Name, Object, each};
 pub(crate) use scope::{is_inner, is_own, next_definition};
@@ -33,10 +40,6 @@ use crate::interpose::stub::BY_ADDRESS;
 /// Callers of one function that are kept. Further ones take turns.
 const CALLERS: usize = 6;
 
-/// Instead of a home: the monitored copy was unloaded. Its state (events, handles) died with it, so no other
-/// is monitored.
-const GONE: usize = usize::MAX;
-
 /// Counts up when an object was unloaded, so that no stale address is used. Never 0.
 static GENERATION: AtomicU32 = AtomicU32::new(1);
 
@@ -45,80 +48,6 @@ static FOUND: AtomicBool = AtomicBool::new(false);
 
 /// Held while a symbol's cache is written. A thread that finds it held works without.
 static WRITING: AtomicBool = AtomicBool::new(false);
-
-/// A library whose functions are interposed, or called.
-#[derive(Debug)]
-pub(crate) struct Library {
-    /// Its name for readers.
-    name: &'static str,
-    /// A function that every copy of it has. Other preloads that interpose some functions do not have this
-    /// one.
-    marker: Name<'static>,
-    /// Prefix of its file names; empty if lookups of its functions are not answered here.
-    files: &'static str,
-    /// Load address of the monitored copy; 0 before the first call.
-    home: AtomicUsize,
-    /// Calls to another copy.
-    elsewhere: AtomicU64,
-    /// Some of them may be to the monitored one.
-    unsure: AtomicBool,
-}
-
-impl Library {
-    pub(crate) const fn new(name: &'static str, marker: &'static CStr) -> Self {
-        Self {
-            name,
-            marker: Name::new(marker),
-            files: "",
-            home: AtomicUsize::new(0),
-            elsewhere: AtomicU64::new(0),
-            unsure: AtomicBool::new(false),
-        }
-    }
-
-    /// Files with this prefix. Lookups of its functions by address get the interposed ones.
-    pub(crate) const fn in_files(mut self, files: &'static str) -> Self {
-        self.files = files;
-        self
-    }
-
-    /// Whether this object is a copy of it, by its file name and symbols.
-    pub(crate) fn is_in(&self, object: &Object) -> bool {
-        !self.files.is_empty()
-            && object.file_name().starts_with(self.files.as_bytes())
-            && object.find(&self.marker).is_some()
-    }
-
-    /// Its unmonitored parts, and why.
-    pub(crate) fn complaints(&self) -> impl Iterator<Item = String> {
-        let elsewhere = self.elsewhere.load(Relaxed);
-        let name = self.name;
-        let why = if self.unsure.load(Relaxed) {
-            "which of them a caller uses is not known of all"
-        } else {
-            "only the one that was called first is watched"
-        };
-        let second = (elsewhere > 0).then(|| {
-            format!("{elsewhere} calls not watched: the process has several copies of {name}, and {why}")
-        });
-        let gone = (self.home.load(Relaxed) == GONE)
-            .then(|| format!("not watched any more: the program unloaded {name}"));
-        second.into_iter().chain(gone)
-    }
-
-    /// Calls to another copy.
-    pub(crate) fn elsewhere(&self) -> u64 {
-        self.elsewhere.load(Relaxed)
-    }
-
-    /// Whether this object is the monitored one; the first becomes it.
-    fn is_home(&self, object: usize) -> bool {
-        match self.home.compare_exchange(0, object, AcqRel, Acquire) {
-            Ok(_) => true,
-            Err(home) => home == object,
-        }
-    }
-}
 
 /// The kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,22 +88,6 @@ struct Binding {
     kind: AtomicUsize,
 }
 
-/// The interposed function for lookups by address: a naked function, with the real one's signature.
-pub(crate) type StandIn = unsafe extern "C-unwind" fn();
-
-/// The real answer to a lookup that got the interposed function.
-#[derive(Debug)]
-struct Handed {
-    /// 0 without a lookup. The interposed function reads it.
-    at: AtomicUsize,
-    stand_in: Option<StandIn>,
-    /// The generation of the kind; 0 while it is unknown.
-    known: AtomicU32,
-    kind: AtomicUsize,
-    /// The caller of the lookup is one of the libraries, or interposes one: its calls may be parts of a call.
-    is_inner: AtomicBool,
-}
-
 /// An interposed function.
 #[derive(Debug)]
 pub(crate) struct Symbol {
@@ -195,13 +108,7 @@ impl Symbol {
             name: Name::new(name),
             library,
             missing,
-            handed: Handed {
-                at: AtomicUsize::new(0),
-                stand_in: None,
-                known: AtomicU32::new(0),
-                kind: AtomicUsize::new(0),
-                is_inner: AtomicBool::new(false),
-            },
+            handed: Handed::new(),
             known: AtomicU32::new(0),
             turn: AtomicUsize::new(0),
             bindings: [const {
@@ -228,47 +135,14 @@ impl Symbol {
     /// still loaded, is already replaced: the function has one target only.
     #[cold]
     pub(crate) fn hand_out(&self, answer: usize, to_inner: bool) -> Option<usize> {
-        let handed = &self.handed;
-        let stand_in = handed.stand_in? as usize;
-        let before = handed.at.load(Acquire);
-        if before != answer && before != 0 && scope::object_at(before).is_some() {
-            return None;
-        }
-        if before != answer && handed.at.compare_exchange(before, answer, AcqRel, Acquire).is_err() {
-            return None;
-        }
-        if to_inner && !handed.is_inner.swap(true, Relaxed) || before != answer {
-            handed.known.store(0, Release);
-        }
-        FOUND.store(true, Relaxed);
-        Some(stand_in)
-    }
-
-    /// The target of a call by a looked-up address.
-    fn find_handed(&self) -> Target {
-        let handed = &self.handed;
-        let generation = GENERATION.load(Relaxed);
-        let at = ptr::with_exposed_provenance_mut(handed.at.load(Acquire));
-        if handed.known.load(Acquire) == generation {
-            return Target { at, kind: Kind::of(handed.kind.load(Relaxed)) };
-        }
-        let _errno = crate::guard::ErrnoKept::keep();
-        let is_home = scope::object_at(at.addr()).is_some_and(|object| self.library.is_home(object));
-        let kind = match (is_home, handed.is_inner.load(Relaxed)) {
-            (true, false) => Kind::Watched,
-            (true, true) => Kind::Inner,
-            (false, _) => Kind::Elsewhere,
-        };
-        handed.kind.store(kind as usize, Relaxed);
-        handed.known.store(generation, Release);
-        Target { at, kind }
+        self.handed.hand_out(answer, to_inner)
     }
 
     /// The target of a call that returns to `caller`.
     #[inline]
     pub(crate) fn find(&self, caller: usize) -> Target {
         if caller == BY_ADDRESS {
-            return self.find_handed();
+            return self.handed.find(self.library);
         }
         let generation = GENERATION.load(Relaxed);
         if self.known.load(Acquire) == generation {
@@ -408,114 +282,12 @@ pub(crate) extern "C" fn pass(symbol: &Symbol, caller: usize) -> Passed {
     Passed { at, missing: symbol.missing }
 }
 
-/// A library function that is called, not interposed: that of the monitored copy.
-#[derive(Debug)]
-pub(crate) struct Foreign {
-    name: Name<'static>,
-    library: &'static Library,
-    /// The generation of the lookup; 0 while that changes.
-    known: AtomicU32,
-    /// 0 if the library does not have it.
-    at: AtomicUsize,
-}
-
-impl Foreign {
-    pub(crate) const fn new(name: &'static CStr, library: &'static Library) -> Self {
-        Self { name: Name::new(name), library, known: AtomicU32::new(0), at: AtomicUsize::new(0) }
-    }
-
-    /// Its address, or NULL if the library is not loaded, is loaded no more, or has no such function.
-    #[inline]
-    pub(crate) fn find(&self) -> *mut c_void {
-        if self.known.load(Acquire) == GENERATION.load(Relaxed) {
-            let at = self.at.load(Relaxed);
-            compiler_fence(AcqRel);
-            return ptr::with_exposed_provenance_mut(at);
-        }
-        self.look_up()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn look_up(&self) -> *mut c_void {
-        let generation = GENERATION.load(Acquire);
-        let home = self.library.home.load(Acquire);
-        if home == GONE {
-            return ptr::null_mut();
-        }
-        FOUND.store(true, Relaxed);
-        let found = scope::find_in(&self.name, home);
-        // Without a home the library may be loaded later; a function missing in the home stays missing.
-        if (home != 0 || found != 0) && !WRITING.swap(true, Acquire) {
-            self.known.store(0, Relaxed);
-            fence(AcqRel);
-            self.at.store(found, Relaxed);
-            self.known.store(generation, Release);
-            WRITING.store(false, Release);
-        }
-        ptr::with_exposed_provenance_mut(found)
-    }
-}
-
-/// A typed function of another library that is called, not interposed. Each call disables cancellation around
-/// itself;
-/// `within uncancelled` means that the caller has done so.
-macro_rules! foreign {
-    (
-        $(#[$doc:meta])*
-        fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> c_int in $library:expr $(, within $uncancelled:ident)?
-    ) => {
-        $(#[$doc])*
-        /// `None` if no loaded library has it.
-        ///
-        /// # Safety
-        /// As the library documents for this function.
-        pub(crate) unsafe fn $name($($argument: $type),*) -> Option<c_int> {
-            static REAL: $crate::symbol::Foreign =
-                $crate::symbol::Foreign::new($crate::symbol::name!($name), &$library);
-            let at = REAL.find();
-            if at.is_null() {
-                return None;
-            }
-            // SAFETY: the symbol of this name has this signature in every version of the library's public header.
-            let real = unsafe {
-                std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($type),*) -> c_int>(at)
-            };
-            // SAFETY: the caller keeps the library's own preconditions.
-            let call = || unsafe { real($($argument),*) };
-            Some($crate::symbol::called!(call $(, $uncancelled)?))
-        }
-    };
-}
-pub(crate) use foreign;
-
-macro_rules! called {
-    ($call:ident) => {
-        $crate::thread::uncancelled($call)
-    };
-    ($call:ident, uncancelled) => {
-        $call()
-    };
-}
-pub(crate) use called;
-
-/// A function's name as the loader knows it.
-macro_rules! name {
-    ($name:ident) => {
-        match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-            Ok(name) => name,
-            Err(_) => panic!("a function's name has no NUL"),
-        }
-    };
-}
-pub(crate) use name;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn callers_are_told_apart_and_more_than_fit_take_turns() {
+    fn callers_are_distinguished_and_more_than_fit_take_turns() {
         static LIBRARY: Library = Library::new("a library", c"none");
         let symbol = Symbol::new(c"none", &LIBRARY, 77);
         let generation = GENERATION.load(Relaxed);
@@ -540,7 +312,7 @@ mod tests {
     fn a_function_is_found_for_a_caller_here() {
         static LIBC: Library = Library::new("the C library", c"getpid");
         let symbol = Symbol::new(c"getpagesize", &LIBC, -1);
-        let here = callers_are_told_apart_and_more_than_fit_take_turns as *const () as usize;
+        let here = callers_are_distinguished_and_more_than_fit_take_turns as *const () as usize;
         let target = symbol.find(here);
         // SAFETY: the name is NUL-terminated.
         let truth = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"getpagesize".as_ptr()) };

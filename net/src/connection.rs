@@ -120,7 +120,7 @@ impl Connection {
     }
 
     /// The change could not be passed on: the next [`Connection::take_news`] reports it again.
-    pub fn tell_again(&mut self) {
+    pub fn report_again(&mut self) {
         self.news = true;
     }
 

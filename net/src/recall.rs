@@ -75,7 +75,7 @@ impl Recall {
     }
 
     /// The whole history, oldest first.
-    pub fn told(mut self) -> Vec<Frame> {
+    pub fn frames(mut self) -> Vec<Frame> {
         // Stable: frames of one host and moment stay in their order.
         self.frames.sort_by_key(|(ago, _)| std::cmp::Reverse(*ago));
         let mut parts: Vec<Packed> = Vec::new();
@@ -123,7 +123,7 @@ mod tests {
             let body = Body::History(History { frames, more: false });
             recall.hear(&Frame { now: clock(104), body, ..digest }, now);
         }
-        let told = recall.told();
+        let told = recall.frames();
         let Body::History(history) = &told[0].body else { unreachable!() };
         let hosts: Vec<_> = history.frames.frames().map(|frame| frame.host).collect();
         let (a, b) = (hosts[0].clone(), hosts[1].clone());

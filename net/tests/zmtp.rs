@@ -203,7 +203,7 @@ fn peers_that_connect_are_understood() {
 }
 
 #[test]
-fn several_lines_of_one_collector_are_told_apart() {
+fn several_lines_of_one_collector_are_distinguished() {
     let place = Place::new();
     let router = place.workers();
     let mut lines: Vec<Line> = (0..3).map(|_| Line::connect(&place.path).ready()).collect();

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn every_difference_is_told() {
+    fn every_difference_is_reported() {
         let alone = end("echo one; echo two");
         assert!(end("echo one; echo two").differences_from(&alone, &[]).is_empty());
         assert_eq!(

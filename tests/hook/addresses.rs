@@ -133,7 +133,7 @@ time.sleep(3)";
 }
 
 #[test]
-fn told_not_to_follow_it_does_not() {
+fn asked_not_to_follow_it_does_not() {
     let job = job(1, &[("XPU_TOP_DLSYM", "0")], "drive(cuda.cuLaunchKernel, 40)");
     let said = job.after_step(0, 1);
     assert_eq!(said.launches().kernels, 0);

@@ -13,7 +13,7 @@ use crate::{Job, reads};
 
 /// Rank 1 does five collectives and no more; rank 0 continues until NCCL blocks it.
 #[test]
-fn the_ledger_tells_of_a_rank_that_hangs_is_stopped_or_is_dead() {
+fn the_ledger_reports_a_rank_that_hangs_is_stopped_or_is_dead() {
     let script = "
 comm = communicator()
 for _ in range(5): ok(all_reduce(comm, 1 << 20))

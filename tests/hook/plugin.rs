@@ -138,7 +138,7 @@ fn what_both_see_is_counted_once() {
 }
 
 #[test]
-fn told_not_to_use_it_the_hook_leaves_it_alone() {
+fn asked_not_to_use_it_the_hook_leaves_it_alone() {
     let job = watched("22809", &[("XPU_TOP_PLUGIN", "0")], SEEN);
     let totals = totals(&job, 0);
     assert_eq!(totals[&(Operation::AllReduce, 2 << 20)], (40, 40, None));

@@ -150,7 +150,7 @@ fn where_the_first_steps_were_launched_otherwise_the_number_is_a_lower_bound() {
 }
 
 #[test]
-fn what_may_be_a_step_or_an_eighth_of_one_is_not_told() {
+fn what_may_be_a_step_or_an_eighth_of_one_is_not_reported() {
     let job = Job::of(2, &[], "from programs import *\ntrain(alternates)");
     let last = until("two looks", || {
         let mut speaker = job.listener.speaker(job.ranks[0].pid())?;

@@ -241,7 +241,7 @@ fn a_rank_that_gives_none_is_named_with_what_to_do() {
 }
 
 #[test]
-fn a_rank_that_ends_meanwhile_is_told_of() {
+fn a_rank_that_ends_meanwhile_is_reported() {
     let host = Host::new();
     let ranks = host.job(["kineto = Kineto(every=1)\ntrain()"; 2]);
     let line = format!("kineto --steps 2 --start-in 20s -o {}", host.out().display());

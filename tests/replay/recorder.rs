@@ -140,7 +140,7 @@ fn a_recorded_hang_has_the_findings_it_had_live() {
 }
 
 #[test]
-fn files_that_are_no_recordings_are_told_apart() {
+fn files_that_are_no_recordings_are_distinguished() {
     let place = xpu_tests::place::Place::new();
     let status = |path: &Path| {
         let mut command = place.command(xpu_tests::built::artifact("xpu-top"));

@@ -1,6 +1,9 @@
 //! The hosts of a simulated job: what hooks say, and what real rosters make of it. Once a second a host.
 
+use std::time::Instant;
+
 use xpu_collector::Offline;
+use xpu_net::recall::{self, Recall};
 use xpu_wire::{
     frame::{Body, DeviceReading, Frame, RankCpu},
     id::{Pid, Rank},
@@ -68,10 +71,17 @@ impl<'a> Collectors<'a> {
         self.flow.stalled.unwrap_or(self.setting.from)
     }
 
-    /// What all hosts send to a viewer that comes now.
-    pub(crate) fn tell(&mut self, at: f64) -> Vec<Frame> {
-        let all = self.hosts.iter_mut();
-        all.flat_map(|host| host.tell(std::time::Duration::from_mins(10), moment(at))).collect()
+    /// What a viewer that connects now folds: the history of all hosts, merged as by every viewer, then their state.
+    pub(crate) fn for_new_viewer(&mut self, at: f64) -> Vec<Frame> {
+        let (length, now) = (recall::length(self.hosts.len()), Instant::now());
+        let (mut recall, mut state) = (Recall::begin(now), Vec::new());
+        for frame in self.hosts.iter_mut().flat_map(|host| host.for_new_viewer(length, moment(at))) {
+            recall.hear(&frame, now);
+            if !matches!(frame.body, Body::History(_)) {
+                state.push(frame);
+            }
+        }
+        recall.frames().into_iter().chain(state).collect()
     }
 
     fn host(&mut self, host: u32) -> Vec<Frame> {

@@ -8,7 +8,7 @@ use crate::{
 
 /// One of each healthy kind and of each hang, and slow ranks of each cause.
 #[test]
-fn one_of_each_kind_is_told_right() {
+fn one_of_each_kind_is_reported_right() {
     for name in NAMES {
         for ranks in [1, 2, 8, 64] {
             let Some(scenario) = scenario(name, ranks, TUNING + 4) else { continue };

@@ -102,7 +102,7 @@ pub(crate) fn play(scenario: &Scenario) -> Verdict {
         });
     if scenario.is_found(&found) {
         let mut late = Jobs::default();
-        collectors.tell(at).iter().for_each(|frame| late.fold(frame));
+        collectors.for_new_viewer(at).iter().for_each(|frame| late.fold(frame));
         let told = late.foremost().map(|job| finding::examine(job, moment(at + ARRIVES)));
         verdict.late = Some(told.is_some_and(|told| scenario.is_found(&told)));
         verdict.cost = scenario.costs().and_then(|expected| {

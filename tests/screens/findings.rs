@@ -7,7 +7,7 @@ use xpu_wire::{id::Rank, simulation::Simulation};
 use crate::{golden_at_both, one_slow};
 
 #[test]
-fn a_slow_rank_is_told_with_its_evidence_and_what_to_do() {
+fn a_slow_rank_is_reported_with_its_evidence_and_what_to_do() {
     let mut lab = one_slow();
     lab.screen(80, 24).shows("next: ");
     lab.keys("f");

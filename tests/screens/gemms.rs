@@ -67,7 +67,7 @@ fn until_ranks_answer_it_is_said_who_was_asked_and_then_that_nobody_answers() {
 }
 
 #[test]
-fn a_job_without_gemms_is_told_what_is_seen() {
+fn a_job_without_gemms_is_reported_what_is_seen() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.keys("3");
     let mut frames = {

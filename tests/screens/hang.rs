@@ -82,7 +82,7 @@ fn the_kernels_on_the_gpus_are_read_at_the_second_request() {
 
 /// A process that was stopped (SIGSTOP) and goes on (SIGCONT): it is not said any more that it does not run.
 #[test]
-fn a_stopped_rank_that_goes_on_is_told_as_past() {
+fn a_stopped_rank_that_goes_on_is_reported_as_past() {
     let mut lab = hung();
     let mut frame = lab.simulation().digests(1_854).remove(1);
     let job = lab.simulation().job.clone();
@@ -203,7 +203,7 @@ fn the_outlier_is_a_key_away_and_branches_close() {
 }
 
 #[test]
-fn stacks_are_asked_for_when_they_are_looked_at_and_silence_is_told() {
+fn stacks_are_asked_for_when_they_are_looked_at_and_silence_is_reported() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.keys("s").screen(132, 40).shows("Reading the stacks of 8 ranks");
     assert!(matches!(lab.effects(), [Effect::AskStacks { reading: Reading::Running, .. }]));

@@ -41,7 +41,7 @@ pub(crate) fn words(screen: &Screen) -> Vec<String> {
 
 /// The table is the only list: whatever is bound stands on the page with all its keys, and whole, whichever view is behind it.
 #[test]
-fn every_key_of_every_view_is_told_of_in_full() {
+fn every_key_of_every_view_is_reported_in_full() {
     for view in 1..=9 {
         let mut lab = Lab::new(Simulation::new(7, 1, 8));
         // So high that nothing has to be scrolled.

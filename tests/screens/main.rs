@@ -178,7 +178,7 @@ fn a_job_that_ended_shows_its_last_figures() {
 
 /// One host of two: its ranks' dependencies are not seen, so there is no bandwidth; the reason is shown.
 #[test]
-fn half_a_communicator_has_no_bandwidth_and_the_reason_is_told() {
+fn half_a_communicator_has_no_bandwidth_and_the_reason_is_reported() {
     let mut lab = Lab::at_rest(Simulation::new(7, 2, 4), Depth::True);
     lab.link(0, Link::Up);
     lab.link(1, Link::Down { why: "no collector listens there".to_owned() });
@@ -193,7 +193,7 @@ fn half_a_communicator_has_no_bandwidth_and_the_reason_is_told() {
 }
 
 #[test]
-fn what_hooks_cannot_see_and_who_was_turned_away_is_told() {
+fn what_hooks_cannot_see_and_who_was_turned_away_is_reported() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     let mut frames = lab.simulation().digests(1_841);
     for frame in &mut frames {

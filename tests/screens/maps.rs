@@ -49,7 +49,7 @@ fn clocks_power_load_and_memory_of_the_gpus_are_too() {
 }
 
 #[test]
-fn of_gpus_no_driver_tells_of_nothing_is_shown() {
+fn of_gpus_no_driver_reports_nothing_is_shown() {
     let mut lab = Lab::new(Simulation::new(7, 1, 8));
     let mut frames = lab.simulation().digests(1_841);
     let Body::Digest(digest) = &mut frames[0].body else { unreachable!() };
@@ -109,7 +109,7 @@ fn the_past_begins_with_the_watching() {
 }
 
 #[test]
-fn folded_ranks_are_as_their_worst_and_its_name_is_told() {
+fn folded_ranks_are_as_their_worst_and_its_name_is_reported() {
     let mut lab = one_slow();
     let screen = lab.keys("F").screen(132, 40);
     screen
@@ -129,7 +129,7 @@ fn folded_ranks_are_as_their_worst_and_its_name_is_told() {
 }
 
 #[test]
-fn groups_that_were_told_of_are_folded_axis_by_axis() {
+fn groups_that_were_reported_are_folded_axis_by_axis() {
     let mut lab = one_slow();
     lab.app().lay_out("tp8-dp4-pp2".parse().ok());
     lab.keys("FF").screen(132, 40).shows("tp groups").shows("dp0 pp1 ×8").shows("the worst rank of each");

@@ -181,7 +181,7 @@ fn says_all(screen: &Screen, says: &[&str]) {
 
 /// A request without an answer is shown with its age.
 #[test]
-fn a_rank_that_does_not_answer_is_told_with_the_way_to_its_host() {
+fn a_rank_that_does_not_answer_is_reported_with_the_way_to_its_host() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.keys("2").screen(132, 40).shows("waiting for its next summary");
     let mut lab = lab.run_only(9, |frame| !matches!(frame.body, xpu_wire::frame::Body::Detail(_)));

@@ -75,7 +75,7 @@ impl FrameSource {
     }
 
     /// Updates the app's state of the recorder and the capture.
-    pub(crate) fn tell(&self, app: &mut App) {
+    pub(crate) fn update_app(&self, app: &mut App) {
         if let Some(recorder) = &self.recorder {
             update(app, Action::Recorded(recorder.standing()));
         }
@@ -173,7 +173,7 @@ impl FrameSource {
         if let Some(live) = &self.live {
             live.watch_all(records.is_none());
         }
-        self.tell(app);
+        self.update_app(app);
     }
 
     /// Begins a capture of the job that is shown, or ends it.
@@ -192,7 +192,7 @@ impl FrameSource {
             let before = self.recorder.as_ref().map(|recorder| recorder.lately(LATELY)).unwrap_or_default();
             capturer.begin(job, file(app, "xpucap"), wanted, before);
         }
-        self.tell(app);
+        self.update_app(app);
     }
 
     /// Has all ranks of the job that is shown trace with PyTorch's profiler, or ends that.
@@ -210,7 +210,7 @@ impl FrameSource {
             let wanted = kineto::Wanted { steps: Some(TRACED), ..kineto::Wanted::default() };
             tracer.begin((job, None), file(app, "kineto"), wanted, |_| {});
         }
-        self.tell(app);
+        self.update_app(app);
     }
 }
 

@@ -3,12 +3,13 @@
 
 mod key;
 mod map;
+mod scope;
 
-use std::fmt;
-
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-
+use crossterm::event::KeyCode;
+pub use key::Key;
+use key::{char, code, control, shifted};
 pub use map::{Clash, Keymap};
+pub use scope::Scope;
 
 use crate::{
     action::{Action, Folding, Motion},
@@ -16,149 +17,6 @@ use crate::{
     prompt::{Edit, Kind},
     replay::Control,
 };
-
-/// A key as it is written in the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key {
-    pub code: KeyCode,
-    pub control: bool,
-    /// Only for keys that are no letters: a shifted letter is another letter.
-    pub shift: bool,
-}
-
-const fn char(c: char) -> Key {
-    Key { code: KeyCode::Char(c), control: false, shift: false }
-}
-
-const fn code(code: KeyCode) -> Key {
-    Key { code, control: false, shift: false }
-}
-
-const fn control(c: char) -> Key {
-    Key { code: KeyCode::Char(c), control: true, shift: false }
-}
-
-impl From<KeyEvent> for Key {
-    fn from(event: KeyEvent) -> Self {
-        let moves = matches!(event.code, KeyCode::Left | KeyCode::Right);
-        Self {
-            code: event.code,
-            control: event.modifiers.contains(KeyModifiers::CONTROL),
-            shift: moves && event.modifiers.contains(KeyModifiers::SHIFT),
-        }
-    }
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.control {
-            f.write_str("Ctrl-")?;
-        }
-        if self.shift {
-            f.write_str("Shift-")?;
-        }
-        match self.code {
-            KeyCode::Char(' ') => f.write_str("Space"),
-            KeyCode::Char(c) => write!(f, "{c}"),
-            KeyCode::Up => f.write_str("↑"),
-            KeyCode::Down => f.write_str("↓"),
-            KeyCode::Left => f.write_str("←"),
-            KeyCode::Right => f.write_str("→"),
-            KeyCode::PageUp => f.write_str("PgUp"),
-            KeyCode::PageDown => f.write_str("PgDn"),
-            other => write!(f, "{other}"),
-        }
-    }
-}
-
-/// Where a key means what it means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    Anywhere,
-    /// In every view that lists something.
-    List,
-    /// Where a replay's time can be moved: everywhere but where a page needs these keys itself.
-    Time,
-    /// Where a line is typed: a filter, a command, a time.
-    Prompt,
-    Overview,
-    /// One rank alone.
-    Rank,
-    Gemms,
-    Collectives,
-    Steps,
-    Stacks,
-    Findings,
-    Captures,
-    Hosts,
-    Help,
-}
-
-impl Scope {
-    pub const ALL: [Self; 14] = [
-        Self::Anywhere,
-        Self::List,
-        Self::Time,
-        Self::Overview,
-        Self::Rank,
-        Self::Gemms,
-        Self::Collectives,
-        Self::Steps,
-        Self::Stacks,
-        Self::Findings,
-        Self::Captures,
-        Self::Hosts,
-        Self::Help,
-        Self::Prompt,
-    ];
-
-    /// As a file has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Anywhere => "anywhere",
-            Self::List => "lists",
-            Self::Time => "time",
-            Self::Prompt => "line",
-            Self::Overview => "overview",
-            Self::Rank => "rank",
-            Self::Gemms => "gemm",
-            Self::Collectives => "collectives",
-            Self::Steps => "steps",
-            Self::Stacks => "stacks",
-            Self::Findings => "findings",
-            Self::Captures => "captures",
-            Self::Hosts => "hosts",
-            Self::Help => "help",
-        }
-    }
-
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Anywhere => "Anywhere",
-            Self::List => "Lists",
-            Self::Time => "Time",
-            Self::Prompt => "A line being typed",
-            Self::Overview => "Overview",
-            Self::Rank => "Rank",
-            Self::Gemms => "GEMM",
-            Self::Collectives => "Collectives",
-            Self::Steps => "Steps",
-            Self::Stacks => "Stacks",
-            Self::Findings => "Findings",
-            Self::Captures => "Captures",
-            Self::Hosts => "Hosts",
-            Self::Help => "This page",
-        }
-    }
-
-    fn is_list(self) -> bool {
-        !matches!(self, Self::Anywhere | Self::List | Self::Time | Self::Prompt | Self::Rank)
-    }
-
-    fn has_time(self) -> bool {
-        self == Self::Rank || (self.is_list() && !matches!(self, Self::Stacks | Self::Help))
-    }
-}
 
 #[derive(Debug)]
 pub struct Binding {
@@ -202,10 +60,6 @@ const fn time(scope: Scope, keys: &'static [Key], control: Control, help: &'stat
 /// A key of a line that is typed.
 const fn typed(keys: &'static [Key], edit: Edit, help: &'static str) -> Binding {
     bind(Prompt, keys, Action::Edit(edit), help, None)
-}
-
-const fn shifted(code: KeyCode) -> Key {
-    Key { code, control: false, shift: true }
 }
 
 /// In the order of the help page and of the footer.

@@ -207,7 +207,7 @@ impl Keeper {
         }
         self.file = Some((path.to_owned(), writer));
         lock(&self.standing).failure = None;
-        self.tell();
+        self.share_standing();
         Ok(())
     }
 
@@ -217,7 +217,7 @@ impl Keeper {
         {
             self.fail(&path, &error);
         }
-        self.tell();
+        self.share_standing();
     }
 
     fn store(&mut self, blocks: io::Result<Vec<SealedBlock>>) {
@@ -237,7 +237,7 @@ impl Keeper {
             }
             self.ring.push(block);
         }
-        self.tell();
+        self.share_standing();
     }
 
     fn fail(&self, path: &Path, error: &io::Error) {
@@ -247,7 +247,7 @@ impl Keeper {
         standing.file = None;
     }
 
-    fn tell(&self) {
+    fn share_standing(&self) {
         let mut standing = lock(&self.standing);
         standing.kept = self.ring.first().map(|first| (first, self.ring.bytes()));
         standing.file = self.file.as_ref().map(|(path, writer)| {

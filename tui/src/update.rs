@@ -52,7 +52,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
     match action {
         // A recording has its own time, and accepts no requests.
         Action::Time(now) if app.is_past() => {
-            app.tell_parked(now);
+            app.set_parked_time(now);
             return watch::follow(app).or_else(|| folder::look(app));
         }
         Action::Time(now) => {
@@ -118,13 +118,13 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::TurnNatives => app.stacks.turn_natives(),
         Action::AskStacks | Action::AskGpus => return watch::read(app, &action),
         Action::NoStacks(why) => app.stacks.refuse(why),
-        Action::NextMetric => app.maps = app.maps.next(&app.job_view.told()),
+        Action::NextMetric => app.maps = app.maps.next(&app.job_view.reported()),
         Action::FoldRanks => fold(app),
         Action::Pin => pin(app),
         Action::TurnMaps => app.maps.over_time = !app.maps.over_time,
         Action::Zoom(what) => zoom(app, what),
         Action::ShowCommunicator(id) => return go::to_communicator(app, id),
-        Action::PreviousMetric => app.maps = app.maps.previous(&app.job_view.told()),
+        Action::PreviousMetric => app.maps = app.maps.previous(&app.job_view.reported()),
         Action::SaveFlame => return save::flame(app),
         Action::Report => return save::report(app),
         Action::SortNext => sort::next(app),
@@ -329,7 +329,7 @@ fn pin(app: &mut App) {
 
 /// What no rank has a figure of is on no map.
 fn show_metric(app: &mut App, metric: Metric) {
-    if app.job_view.told().contains(&metric) {
+    if app.job_view.reported().contains(&metric) {
         app.maps = app.maps.showing(metric);
     } else {
         app.note = Some(Note::Failed(format!("no rank has reported {} yet", metric.title())));

@@ -162,7 +162,7 @@ pub async fn watch(
             }
             arrival = arrivals.recv(), if open => {
                 open = arrival.is_some();
-                tell_time(&mut app, &mut source, &loader)?;
+                pass_time(&mut app, &mut source, &loader)?;
                 let began = Instant::now();
                 let mut next = arrival;
                 while let Some(arrival) = next {
@@ -173,8 +173,8 @@ pub async fn watch(
                 due = due.max_soon();
             }
             _ = ticks.tick() => {
-                tell_time(&mut app, &mut source, &loader)?;
-                source.tell(&mut app);
+                pass_time(&mut app, &mut source, &loader)?;
+                source.update_app(&mut app);
                 due = due.max_soon();
             }
             Some(action) = read.recv() => {
@@ -217,7 +217,7 @@ impl Due {
 }
 
 /// What time makes necessary needs no screen.
-fn tell_time(app: &mut App, source: &mut FrameSource, loader: &FileLoader) -> anyhow::Result<()> {
+fn pass_time(app: &mut App, source: &mut FrameSource, loader: &FileLoader) -> anyhow::Result<()> {
     match update(app, Action::Time(Moment::now())) {
         Some(Effect::AskStacks { job, ranks, reading }) => {
             ask_stacks(app, source.live(), job, ranks, reading);

@@ -1,11 +1,12 @@
 //! Pieces of a screen that know nothing of jobs.
 #![forbid(unsafe_code)]
 
+pub mod bars;
 pub mod cell;
-pub mod columns;
 pub mod ends;
 pub mod grid;
 pub mod heatmap;
+pub mod row;
 pub mod scale;
 pub mod sparkline;
 pub mod timemap;

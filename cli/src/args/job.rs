@@ -10,7 +10,10 @@ use xpu_wire::{
     id::JobName,
 };
 
-use super::{UsageError, base_port, job};
+use super::{
+    UsageError,
+    parse::{base_port, job_name},
+};
 
 /// Which hosts, which job, which key.
 #[derive(Clone, Debug, Default, Args)]
@@ -31,7 +34,7 @@ pub struct JobArgs {
     #[arg(long, value_name = "COMMAND", num_args = 0..=1, require_equals = true, default_missing_value = "ssh")]
     pub ssh: Option<String>,
     /// The job to show [default: the one with most ranks]
-    #[arg(long, value_name = "NAME", value_parser = job)]
+    #[arg(long, value_name = "NAME", value_parser = job_name)]
     pub job: Option<JobName>,
     #[command(flatten)]
     pub way: WayArgs,

@@ -40,7 +40,7 @@ use xpu_wire::{
 
 use super::{
     hang_up::HangUp,
-    living::{LOOK, meant, nobody, take_until, tell_unreachable, the_job},
+    living::{LOOK, meant, nobody, report_unreachable, take_until, the_job},
 };
 use crate::args::{CaptureArgs, RankList, UsageError};
 
@@ -72,13 +72,13 @@ pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
         let until = |following: &Following| following.is_complete();
         take_until(&mut following, &mut arrivals, Instant::now() + LOOK, until).await;
         let Some(job) = the_job(&following, args.of.job.as_ref())? else {
-            tell_unreachable(&following, ": its ranks are not captured");
+            report_unreachable(&following, ": its ranks are not captured");
             eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
             return Ok(ExitCode::from(Code::NoData as u8));
         };
-        tell_unreachable(&following, ": its ranks are not captured");
+        report_unreachable(&following, ": its ranks are not captured");
         wanted(args, &following, &job)?;
-        tell_unseen(args, &following, &job);
+        report_unseen(args, &following, &job);
         let mut progress = Progress::default();
         if let Some(occasion) = &args.on_finding {
             let occasion = Occasion { kinds: &occasion.0, within: args.within };
@@ -128,8 +128,8 @@ async fn take(
         wait,
         watch: !args.no_watch,
     };
-    let mut tell = |news| progress.tell(news);
-    let taking = Taking::begin(path, header, (job, ranks), (following, live), plan, stop, &mut tell)
+    let mut show = |news| progress.show(news);
+    let taking = Taking::begin(path, header, (job, ranks), (following, live), plan, stop, &mut show)
         .map_err(|error| not_new(path, &error))?;
     let outcome = taking.take(arrivals).await.with_context(|| format!("cannot write {}", path.display()))?;
     progress.end();
@@ -179,7 +179,7 @@ pub(super) fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
 }
 
 /// A capture of half a job is mostly one that was not asked for.
-fn tell_unseen(args: &CaptureArgs, following: &Following, job: &JobName) {
+fn report_unseen(args: &CaptureArgs, following: &Following, job: &JobName) {
     let Some(view) = following.jobs().get(job).filter(|_| args.ranks.is_none()) else { return };
     let (known, of) = (view.ranks().len(), view.world_size());
     if known < of as usize {

@@ -16,7 +16,7 @@ use xpu_wire::{
 };
 
 use super::{
-    living::{LOOK, connect, nobody, take_until, tell_kept, tell_unreachable},
+    living::{LOOK, connect, nobody, report_kept, report_unreachable, take_until},
     past,
     stacks::print,
 };
@@ -35,7 +35,7 @@ pub fn collectives(args: &CollectivesArgs) -> anyhow::Result<ExitCode> {
             eprintln!("xpu-top: {}: it has no job at that time", path.display());
             return Ok(ExitCode::from(Code::NoData as u8));
         };
-        return told(job, args, || {
+        return output(job, args, || {
             format!(
                 "{}: it has no records at that time: stacks and records are read when a job hangs",
                 path.display()
@@ -51,15 +51,15 @@ pub fn collectives(args: &CollectivesArgs) -> anyhow::Result<ExitCode> {
         Following::has_answered,
     ));
     let Some(name) = meant(&following, args.of.job.as_ref())? else {
-        tell_unreachable(&following, ": its ranks are not shown");
+        report_unreachable(&following, ": its ranks are not shown");
         eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
-        tell_kept("collectives", args.of.job.as_ref());
+        report_kept("collectives", args.of.job.as_ref());
         return Ok(ExitCode::from(Code::NoData as u8));
     };
     runtime.block_on(gather(&mut following, &mut arrivals, &live, &name, args.wait));
-    tell_unreachable(&following, ": its ranks are not shown");
+    report_unreachable(&following, ": its ranks are not shown");
     let Some(job) = following.jobs().get(&name) else { return Ok(ExitCode::from(Code::NoData as u8)) };
-    told(job, args, || {
+    output(job, args, || {
         "no rank has answered: its collector may be too old for records, or busy; try again, with a longer --wait"
             .to_owned()
     })
@@ -119,7 +119,7 @@ pub(super) async fn gather(
     }
 }
 
-fn told(job: &Job, args: &CollectivesArgs, none: impl FnOnce() -> String) -> anyhow::Result<ExitCode> {
+fn output(job: &Job, args: &CollectivesArgs, none: impl FnOnce() -> String) -> anyhow::Result<ExitCode> {
     let named = |rank: Rank| args.rank.is_empty() || args.rank.contains(&rank.0);
     let all: Vec<&RankRecord> = job.records().filter(|record| named(record.rank)).collect();
     for record in all.iter().filter(|record| !record.why.is_empty()) {

@@ -17,7 +17,7 @@ use xpu_wire::{
     id::{HostName, JobName, Rank},
 };
 
-use super::living::{LOOK, nobody, take_until, tell_unreachable, the_job};
+use super::living::{LOOK, nobody, report_unreachable, take_until, the_job};
 use crate::args::{CtlArgs, OnOff};
 
 /// Between two requests while a rank has not followed: the first may have been lost.
@@ -40,13 +40,13 @@ pub fn ctl(args: &CtlArgs) -> anyhow::Result<ExitCode> {
     let until = |following: &Following| following.is_complete();
     runtime.block_on(take_until(&mut following, &mut arrivals, Instant::now() + LOOK, until));
     let Some(job) = the_job(&following, args.of.job.as_ref())? else {
-        tell_unreachable(&following, ": its hooks stay as they are");
+        report_unreachable(&following, ": its hooks stay as they are");
         eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
         return Ok(ExitCode::from(Code::NoData as u8));
     };
     let on = args.hook == OnOff::On;
     runtime.block_on(switch(&mut following, &mut arrivals, &live, &job, args));
-    tell_unreachable(&following, ": its hooks stay as they are");
+    report_unreachable(&following, ": its hooks stay as they are");
     let outcome = following.jobs().get(&job).map(|job| Outcome::of(job, on)).unwrap_or_default();
     print!("{}", outcome.text(&job, on));
     let all = outcome.is_whole() && following.unreachable().next().is_none() && !warned;

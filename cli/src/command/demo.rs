@@ -4,17 +4,14 @@
 //! come the same way as on a cluster.
 
 mod child;
-mod fault;
 mod headless;
 mod node;
 mod port;
 mod rank;
 mod stage;
 
-use std::{io::IsTerminal as _, path::PathBuf, process::ExitCode};
+use std::{io::IsTerminal as _, process::ExitCode};
 
-use clap::Args;
-use fault::{Faults, Hang, SlowGpu, SlowHost, Throttle};
 use node::Node;
 use rank::Worker;
 use stage::Stage;
@@ -31,7 +28,7 @@ use xpu_tui::{
 use xpu_wire::endpoint::BasePort;
 
 use crate::{
-    args::{LookArgs, UsageError, base_port},
+    args::{DemoArgs, UsageError, demo::Faults},
     parts::Parts,
 };
 
@@ -43,51 +40,6 @@ const MOST_RANKS: u32 = 1024;
 
 /// Pretend hosts: each takes an address of 127.0.0.0/24.
 const MOST_NODES: u32 = 250;
-
-#[derive(Debug, Args)]
-pub struct DemoArgs {
-    /// Ranks of the job
-    #[arg(long, value_name = "N", default_value_t = 8)]
-    ranks: u32,
-    /// Pretend hosts the ranks are spread over
-    #[arg(long, value_name = "H", default_value_t = 2)]
-    nodes: u32,
-    /// Steps to train [default: 40 with --headless, else endless]
-    #[arg(long, value_name = "N")]
-    steps: Option<u64>,
-    /// What chance is made of
-    #[arg(long, value_name = "S", default_value_t = 0)]
-    seed: u64,
-    /// A rank whose GPU is slower by this factor: 6:1.3
-    #[arg(long, value_name = "RANK:FACTOR")]
-    slow: Vec<SlowGpu>,
-    /// A rank whose GPU is held at a lower clock, in MHz: 2:1275
-    #[arg(long, value_name = "RANK:MHz")]
-    throttle: Vec<Throttle>,
-    /// A rank whose data loader loses so long a step: 3:40ms
-    #[arg(long, value_name = "RANK:TIME")]
-    slow_host: Vec<SlowHost>,
-    /// The step at which a rank does not go on: 25:3
-    #[arg(long, value_name = "STEP:RANK")]
-    hang: Option<Hang>,
-    /// Without a screen: run to the end and print the status
-    #[arg(long)]
-    headless: bool,
-    /// Without a screen: when the job stands, let it stand until interrupted, for other terminals to look at
-    #[arg(long)]
-    stay: bool,
-    /// The status as a JSON document
-    #[arg(long)]
-    json: bool,
-    /// Write the stacks of all ranks as a flame graph, if the job hangs
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-    /// First of the collectors' three ports [default: 18889, or the next that is free]
-    #[arg(long, value_name = "PORT", value_parser = base_port)]
-    base_port: Option<BasePort>,
-    #[command(flatten)]
-    look: LookArgs,
-}
 
 /// A checked plan of a demo.
 #[derive(Debug)]
@@ -198,7 +150,7 @@ pub fn demo(
             ..WatchOptions::default()
         },
     ));
-    let failed = rank::tell_failures(&mut cast.workers);
+    let failed = rank::report_failures(&mut cast.workers);
     shown?;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -221,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_told() {
+    fn bounds_are_reported() {
         let wrong = |line: &str| plan(line).unwrap_err();
         assert!(wrong("--ranks 0").contains("1 to 1024"));
         assert!(wrong("--ranks 2 --nodes 3").contains("1 to 2 for 2 ranks"));

@@ -25,7 +25,7 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
         eprintln!("xpu-top: one of the files has no complete step or window: there is nothing to compare");
         return Ok(ExitCode::from(Code::NoData as u8));
     }
-    for (what, in_first) in told_apart(&before, &after) {
+    for (what, in_first) in recorded_by_one(&before, &after) {
         let (with, without) =
             if in_first { ("the first", "the second") } else { ("the second", "the first") };
         eprintln!("xpu-top: {what} are only in {with} file, not in {without}: they are not compared");
@@ -52,7 +52,7 @@ fn comparable(args: &DiffArgs, before: &Capture, after: &Capture) -> Result<(), 
 }
 
 /// What only one of the files was asked to have, and whether that is the first.
-fn told_apart(before: &Capture, after: &Capture) -> impl Iterator<Item = (&'static str, bool)> {
+fn recorded_by_one(before: &Capture, after: &Capture) -> impl Iterator<Item = (&'static str, bool)> {
     let kinds = [
         ("all kernels", before.has_all_kernels(), after.has_all_kernels()),
         ("functions of Python", before.has_functions(), after.has_functions()),

@@ -17,7 +17,7 @@ use xpu_wire::{
 
 use super::{
     capture::{named_or_living, stop_on_signals},
-    living::{LOOK, connect, nobody, take_until, tell_unreachable, the_job},
+    living::{LOOK, connect, nobody, report_unreachable, take_until, the_job},
 };
 use crate::args::{KinetoArgs, UsageError};
 
@@ -33,7 +33,7 @@ pub fn kineto(args: &KinetoArgs) -> anyhow::Result<ExitCode> {
         stop_on_signals(&stop)?;
         let complete = |following: &Following| following.is_complete();
         take_until(&mut following, &mut arrivals, Instant::now() + LOOK, complete).await;
-        tell_unreachable(&following, ": its ranks are not traced");
+        report_unreachable(&following, ": its ranks are not traced");
         let Some(job) = the_job(&following, args.of.job.as_ref())? else {
             eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
             return Ok(ExitCode::from(Code::NoData as u8));
@@ -44,7 +44,7 @@ pub fn kineto(args: &KinetoArgs) -> anyhow::Result<ExitCode> {
         };
         new_file::check_absent(kineto::files(&args.output, &ranks))?;
         let subject = Subject { job, ranks, following, arrivals, live };
-        let outcome = kineto::trace(&args.output, subject, wanted(args), stop, &mut tell).await?;
+        let outcome = kineto::trace(&args.output, subject, wanted(args), stop, &mut show).await?;
         let Some(outcome) = outcome else {
             eprintln!("xpu-top: {}", kineto::NO_STEPS);
             return Ok(ExitCode::from(NOT_ALL));
@@ -68,7 +68,7 @@ fn of_processes(pids: &[u32], following: &Following, job: &JobName) -> Result<Ve
     Ok(known().filter(|(_, view)| pids.contains(&view.pid().0)).map(|(rank, _)| rank).collect())
 }
 
-fn tell(news: News) {
+fn show(news: News) {
     match news {
         News::Line(line) => eprintln!("xpu-top: {line}"),
         News::Planned(_) => {}

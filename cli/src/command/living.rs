@@ -35,7 +35,7 @@ pub(super) fn connect(of: &JobArgs) -> anyhow::Result<(Following, Live, Arrivals
 }
 
 /// Says which hosts were asked and not heard, and what that means for the command.
-pub(super) fn tell_unreachable(following: &Following, so: &str) {
+pub(super) fn report_unreachable(following: &Following, so: &str) {
     for host in following.unreachable().take(NAMED) {
         eprintln!("xpu-top: {}{so}", host.why);
     }
@@ -75,7 +75,7 @@ pub(super) fn nobody(named: Option<&JobName>) -> String {
 }
 
 /// Reports, if no rank is left to ask, what a collector of this machine saved of it.
-pub(super) fn tell_kept(command: &str, named: Option<&JobName>) {
+pub(super) fn report_kept(command: &str, named: Option<&JobName>) {
     if let Some(folder) = kept::newest(named) {
         let folder = quoted(&folder.to_string_lossy());
         eprintln!("xpu-top: newest incident folder: xpu-top {command} --replay {folder}");

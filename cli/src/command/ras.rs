@@ -35,7 +35,7 @@ pub fn ras(args: &RasArgs) -> anyhow::Result<ExitCode> {
             eprintln!("xpu-top: {}: it has no job at that time", path.display());
             return Ok(ExitCode::from(Code::NoData as u8));
         };
-        return told(job, args, || {
+        return output(job, args, || {
             format!("{}: it has no answer of RAS at that time: RAS is asked when a job hangs", path.display())
         });
     }
@@ -56,7 +56,7 @@ pub fn ras(args: &RasArgs) -> anyhow::Result<ExitCode> {
     runtime.block_on(ask(&mut following, &mut arrivals, &live, &name, args.wait));
     tell_unreachable(&following, ": its ranks are not compared");
     let Some(job) = following.jobs().get(&name) else { return Ok(ExitCode::from(Code::NoData as u8)) };
-    told(job, args, || {
+    output(job, args, || {
         "no answer: no rank of the job lives, or its collector is too old to ask RAS; try again, with a longer --wait"
             .to_owned()
     })
@@ -74,7 +74,7 @@ async fn ask(following: &mut Following, arrivals: &mut Arrivals, live: &Live, na
     take_until(following, arrivals, deadline, came).await;
 }
 
-fn told(job: &Job, args: &RasArgs, none: impl FnOnce() -> String) -> anyhow::Result<ExitCode> {
+fn output(job: &Job, args: &RasArgs, none: impl FnOnce() -> String) -> anyhow::Result<ExitCode> {
     let (Some(report), Some(witness)) = (job.ras(), Witness::of(job)) else {
         eprintln!("xpu-top: {}", none());
         return Ok(ExitCode::from(Code::NoData as u8));

@@ -20,7 +20,7 @@ use xpu_model::{figure, finding, status::ExitCode as Code};
 use xpu_recording::{Header, Totals};
 use xpu_wire::{frame::Body, unit::Moment};
 
-use super::{hang_up::HangUp, living::tell_unreachable};
+use super::{hang_up::HangUp, living::report_unreachable};
 use crate::args::{RecordArgs, UsageError};
 
 /// How often it is looked whether a block is old enough to be written.
@@ -73,7 +73,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
                     }
                     if !told && began.elapsed() >= PATIENCE {
                         told = true;
-                        tell_unreachable(&following, "");
+                        report_unreachable(&following, "");
                     }
                 }
                 () = sleep_until(end.unwrap_or(began)), if end.is_some() => break,
@@ -88,11 +88,11 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     if totals.frames == 0 {
         // The next try may have its name.
         let _ = fs::remove_file(path);
-        tell_unreachable(&following, "");
+        report_unreachable(&following, "");
         eprintln!("xpu-top: no host reported: nothing was recorded to {}", path.display());
         return Ok(ExitCode::from(Code::NoData as u8));
     }
-    eprintln!("{}", told(path, &totals, &seen, following.jobs().lost_frames()));
+    eprintln!("{}", summary(path, &totals, &seen, following.jobs().lost_frames()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -114,7 +114,7 @@ fn begin(path: &Path, header: &Header) -> Result<RecordingWriter, UsageError> {
 }
 
 /// `night.xpurec: 12.4 MiB, 4,321 frames of 8 ranks on 2 hosts in 600 s (26 B a rank and second, 9 times compressed); no frame lost`
-fn told(path: &Path, totals: &Totals, seen: &Seen, lost: u64) -> String {
+fn summary(path: &Path, totals: &Totals, seen: &Seen, lost: u64) -> String {
     let length = totals.first.map_or(Duration::ZERO, |first| totals.last.since(first));
     let ranks = seen.ranks.len();
     let each = totals.bytes as f64 / length.as_secs_f64().max(1.0) / ranks.max(1) as f64;

@@ -162,7 +162,7 @@ fn prepare(
     let hook = Parts::beside_this_program()?.find(Part::Hook)?;
     let socket = runtime.socket(base)?;
     let before = std::env::var_os("LD_PRELOAD").unwrap_or_default();
-    if let Some(needed) = sanitizer::missing(command.get_program(), &before) {
+    if let Some(needed) = sanitizer::missing(command.get_program(), preload::listed(&before)) {
         anyhow::bail!(
             "this program is built with AddressSanitizer, which must be loaded first: LD_PRELOAD={needed} xpu-top run -- ..."
         );

@@ -29,7 +29,7 @@ use xpu_wire::{
 };
 
 use super::{
-    living::{LOOK, connect, meant, nobody, take_until, tell_kept, tell_unreachable, the_job},
+    living::{LOOK, connect, meant, nobody, report_kept, report_unreachable, take_until, the_job},
     past,
 };
 use crate::args::StacksArgs;
@@ -56,9 +56,9 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
     };
     runtime.block_on(take_until(&mut following, &mut arrivals, Instant::now() + LOOK, answered));
     let Some(job) = the_job(&following, args.of.job.as_ref())? else {
-        tell_unreachable(&following, ": its ranks are not shown");
+        report_unreachable(&following, ": its ranks are not shown");
         eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
-        tell_kept("stacks", args.of.job.as_ref());
+        report_kept("stacks", args.of.job.as_ref());
         return Ok(ExitCode::from(Code::NoData as u8));
     };
     let ranks = match &args.filter {
@@ -71,8 +71,8 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(Code::Usage as u8));
     }
     runtime.block_on(gathered.gather(&mut following, &mut arrivals, &live, wait));
-    tell_unreachable(&following, ": its ranks are not shown");
-    told(&gathered.document(&following), args)
+    report_unreachable(&following, ": its ranks are not shown");
+    output(&gathered.document(&following), args)
 }
 
 /// Those that a recording holds: of a job that stood, and such as somebody asked for meanwhile.
@@ -101,10 +101,10 @@ fn recorded(path: &Path, args: &StacksArgs) -> anyhow::Result<ExitCode> {
         );
         return Ok(ExitCode::from(Code::NoData as u8));
     }
-    told(&gathered.document(&following), args)
+    output(&gathered.document(&following), args)
 }
 
-fn told(document: &Document, args: &StacksArgs) -> anyhow::Result<ExitCode> {
+fn output(document: &Document, args: &StacksArgs) -> anyhow::Result<ExitCode> {
     for line in document.notes() {
         eprintln!("xpu-top: {line}");
     }

@@ -26,7 +26,7 @@ use xpu_model::{
 use xpu_wire::{id::Rank, unit::Moment};
 
 use super::{
-    living::{take_records, take_stacks, tell_unreachable},
+    living::{report_unreachable, take_records, take_stacks},
     past,
 };
 use crate::args::{JobArgs, PastRun, StatusArgs, quoted};
@@ -61,7 +61,7 @@ pub fn status(args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCod
         runtime.block_on(take_records(&mut following, &mut arrivals, &live, PATIENCE));
         runtime.block_on(take_stacks(&mut following, &mut arrivals, &live, PATIENCE));
     }
-    tell_unreachable(&following, "");
+    report_unreachable(&following, "");
     let now = Moment::now();
     let mut status = following.status(now);
     status.price(price);

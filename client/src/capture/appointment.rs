@@ -84,7 +84,7 @@ mod tests {
 
     /// A job of one rank with ten seconds of digests, each with this number of steps that took 1 ms at the
     /// median.
-    fn told(steps: impl Fn(u64) -> u32) -> Jobs {
+    fn jobs_with(steps: impl Fn(u64) -> u32) -> Jobs {
         let (mut jobs, simulation) = (Jobs::default(), Simulation::new(1, 1, 1));
         for second in 100..110 {
             for mut frame in simulation.digests(second) {
@@ -108,11 +108,11 @@ mod tests {
     /// Most steps of a program that waits for the GPU once in many are launched in an instant.
     #[test]
     fn steps_that_come_in_bursts_are_not_waited_for_as_if_all_were_so_short() {
-        let steady = told(|_| 10);
+        let steady = jobs_with(|_| 10);
         assert!(with(&steady, is_rate_known));
         assert_eq!(with(&steady, |views| first_step(views, None)), Some(Step(5_000 + 25 + STEPS_MORE)));
         // One burst, and no other since.
-        let rare = told(|second| if second == 100 { 100 } else { 0 });
+        let rare = jobs_with(|second| if second == 100 { 100 } else { 0 });
         assert!(!with(&rare, is_rate_known));
         assert_eq!(with(&rare, |views| first_step(views, None)), Some(Step(5_000 + 1 + STEPS_MORE)));
         let again = Again { known: Some(5_000), furthest: Some(5_100) };

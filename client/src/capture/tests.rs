@@ -1,7 +1,7 @@
 use std::{path::PathBuf, sync::mpsc};
 
 use xpu_wire::{
-    frame::{CaptureAccount, CaptureAnswer, CaptureEnd, CaptureOutcome, CapturePart, StepMark},
+    frame::{CaptureAccount, CaptureAnswer, CaptureEnd, CaptureOutcome, CapturePart, Frame, StepMark},
     simulation::Simulation,
 };
 
@@ -115,7 +115,7 @@ fn take(outcome: impl Fn(usize) -> CaptureOutcome + Send) -> (Outcome, Vec<Captu
 }
 
 #[test]
-fn who_is_past_the_step_is_told_a_later_one_once() {
+fn who_is_past_the_step_is_given_a_later_one_once() {
     let (outcome, orders, news) = take(|tries| match tries {
         0 => CaptureOutcome::TooLate,
         _ => CaptureOutcome::Agreed,

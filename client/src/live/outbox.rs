@@ -74,7 +74,7 @@ impl Outbox {
     }
 
     /// `false` if it did not fit: it must be reported again.
-    pub(super) fn tell(&self, endpoint: &Endpoint, link: &Link) -> bool {
+    pub(super) fn report(&self, endpoint: &Endpoint, link: &Link) -> bool {
         self.arrivals.try_send(Arrival::Link(endpoint.clone(), link.clone())).is_ok()
     }
 }
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_in_the_numbers_and_a_full_queue_are_both_told() {
+    fn a_gap_in_the_numbers_and_a_full_queue_are_both_reported() {
         let (sender, mut receiver) = mpsc::channel(2);
         let mut outbox = Outbox::new(sender);
         outbox.push_published(b"j/o", frame(7));
@@ -134,14 +134,14 @@ mod tests {
     }
 
     #[test]
-    fn news_that_found_no_room_is_kept_by_the_teller() {
+    fn news_that_found_no_room_is_kept_by_the_sender() {
         let (sender, mut receiver) = mpsc::channel(1);
         let outbox = Outbox::new(sender);
         let endpoint =
             Endpoint { host: "a".to_owned(), base: xpu_wire::endpoint::BasePort::DEFAULT, ssh: None };
-        assert!(outbox.tell(&endpoint, &Link::Up));
-        assert!(!outbox.tell(&endpoint, &Link::Up));
+        assert!(outbox.report(&endpoint, &Link::Up));
+        assert!(!outbox.report(&endpoint, &Link::Up));
         receiver.try_recv().unwrap();
-        assert!(outbox.tell(&endpoint, &Link::Up));
+        assert!(outbox.report(&endpoint, &Link::Up));
     }
 }

@@ -4,11 +4,16 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use xpu_wire::{frame::Frame, simulation::Simulation};
-use zmq::{Context, SNDMORE};
+use xpu_net::socket;
+use xpu_wire::{
+    codec,
+    frame::{Body, Frame},
+    simulation::Simulation,
+};
+use zmq::{Context, DONTWAIT, SNDMORE};
 
 use super::*;
 use crate::arrival::Link;
@@ -155,7 +160,7 @@ fn a_topic_that_was_left_for_a_while_has_lost_nothing() {
 }
 
 #[test]
-fn a_refusal_is_told_with_its_reason_and_taken_back() {
+fn a_refusal_is_reported_with_its_reason_and_taken_back() {
     let base = free_base();
     let (_live, mut arrivals) = connect(vec![endpoint(base)], None, None);
     let why = until(&mut arrivals, "down", down);
@@ -169,7 +174,7 @@ fn a_refusal_is_told_with_its_reason_and_taken_back() {
 }
 
 #[test]
-fn another_key_is_told_apart_from_nobody() {
+fn another_key_is_distinguished_from_nobody() {
     let base = free_base();
     let key = Key::generate().unwrap();
     let _collector = PretendCollector::start(base, Some(&key));

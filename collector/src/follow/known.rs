@@ -234,18 +234,18 @@ mod tests {
 
     use super::*;
 
-    fn told(known: &mut Known, simulation: &Simulation, now: Moment) {
+    fn snapshot(known: &mut Known, simulation: &Simulation, now: Moment) {
         for frame in simulation.snapshots(60) {
             known.take(b"", &frame, now);
         }
     }
 
     #[test]
-    fn what_a_snapshot_tells_of_is_heard_and_forgotten_when_nobody_tells_of_it_any_more() {
+    fn what_a_snapshot_reports_is_heard_and_forgotten_when_nobody_reports_it_any_more() {
         let simulation = Simulation::new(2, 2, 4);
         let (mut known, now) = (Known::new(Moment(0), Pages::default()), Moment(1_000_000_000_000));
         assert!(known.wishes(Instant::now(), now).subscribe.is_empty() && !known.is_told());
-        told(&mut known, &simulation, now);
+        snapshot(&mut known, &simulation, now);
         let job = simulation.job.clone();
         let wishes = known.wishes(Instant::now(), now);
         assert_eq!(wishes.subscribe.len(), 2 + 8, "{wishes:?}");
@@ -263,7 +263,7 @@ mod tests {
     fn wishes_of_ten_thousand_ranks_are_timed() {
         let simulation = Simulation::new(7, 1_250, 8);
         let (mut known, now) = (Known::new(Moment(0), Pages::default()), Moment(1_000_000_000_000));
-        told(&mut known, &simulation, now);
+        snapshot(&mut known, &simulation, now);
         assert_eq!(known.told.len(), 10_000);
         known.wishes(Instant::now(), now);
         let mut times: Vec<_> = (0..100)

@@ -41,7 +41,7 @@ fn publish(past: &mut Past, simulation: &Simulation, seconds: std::ops::Range<u6
     }
 }
 
-fn told(past: &mut Past, jobs: &[(JobName, Moment)], length: u64, now: u64) -> Vec<u64> {
+fn recalled(past: &mut Past, jobs: &[(JobName, Moment)], length: u64, now: u64) -> Vec<u64> {
     let parts = past.of(jobs, Duration::from_secs(length), Moment(now * SECOND));
     let frames: Vec<_> = parts.iter().flat_map(|part| part.frames.frames()).collect();
     assert!(parts[..parts.len() - 1].iter().all(|part| part.more) && !parts[parts.len() - 1].more);
@@ -55,12 +55,12 @@ fn who_comes_later_is_given_what_was_published_of_the_jobs_there_are() {
     let jobs = [(simulation.job.clone(), Moment(0))];
     let mut past = Past::open(&place.file(), Moment(1000 * SECOND));
     publish(&mut past, &simulation, 1000..1100);
-    assert_eq!(told(&mut past, &jobs, 60, 1099), (1039..1100).collect::<Vec<_>>());
-    assert_eq!(told(&mut past, &jobs, 5, 1099), (1094..1100).collect::<Vec<_>>(), "once more, and less");
-    assert_eq!(told(&mut past, &[("other".into(), Moment(0))], 60, 1099), Vec::<u64>::new());
+    assert_eq!(recalled(&mut past, &jobs, 60, 1099), (1039..1100).collect::<Vec<_>>());
+    assert_eq!(recalled(&mut past, &jobs, 5, 1099), (1094..1100).collect::<Vec<_>>(), "once more, and less");
+    assert_eq!(recalled(&mut past, &[("other".into(), Moment(0))], 60, 1099), Vec::<u64>::new());
     let again = [(simulation.job.clone(), Moment(1090 * SECOND))];
     assert_eq!(
-        told(&mut past, &again, 60, 1099),
+        recalled(&mut past, &again, 60, 1099),
         (1090..1100).collect::<Vec<_>>(),
         "of an earlier run nothing"
     );
@@ -79,12 +79,12 @@ fn a_collector_that_takes_over_goes_on_and_reads_around_what_is_torn() {
     file.set_len(file.metadata().unwrap().len() - 7).unwrap();
     let mut past = Past::open(&place.file(), Moment(1070 * SECOND));
     publish(&mut past, &simulation, 1070..1080);
-    let known = told(&mut past, &jobs, 600, 1080);
+    let known = recalled(&mut past, &jobs, 600, 1080);
     assert_eq!(known.first(), Some(&1000));
     assert!(known.contains(&1040) && known.contains(&1079) && !known.contains(&1060), "{known:?}");
     drop(past);
     let mut past = Past::open(&place.file(), Moment(1655 * SECOND));
-    let known = told(&mut past, &jobs, 600, 1655);
+    let known = recalled(&mut past, &jobs, 600, 1655);
     assert!(known.iter().all(|second| *second >= 1055), "what is older is gone: {known:?}");
 }
 
@@ -111,7 +111,7 @@ fn where_nothing_can_be_written_the_past_is_in_memory() {
     let jobs = [(simulation.job.clone(), Moment(0))];
     let mut past = Past::open(Path::new("/proc/self/nowhere/history.xpurec"), Moment(1000 * SECOND));
     publish(&mut past, &simulation, 1000..1010);
-    assert_eq!(told(&mut past, &jobs, 60, 1010).len(), 10);
+    assert_eq!(recalled(&mut past, &jobs, 60, 1010).len(), 10);
 }
 
 /// The seconds between one frame and the next, in order.
@@ -121,14 +121,14 @@ fn apart(told: &[u64]) -> Vec<u64> {
 
 /// Half a day, with every tier full for longer than it keeps.
 #[test]
-fn what_is_older_is_told_coarser_and_each_time_once() {
+fn what_is_older_is_reported_coarser_and_each_time_once() {
     let place = Place::new("tiers");
     let simulation = Simulation::new(1, 1, 1);
     let jobs = [(simulation.job.clone(), Moment(0))];
     let mut past = Past::open(&place.file(), Moment(1000 * SECOND));
     let end = 1000 + 4 * 3600;
     publish(&mut past, &simulation, 1000..end);
-    let known = told(&mut past, &jobs, 86_400, end);
+    let known = recalled(&mut past, &jobs, 86_400, end);
     assert!(known[0] < 1060, "a day is kept: {}", known[0]);
     let apart = apart(&known);
     let count = |of: std::ops::RangeInclusive<u64>| apart.iter().filter(|gap| of.contains(gap)).count();
@@ -155,7 +155,7 @@ fn a_collector_that_takes_over_has_all_tiers() {
     }
     let mut past = Past::open(&place.file(), Moment((end + 5) * SECOND));
     publish(&mut past, &simulation, end + 5..end + 1200);
-    let known = told(&mut past, &jobs, 86_400, end + 1200);
+    let known = recalled(&mut past, &jobs, 86_400, end + 1200);
     assert!(known[0] < 1060 && known.is_sorted());
     // A torn block of the middle tier holds 150 s.
     assert!(apart(&known).iter().all(|gap| *gap <= 180), "no more is missing: {:?}", apart(&known));
@@ -195,10 +195,10 @@ fn who_comes_after_hours_finds_what_who_was_there_finds_with_the_same_since() {
         part.frames.frames().for_each(|frame| late.fold(&frame));
     }
     let (always, late) = (found(&always), found(&late));
-    let told = |findings: &[Finding]| -> Vec<_> {
+    let brief = |findings: &[Finding]| -> Vec<_> {
         findings.iter().map(|finding| (finding.kind, finding.class, finding.ranks.clone())).collect()
     };
-    assert_eq!(told(&always), told(&late));
+    assert_eq!(brief(&always), brief(&late));
     let [one, other] = [&always[0], &late[0]];
     assert_eq!(one.ranks, [Rank(2)], "{}", one.evidence);
     let really = (end - began) as f64;

@@ -5,10 +5,9 @@ use std::{fmt::Write as _, time::Duration};
 use xpu_wire::{
     frame::{KinetoOptions, KinetoOrder, KinetoWindow},
     ledger::KinetoCount,
-    unit::Moment,
 };
 
-use crate::clock;
+use crate::clock::RequestTime;
 
 /// CUPTI's buffers for one trace: beyond that Kineto ends it early.
 const BUFFERS_MIB: u32 = 512;
@@ -33,13 +32,12 @@ pub(super) enum Unfit {
     Path,
 }
 
-/// The configuration for a rank with this count, to write its trace to `file`. `offset`: how far the clock
-/// here is ahead of the requester's.
+/// The configuration for a rank with this count, to write its trace to `file`.
 pub(super) fn text(
     order: &KinetoOrder,
     file: &str,
     count: Option<KinetoCount>,
-    (now, offset): (Moment, i64),
+    asked: RequestTime,
 ) -> Result<String, Unfit> {
     // A line has one `=`, `#` begins a comment, and blanks are removed.
     if !file.starts_with('/')
@@ -70,8 +68,8 @@ pub(super) fn text(
             )
         }
         KinetoWindow::Time { at, length } => {
-            let at = clock::here(at, offset);
-            if now.after(WARM_UP + NOTICE) > at {
+            let at = asked.here(at);
+            if asked.at.after(WARM_UP + NOTICE) > at {
                 return Err(Unfit::TooLate);
             }
             format!(
@@ -107,9 +105,14 @@ fn switches(options: KinetoOptions) -> [(&'static str, bool); 5] {
 
 #[cfg(test)]
 mod tests {
-    use xpu_wire::{id::Step, unit::Nanoseconds};
+    use xpu_wire::{
+        id::Step,
+        unit::{Moment, Nanoseconds},
+    };
 
     use super::*;
+
+    const AT_ONCE: RequestTime = RequestTime { at: Moment(0), ahead: 0 };
 
     const FILE: &str = "/tmp/a.json";
 
@@ -134,20 +137,20 @@ mod tests {
     #[test]
     fn the_same_steps_are_asked_of_ranks_that_are_not_equally_far() {
         for step in [10, 120, 148] {
-            let text = text(&steps(152, 1), FILE, Some(at(step, step as u32)), (Moment(0), 0)).unwrap();
+            let text = text(&steps(152, 1), FILE, Some(at(step, step as u32)), AT_ONCE).unwrap();
             assert_eq!(value(&text, "PROFILE_START_ITERATION"), Some(150), "{text}");
             assert_eq!(value(&text, "ACTIVITIES_ITERATIONS"), Some(3));
             assert_eq!(value(&text, "ACTIVITIES_DURATION_MSECS"), Some(0));
         }
-        let late = text(&steps(152, 1), FILE, Some(at(149, 149)), (Moment(0), 0));
+        let late = text(&steps(152, 1), FILE, Some(at(149, 149)), AT_ONCE);
         assert_eq!(late, Err(Unfit::TooLate));
-        assert_eq!(text(&steps(152, 1), FILE, None, (Moment(0), 0)), Err(Unfit::NoCount));
+        assert_eq!(text(&steps(152, 1), FILE, None, AT_ONCE), Err(Unfit::NoCount));
     }
 
     #[test]
     fn none_is_made_to_wait_for_ever() {
         for first in [u64::MAX, 3 << 20] {
-            let far = text(&steps(first, 1), FILE, Some(at(1, 1)), (Moment(0), 0));
+            let far = text(&steps(first, 1), FILE, Some(at(1, 1)), AT_ONCE);
             assert_eq!(far, Err(Unfit::TooFar), "{first}");
         }
     }
@@ -155,7 +158,7 @@ mod tests {
     #[test]
     fn calls_of_two_optimizers_and_a_count_of_its_own_are_reckoned_with() {
         // Step 100 was the 230th call; step 110 should be the first.
-        let text = text(&steps(110, 2), FILE, Some(at(100, 230)), (Moment(0), 0)).unwrap();
+        let text = text(&steps(110, 2), FILE, Some(at(100, 230)), AT_ONCE).unwrap();
         assert_eq!(value(&text, "PROFILE_START_ITERATION"), Some(230 + 2 * 9 - 1));
         assert_eq!(value(&text, "ACTIVITIES_ITERATIONS"), Some(6));
         assert_eq!(value(&text, "ACTIVITIES_WARMUP_ITERATIONS"), Some(2));
@@ -165,7 +168,7 @@ mod tests {
     fn a_moment_is_that_of_the_clock_here() {
         let second = 1_000_000_000;
         let order = order(KinetoWindow::Time { at: Moment(100 * second), length: Nanoseconds(second / 2) });
-        let told = |now, offset| text(&order, FILE, None, (Moment(now * second), offset));
+        let told = |now, ahead| text(&order, FILE, None, RequestTime { at: Moment(now * second), ahead });
         let text = told(90, 0).unwrap();
         assert_eq!(value(&text, "PROFILE_START_TIME"), Some(100_000));
         assert_eq!(value(&text, "ACTIVITIES_DURATION_MSECS"), Some(500));
@@ -180,11 +183,7 @@ mod tests {
         for path in
             ["/tmp/a\nPROFILE_MEMORY=true.json", "/tmp/a=b.json", "/tmp/a#.json", "a.json", "/tmp/a b"]
         {
-            assert_eq!(
-                text(&steps(152, 1), path, Some(at(1, 1)), (Moment(0), 0)),
-                Err(Unfit::Path),
-                "{path}"
-            );
+            assert_eq!(text(&steps(152, 1), path, Some(at(1, 1)), AT_ONCE), Err(Unfit::Path), "{path}");
         }
     }
 
@@ -192,7 +191,7 @@ mod tests {
     fn what_is_to_be_in_it_is_a_line_each() {
         let mut order = steps(152, 1);
         order.options = KinetoOptions { with_stack: true, record_shapes: true, ..KinetoOptions::default() };
-        let text = text(&order, FILE, Some(at(1, 1)), (Moment(0), 0)).unwrap();
+        let text = text(&order, FILE, Some(at(1, 1)), AT_ONCE).unwrap();
         assert!(text.ends_with("PROFILE_REPORT_INPUT_SHAPES=true\nPROFILE_WITH_STACK=true\n"), "{text}");
         assert!(text.lines().all(|line| line.matches('=').count() == 1), "{text}");
         assert!(!text.contains("PROFILE_MEMORY="), "{text}");

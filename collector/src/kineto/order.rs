@@ -18,7 +18,7 @@ use super::{
     config::{self, Unfit},
     trace::{Place, Reading},
 };
-use crate::{address::Address, clock};
+use crate::{address::Address, clock::RequestTime};
 
 /// After the steps or the time of its order, a Kineto that neither traces nor has written anything will not.
 const GRACE: Duration = Duration::from_secs(15);
@@ -45,13 +45,12 @@ pub(super) struct Known<'a> {
 pub(super) struct Ordered {
     pub order: KinetoOrder,
     pub viewer: Address,
-    /// How far the clock here is ahead of the requester's.
-    pub offset: i64,
+    pub asked: RequestTime,
     pub pid: Pid,
     pub standing: KinetoStanding,
     given: Moment,
     touched: Moment,
-    told: Option<Moment>,
+    instructed: Option<Moment>,
     /// When the trace should be done.
     due: Option<Moment>,
     was_busy: bool,
@@ -66,18 +65,19 @@ impl Ordered {
     pub(super) fn new(
         order: KinetoOrder,
         viewer: Address,
-        (pid, place): (Pid, Place),
-        (now, offset): (Moment, i64),
+        pid: Pid,
+        place: Place,
+        asked: RequestTime,
     ) -> Self {
         Self {
             order,
             viewer,
-            offset,
+            asked,
             pid,
             standing: KinetoStanding::Asked,
-            given: now,
-            touched: now,
-            told: None,
+            given: asked.at,
+            touched: asked.at,
+            instructed: None,
             due: None,
             was_busy: false,
             abandoned: false,
@@ -107,11 +107,16 @@ impl Ordered {
     /// awaited, to be removed.
     pub(super) fn abandon(&mut self) -> bool {
         self.abandoned = true;
-        self.told.is_none() || self.standing.is_last()
+        self.instructed.is_none() || self.standing.is_last()
     }
 
     /// Its Kineto polls: the configuration, if it can be sent now.
-    pub(super) fn tell(&mut self, accepts: bool, count: Option<KinetoCount>, now: Moment) -> Option<String> {
+    pub(super) fn instructions(
+        &mut self,
+        accepts: bool,
+        count: Option<KinetoCount>,
+        now: Moment,
+    ) -> Option<String> {
         if self.standing != KinetoStanding::Asked {
             return None;
         }
@@ -119,7 +124,7 @@ impl Ordered {
         if !accepts {
             return None;
         }
-        match config::text(&self.order, &self.place.told, count, (now, self.offset)) {
+        match config::text(&self.order, &self.place.told, count, RequestTime { at: now, ..self.asked }) {
             Ok(text) => Some(text),
             Err(unfit) => {
                 self.refuse(self.why_unfit(&unfit));
@@ -129,8 +134,8 @@ impl Ordered {
     }
 
     /// The configuration was sent.
-    pub(super) fn told(&mut self, now: Moment) {
-        (self.standing, self.told) = (KinetoStanding::Told, Some(now));
+    pub(super) fn instructed(&mut self, now: Moment) {
+        (self.standing, self.instructed) = (KinetoStanding::Told, Some(now));
     }
 
     fn refuse(&mut self, why: String) {
@@ -159,7 +164,7 @@ impl Ordered {
         let before = self.standing.clone();
         match self.standing {
             KinetoStanding::Asked => self.check_asked(known),
-            KinetoStanding::Told | KinetoStanding::Started => self.check_told(known),
+            KinetoStanding::Told | KinetoStanding::Started => self.check_instructed(known),
             _ => {}
         }
         self.standing != before
@@ -168,7 +173,7 @@ impl Ordered {
     fn check_asked(&mut self, known: Known<'_>) {
         let passed = match self.order.window {
             KinetoWindow::Steps { latest, .. } => known.count.is_some_and(|count| count.step >= latest),
-            KinetoWindow::Time { at, .. } => known.now >= clock::here(at, self.offset),
+            KinetoWindow::Time { at, .. } => known.now >= self.asked.here(at),
         };
         if !known.lives {
             self.refuse("its process has ended".to_owned());
@@ -179,7 +184,7 @@ impl Ordered {
         }
     }
 
-    fn check_told(&mut self, known: Known<'_>) {
+    fn check_instructed(&mut self, known: Known<'_>) {
         if let Some(file) = self.place.open() {
             let bytes = file.metadata().map_or(0, |found| found.len());
             self.file = Some(file);
@@ -188,7 +193,8 @@ impl Ordered {
             self.place.remove();
             return;
         }
-        let traces = known.client.is_some_and(|client| !client.accepts && Some(client.polled) > self.told);
+        let traces =
+            known.client.is_some_and(|client| !client.accepts && Some(client.polled) > self.instructed);
         let is_begun = traces || self.place.is_begun();
         if is_begun {
             self.standing = KinetoStanding::Started;
@@ -217,7 +223,7 @@ impl Ordered {
                 known.count.is_some_and(|count| count.step.0 > first.0 + u64::from(steps) + BEYOND)
             }
             KinetoWindow::Time { at, length } => {
-                known.now > clock::here(at, self.offset).after(Duration::from_nanos(length.0))
+                known.now > self.asked.here(at).after(Duration::from_nanos(length.0))
             }
         }
     }
@@ -276,7 +282,7 @@ impl Ordered {
 /// A trace that Kineto is still writing is abandoned.
 impl Drop for Ordered {
     fn drop(&mut self) {
-        if self.told.is_some() {
+        if self.instructed.is_some() {
             self.place.remove();
         }
     }
@@ -287,7 +293,7 @@ mod tests {
     use xpu_wire::{endpoint::user_id, frame::KinetoOptions, id::Step, unit::Nanoseconds};
 
     use super::*;
-    use crate::roster::Identity;
+    use crate::address::Identity;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -305,7 +311,7 @@ mod tests {
         };
         let viewer = Address { to: Identity(vec![1]), route: Vec::new() };
         let place = Place::of(std::process::id(), 7, user_id(), "xpu-top-test-that-nobody-writes");
-        Ordered::new(order, viewer, (Pid(7), place), (at(0), 0))
+        Ordered::new(order, viewer, Pid(7), place, RequestTime { at: at(0), ahead: 0 })
     }
 
     fn known(step: u64, accepts: bool, now: u64, client: &mut Option<Client>) -> Known<'_> {
@@ -322,39 +328,39 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_in_time_is_told_once() {
+    fn who_asks_in_time_is_instructed_once() {
         let mut ordered = ordered();
         let count = |step| Some(KinetoCount { step: Step(step), counted: 50 });
-        assert_eq!(ordered.tell(false, count(90), at(1)), None, "it is busy");
-        let text = ordered.tell(true, count(90), at(2)).unwrap();
+        assert_eq!(ordered.instructions(false, count(90), at(1)), None, "it is busy");
+        let text = ordered.instructions(true, count(90), at(2)).unwrap();
         assert!(text.contains("PROFILE_START_ITERATION=58\n"), "{text}");
-        assert!(ordered.tell(true, count(90), at(2)).is_some(), "that could not be sent");
-        ordered.told(at(2));
-        assert_eq!(ordered.tell(true, count(91), at(3)), None);
+        assert!(ordered.instructions(true, count(90), at(2)).is_some(), "that could not be sent");
+        ordered.instructed(at(2));
+        assert_eq!(ordered.instructions(true, count(91), at(3)), None);
     }
 
     #[test]
-    fn who_asks_too_late_is_not_told_and_it_is_said_why() {
+    fn who_asks_too_late_is_not_instructed_and_it_is_said_why() {
         let mut late = ordered();
-        assert_eq!(late.tell(true, Some(KinetoCount { step: Step(97), counted: 97 }), at(1)), None);
+        assert_eq!(late.instructions(true, Some(KinetoCount { step: Step(97), counted: 97 }), at(1)), None);
         assert!(why(&late).contains("--start-in"));
         let (mut silent, mut client) = (ordered(), None);
         assert!(!silent.check(known(96, true, 1, &mut client)));
         assert!(silent.check(known(97, true, 2, &mut client)));
         assert!(why(&silent).contains("polled too late"));
         let mut busy = ordered();
-        assert_eq!(busy.tell(false, None, at(1)), None);
+        assert_eq!(busy.instructions(false, None, at(1)), None);
         assert!(busy.check(known(97, false, 2, &mut client)));
         assert!(why(&busy).contains("torch.profiler"));
         let mut uncounted = ordered();
-        assert_eq!(uncounted.tell(true, None, at(1)), None);
+        assert_eq!(uncounted.instructions(true, None, at(1)), None);
         assert!(why(&uncounted).contains("--duration"));
     }
 
     #[test]
     fn one_that_wrote_nothing_is_not_waited_for_and_one_that_is_writing_is() {
         let (mut ordered, mut client) = (ordered(), None);
-        ordered.told(at(1));
+        ordered.instructed(at(1));
         assert!(!ordered.check(known(100, true, 2, &mut client)));
         assert!(ordered.check(known(101, false, 3, &mut client)), "it traces");
         assert_eq!(ordered.standing, KinetoStanding::Started);
@@ -372,16 +378,16 @@ mod tests {
     fn nobody_is_waited_for_longer_than_was_said_or_beyond_its_end() {
         let (mut slow, mut gone, mut client) = (ordered(), ordered(), None);
         assert!(slow.check(known(1, true, 60, &mut client)));
-        gone.told(at(1));
+        gone.instructed(at(1));
         assert!(gone.check(Known { lives: false, ..known(1, true, 2, &mut client) }));
         assert!(why(&gone).contains("its process ended"));
     }
 
     #[test]
-    fn what_was_told_keeps_its_place_until_it_is_done() {
+    fn what_was_instructed_keeps_its_place_until_it_is_done() {
         let (mut ordered, mut client) = (ordered(), None);
         assert!(!ordered.gives_way(at(1)) && ordered.abandon(), "it was not told");
-        ordered.told(at(1));
+        ordered.instructed(at(1));
         assert!(!ordered.abandon() && !ordered.gives_way(at(50)));
         assert!(ordered.check(known(1, true, 60, &mut client)));
         assert!(ordered.gives_way(at(60)));

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_is_told_by_the_kernel_and_answered_from_the_name_it_asked_at() {
+    fn who_asks_is_identified_by_the_kernel_and_answered_from_the_name_it_asked_at() {
         let name = unique("asks");
         let mut socket = Socket::bind(&KinetoName::Abstract(name.clone())).unwrap();
         let other = client(&[CLIENT, &unique("asks")].concat());

@@ -269,7 +269,7 @@ pub(crate) enum Dump {
 
 const MEMORY: Metric = gauge("XPU_TIMER_MEMORY_COUNTER", "Calls");
 
-pub(super) fn tell(
+pub(super) fn expose(
     exposition: &mut Exposition,
     pod: &Pod,
     job: &Job,
@@ -320,7 +320,7 @@ pub(super) fn tell(
     for (labels, cell) in moved {
         five(exposition, COLLECTIVES, &labels, &cell, |cell| cell.work);
     }
-    tell_memory(exposition, &levels.memory, labels);
+    expose_memory(exposition, &levels.memory, labels);
 }
 
 fn five(
@@ -350,7 +350,7 @@ fn microseconds(time: Nanoseconds) -> Value {
     Value::Whole((time.0 as f64 / 1e3).round() as i64)
 }
 
-fn tell_memory(
+fn expose_memory(
     exposition: &mut Exposition,
     memory: &MemoryTotals,
     labels: impl Fn(&[(&'static str, String)]) -> Vec<Label>,

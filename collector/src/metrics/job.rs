@@ -8,12 +8,16 @@ use xpu_model::{
 };
 use xpu_wire::unit::{Moment, Nanoseconds};
 
-use super::{Exposition, Label, catalogue as all, label, rank::is_live, with};
+use super::{
+    Exposition, Label, catalogue as all, label,
+    rank::{is_live, word},
+    with,
+};
 
 /// Ranks listed per finding; a hang of ten thousand names the culprits, who are few.
 const NAMED: usize = 64;
 
-pub(super) fn tell(
+pub(super) fn expose(
     exposition: &mut Exposition,
     job: &Job,
     (findings, stands): (&[Finding], bool),
@@ -36,10 +40,10 @@ pub(super) fn tell(
     let lost = Cost::sum(findings);
     let is_known = findings.is_empty() || lost.is_some();
     exposition.gauge(all::JOB_LOST, &labels, is_known.then(|| lost.map_or(0.0, |cost| cost.pct / 100.0)));
-    tell_findings(exposition, &labels, findings);
+    expose_findings(exposition, &labels, findings);
 }
 
-fn tell_findings(exposition: &mut Exposition, labels: &[Label], findings: &[Finding]) {
+fn expose_findings(exposition: &mut Exposition, labels: &[Label], findings: &[Finding]) {
     let mut kinds: BTreeMap<_, (u32, f64)> = BTreeMap::new();
     for finding in findings {
         let (count, age) = kinds.entry((finding.kind, finding.class, finding.confidence)).or_default();
@@ -62,10 +66,4 @@ fn tell_findings(exposition: &mut Exposition, labels: &[Label], findings: &[Find
         let more = [("kind", kind.word()), ("class", &word(&class)), ("rank", &rank.to_string())];
         exposition.gauge(all::FINDING_RANK, &with(labels, &more), 1.0);
     }
-}
-
-/// As in documents.
-pub(super) fn word(value: &impl serde::Serialize) -> String {
-    let value = serde_json::to_value(value).ok();
-    value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }

@@ -11,7 +11,7 @@ const DEVICES: usize = 64;
 /// Bytes of a sector in `/proc/diskstats`, whatever the disk has (iostats.rst).
 const SECTOR: f64 = 512.0;
 
-pub(super) fn tell(exposition: &mut Exposition) {
+pub(super) fn expose(exposition: &mut Exposition) {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     // SAFETY: sysconf has no precondition.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };

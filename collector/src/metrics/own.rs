@@ -42,7 +42,7 @@ impl Own {
         *self.dump.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn tell(&self, exposition: &mut Exposition, known: &Known, now: Moment) {
+    pub(super) fn expose(&self, exposition: &mut Exposition, known: &Known, now: Moment) {
         for (host, collector) in known.jobs().collectors() {
             let labels = [("host", label(host.as_str())), ("version", label(&collector.version))];
             exposition.gauge(all::BUILD, &labels, 1.0);
@@ -68,7 +68,7 @@ impl Own {
             exposition.counter(all::HTTP_REQUESTS, &[("code", status.to_string().into())], *count as f64);
         }
         exposition.counter(all::HTTP_REFUSED, &[], self.refused.load(Relaxed) as f64);
-        machine::tell(exposition);
+        machine::expose(exposition);
         exposition.counter(all::PROCESS_CPU, &[], cpu_seconds());
         exposition.gauge(all::PROCESS_MEMORY, &[], resident_bytes());
         exposition.gauge(

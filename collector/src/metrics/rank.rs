@@ -15,9 +15,7 @@ use xpu_wire::{
 };
 
 use super::{
-    Exposition, Label, Tally, Value, catalogue as all,
-    job::word,
-    label,
+    Exposition, Label, Tally, Value, catalogue as all, label,
     tally::{communicator_label, size_label},
     with,
 };
@@ -31,7 +29,7 @@ const STATES: [RankState; 6] = [
     RankState::Exited,
 ];
 
-pub(super) fn tell(
+pub(super) fn expose(
     exposition: &mut Exposition,
     job: &Job,
     rank: Rank,
@@ -44,27 +42,33 @@ pub(super) fn tell(
         ("rank", rank.to_string().into()),
         ("host", label(view.host().as_str())),
     ];
-    tell_what_it_is(exposition, &labels, view, tally);
+    expose_identity(exposition, &labels, view, tally);
     let state = finding::state(findings, rank, view);
     for each in STATES {
         let labels = with(&labels, &[("state", &word(&each))]);
         exposition.gauge(all::RANK_STATE, &labels, f64::from(u8::from(each == state)));
     }
     if is_live(job, findings, (rank, view), now) {
-        tell_figures(exposition, &labels, job, view);
+        expose_figures(exposition, &labels, job, view);
     }
     exposition.gauge(all::LOSS, &labels, view.loss());
     if let Some(digest) = view.latest() {
         let heard = job.common(view.host(), digest.heard);
-        tell_digest(exposition, &labels, digest, now.since(heard));
+        expose_digest(exposition, &labels, digest, now.since(heard));
     }
     if let Some(tally) = tally {
-        tell_tally(exposition, &labels, tally);
+        expose_tally(exposition, &labels, tally);
     }
     if let Some(reading) = view.device() {
         let age = age_of(reading, |then| now.since(job.common(view.host(), then)));
-        tell_device(exposition, &labels, (reading, age), view.is_alive());
+        expose_device(exposition, &labels, (reading, age), view.is_alive());
     }
+}
+
+/// As in documents.
+pub(super) fn word(value: &impl serde::Serialize) -> String {
+    let value = serde_json::to_value(value).ok();
+    value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 /// Whether a rank's figures are current: stale ones have no gauges.
@@ -73,7 +77,7 @@ pub(super) fn is_live(job: &Job, findings: &[Finding], (rank, view): (Rank, &Ran
     stale_since(view, finding::state(findings, rank, view), silence).is_none()
 }
 
-fn tell_figures(exposition: &mut Exposition, labels: &[Label], job: &Job, view: &RankView) {
+fn expose_figures(exposition: &mut Exposition, labels: &[Label], job: &Job, view: &RankView) {
     let (bus, late) = job.meeting(view);
     exposition.gauge(all::STEP_MEAN, labels, view.step_time().map(Nanoseconds::seconds));
     exposition.gauge(all::STEP_MEDIAN, labels, view.step_p50().map(Nanoseconds::seconds));
@@ -81,10 +85,10 @@ fn tell_figures(exposition: &mut Exposition, labels: &[Label], job: &Job, view: 
     exposition.gauge(all::LATENESS, labels, late.map(Nanoseconds::seconds));
     exposition.gauge(all::BUS_BANDWIDTH, labels, bus.map(|rate| rate.0 * 1e9));
     exposition.gauge(all::GEMM_RATE, labels, view.gemm_rate().map(|rate| rate.0 * 1e12));
-    tell_bandwidth(exposition, labels, job, view);
+    expose_bandwidth(exposition, labels, job, view);
 }
 
-fn tell_what_it_is(exposition: &mut Exposition, labels: &[Label], view: &RankView, tally: Option<&Tally>) {
+fn expose_identity(exposition: &mut Exposition, labels: &[Label], view: &RankView, tally: Option<&Tally>) {
     let local = view.info().and_then(|info| info.local_rank).map(|local| local.to_string());
     let uuid = view.device().map(|reading| reading.uuid.to_string());
     let more = [
@@ -97,7 +101,7 @@ fn tell_what_it_is(exposition: &mut Exposition, labels: &[Label], view: &RankVie
     exposition.gauge(all::RANK_INFO, &with(labels, &more), 1.0);
 }
 
-fn tell_digest(exposition: &mut Exposition, labels: &[Label], digest: &RankDigest, silence: Duration) {
+fn expose_digest(exposition: &mut Exposition, labels: &[Label], digest: &RankDigest, silence: Duration) {
     exposition.gauge(all::RANK_SILENCE, labels, silence.as_secs_f64());
     exposition.counter(all::STEPS, labels, digest.step.map(|step| step.0 as f64));
     let said = |count: u64| (count > 0).then_some(count as f64);
@@ -129,7 +133,7 @@ fn tell_digest(exposition: &mut Exposition, labels: &[Label], digest: &RankDiges
     exposition.gauge(all::BLIND, labels, digest.blind.len() as f64);
 }
 
-fn tell_tally(exposition: &mut Exposition, labels: &[Label], tally: &Tally) {
+fn expose_tally(exposition: &mut Exposition, labels: &[Label], tally: &Tally) {
     if let Some(steps) = tally.steps() {
         exposition.put(all::STEP_DURATION, labels, Value::Histogram(steps.clone()));
     }
@@ -167,7 +171,7 @@ fn tell_tally(exposition: &mut Exposition, labels: &[Label], tally: &Tally) {
 }
 
 /// From the latest timed collectives, of which there are a few tens, and so label sets.
-fn tell_bandwidth(exposition: &mut Exposition, labels: &[Label], job: &Job, view: &RankView) {
+fn expose_bandwidth(exposition: &mut Exposition, labels: &[Label], job: &Job, view: &RankView) {
     let Some(digest) = view.latest() else { return };
     let mut kinds: BTreeMap<_, Vec<&Sample>> = BTreeMap::new();
     for sample in view.samples().chain(view.messages()) {
@@ -185,7 +189,7 @@ fn tell_bandwidth(exposition: &mut Exposition, labels: &[Label], job: &Job, view
     }
 }
 
-fn tell_device(
+fn expose_device(
     exposition: &mut Exposition,
     labels: &[Label],
     (reading, age): (&DeviceReading, Duration),

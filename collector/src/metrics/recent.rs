@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn two_windows_are_told_of_and_older_ones_are_not() {
+    fn two_windows_are_reported_and_older_ones_are_not() {
         let at = |seconds: u64| Moment(seconds * 1_000_000_000);
         let mut recent = Recent::new(1, at(0));
         for second in 0..35 {

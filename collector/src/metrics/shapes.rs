@@ -51,7 +51,7 @@ impl Shapes {
     }
 }
 
-pub(super) fn tell(
+pub(super) fn expose(
     exposition: &mut Exposition,
     job: &Job,
     rank: Rank,
@@ -73,12 +73,12 @@ pub(super) fn tell(
             ("rank", rank.to_string().into()),
             ("type", label(kind)),
         ];
-        tell_shape(exposition, &name, &labels, &cell, seconds);
+        expose_shape(exposition, &name, &labels, &cell, seconds);
     }
 }
 
 /// GEMMs of two element types may have one shape: the first one keeps the name.
-fn tell_shape(exposition: &mut Exposition, name: &str, labels: &[Label], cell: &Cell, seconds: f64) {
+fn expose_shape(exposition: &mut Exposition, name: &str, labels: &[Label], cell: &Cell, seconds: f64) {
     let mut put = |suffix: &str, help, value: f64| {
         let stem = format!("{name}_{suffix}").into();
         let metric = Metric { stem, unit: In::Number, kind: Kind::Gauge, help };

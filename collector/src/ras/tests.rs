@@ -42,7 +42,7 @@ impl Drop for Sleeper {
     }
 }
 
-fn answered(ras: &mut Ras) -> Told {
+fn answered(ras: &mut Ras) -> Answered {
     let deadline = Instant::now() + Duration::from_mins(1);
     loop {
         if let Some(told) = ras.turn(Instant::now()).pop() {

@@ -145,7 +145,7 @@ fn why_not_gpus<'a, Workers: Iterator<Item = &'a Worker>>(
     })?;
     if !motion.enabled {
         Some("whether it advances is not known: its hook is off (xpu-top ctl --hook on)")
-    } else if !living().any(Worker::tells_of_progress) {
+    } else if !living().any(Worker::shows_progress) {
         Some("whether it advances is not known: it has no steps and no NCCL communicators")
     } else if now.since(motion.moved) < finding::patience(motion.begun, motion.pace) {
         Some("it advances: reading its GPUs would end it, and is for jobs that hang")

@@ -8,7 +8,7 @@ use xpu_wire::{
 };
 
 use super::*;
-use crate::roster::Identity;
+use crate::address::Identity;
 
 fn at(seconds: f64) -> Moment {
     Moment(1_000_000_000_000 + (seconds * 1e9) as u64)

@@ -51,7 +51,7 @@ pub(super) fn threads(pid: Pid) -> Result<Vec<ThreadStack>, String> {
         match read.and_then(|bytes| core::kernels(&bytes).map_err(|error| error.to_string())) {
             Ok(kernels) => {
                 let _ = fs::remove_file(&prepared.file);
-                return Ok(told(&kernels));
+                return Ok(threads_of(&kernels));
             }
             Err(error) => last = error,
         }
@@ -147,7 +147,7 @@ impl Prepared {
 }
 
 /// A thread for each kernel, with the kernel and its size as its frames.
-fn told(kernels: &[core::Kernel]) -> Vec<ThreadStack> {
+fn threads_of(kernels: &[core::Kernel]) -> Vec<ThreadStack> {
     let thread = |device: u32, lines: Vec<String>| ThreadStack {
         name: format!("{} {device}", ThreadStack::GPU),
         frames: lines

@@ -198,10 +198,10 @@ mod tests {
     use super::*;
 
     fn judged(last: &LastReading, life: Life) -> Option<Ending> {
-        told(last, None, life)
+        ending_of(last, None, life)
     }
 
-    fn told(last: &LastReading, status: Option<ExitStatus>, life: Life) -> Option<Ending> {
+    fn ending_of(last: &LastReading, status: Option<ExitStatus>, life: Life) -> Option<Ending> {
         verdict(last, status, life, Moment(50), || None).map(|(ending, _)| ending)
     }
 
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_is_told_unless_it_is_zero() {
+    fn a_code_is_reported_unless_it_is_zero() {
         let exits = |code| LastReading { exit: Some((code, Moment(9))), ..LastReading::default() };
         assert_eq!(judged(&exits(3), Life::Ended), Some(Ending::Code(3)));
         assert_eq!(judged(&exits(-1), Life::Died), Some(Ending::Code(255)));
@@ -264,26 +264,34 @@ mod tests {
             _ => None,
         };
         let by = |number| Some(ExitStatus::Signal(number));
-        assert_eq!(number(told(&nothing, by(15), Life::Died)), Some((15, true)));
-        assert_eq!(number(told(&nothing, by(1), Life::Died)), Some((1, true)));
-        assert_eq!(told(&nothing, by(9), Life::Died), Some(Ending::Unnoted));
-        assert_eq!(told(&nothing, Some(ExitStatus::Code(0)), Life::Died), None);
-        assert_eq!(told(&nothing, Some(ExitStatus::Code(7)), Life::Died), Some(Ending::Code(7)));
+        assert_eq!(number(ending_of(&nothing, by(15), Life::Died)), Some((15, true)));
+        assert_eq!(number(ending_of(&nothing, by(1), Life::Died)), Some((1, true)));
+        assert_eq!(ending_of(&nothing, by(9), Life::Died), Some(Ending::Unnoted));
+        assert_eq!(ending_of(&nothing, Some(ExitStatus::Code(0)), Life::Died), None);
+        assert_eq!(ending_of(&nothing, Some(ExitStatus::Code(7)), Life::Died), Some(Ending::Code(7)));
         let handled = LastReading { fault: Some(fault(false, 0)), ..LastReading::default() };
-        assert_eq!(number(told(&handled, by(11), Life::Died)), Some((11, true)));
-        assert_eq!(number(told(&handled, by(15), Life::Died)), Some((15, true)), "it mended the fault");
-        assert_eq!(told(&handled, by(9), Life::Died), Some(Ending::Unnoted));
-        assert_eq!(told(&handled, Some(ExitStatus::Code(3)), Life::Died), Some(Ending::Code(3)));
+        assert_eq!(number(ending_of(&handled, by(11), Life::Died)), Some((11, true)));
+        assert_eq!(number(ending_of(&handled, by(15), Life::Died)), Some((15, true)), "it mended the fault");
+        assert_eq!(ending_of(&handled, by(9), Life::Died), Some(Ending::Unnoted));
+        assert_eq!(ending_of(&handled, Some(ExitStatus::Code(3)), Life::Died), Some(Ending::Code(3)));
         assert_eq!(number(judged(&handled, Life::Died)), Some((11, false)), "nobody knows");
         let leaving = LastReading { exit: Some((0, Moment(6))), ..LastReading::default() };
-        assert_eq!([by(9), by(15)].map(|status| told(&leaving, status, Life::Ended)), [None, None]);
-        assert_eq!(told(&leaving, by(9), Life::Died), Some(Ending::Unnoted), "a child in its memory said so");
-        assert_eq!(number(told(&leaving, by(11), Life::Died)), Some((11, true)), "while it was torn down");
+        assert_eq!([by(9), by(15)].map(|status| ending_of(&leaving, status, Life::Ended)), [None, None]);
+        assert_eq!(
+            ending_of(&leaving, by(9), Life::Died),
+            Some(Ending::Unnoted),
+            "a child in its memory said so"
+        );
+        assert_eq!(
+            number(ending_of(&leaving, by(11), Life::Died)),
+            Some((11, true)),
+            "while it was torn down"
+        );
         // Its handler ended it: by an exit, by `abort()`.
         let last =
             LastReading { fault: Some(fault(true, 5)), exit: Some((1, Moment(6))), ..LastReading::default() };
-        assert_eq!(number(told(&last, Some(ExitStatus::Code(1)), Life::Died)), Some((11, true)));
-        assert_eq!(number(told(&last, by(6), Life::Died)), Some((11, true)));
+        assert_eq!(number(ending_of(&last, Some(ExitStatus::Code(1)), Life::Died)), Some((11, true)));
+        assert_eq!(number(ending_of(&last, by(6), Life::Died)), Some((11, true)));
     }
 
     #[test]
@@ -296,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_lasts_is_told_before_one_that_passed() {
+    fn an_error_that_lasts_is_reported_before_one_that_passed() {
         let of = |function: &str, at| {
             Some(ErrorReading { function: function.to_owned(), code: 700, at: Moment(at) })
         };

@@ -55,7 +55,7 @@ impl Worker {
     }
 
     /// Whether it would be seen to advance.
-    pub(crate) fn tells_of_progress(&self) -> bool {
+    pub(crate) fn shows_progress(&self) -> bool {
         self.step.is_some() || !self.communicators.is_empty()
     }
 

@@ -62,7 +62,7 @@ fn exactly_the_steps_that_were_ordered_are_kept() {
 
 /// In a hung job no rank reaches the last step.
 #[test]
-fn who_is_told_to_hurry_gives_what_there_is() {
+fn who_is_asked_to_hurry_gives_what_there_is() {
     let observer = Observer::get_or_start().expect("it starts");
     let mut capture = Capture::default();
     run(&mut capture, observer, 0..5);

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gpus_clock_is_preferred_while_it_tells() {
+    fn the_gpus_clock_is_preferred_while_it_is_known() {
         let mut steps = Steps::default();
         for step in 1..100 {
             steps.mark(StepSource::Optimizer, step, step * MS);

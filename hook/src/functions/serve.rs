@@ -121,7 +121,7 @@ unsafe fn attach_or_detach(python: &Python) -> Option<()> {
             // It is no longer wanted; the call that ends it is on its way.
             ON.store(0, Relaxed);
         }
-        tell(wanted, SINCE.load(Relaxed), &lines);
+        report(wanted, SINCE.load(Relaxed), &lines);
     }
     Some(())
 }
@@ -136,7 +136,7 @@ unsafe fn look_again(python: &Python, begun: u32) -> Option<()> {
         let namespace = namespace(python)?;
         call(python, namespace, c"begin")?
     };
-    tell(begun, SINCE.load(Relaxed), &lines);
+    report(begun, SINCE.load(Relaxed), &lines);
     Some(())
 }
 
@@ -144,11 +144,11 @@ unsafe fn look_again(python: &Python, begun: u32) -> Option<()> {
 fn refuse(wanted: u32, why: &str) {
     // It may be no longer wanted, or wanted again.
     let _ = WANTED.compare_exchange(wanted, 0, Relaxed, Relaxed);
-    tell(wanted, monotonic(), why);
+    report(wanted, monotonic(), why);
 }
 
 /// `lines`: why functions are not watched, or empty; then the unwatched ones.
-fn tell(begun: u32, at: u64, lines: &str) {
+fn report(begun: u32, at: u64, lines: &str) {
     let (refused, missing) = lines.split_once('\n').unwrap_or((lines, ""));
     let missing = missing.lines().map(str::to_owned).collect();
     let said = Box::new(Said { begun, at, refused: refused.to_owned(), missing });

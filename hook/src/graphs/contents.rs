@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn signatures_tell_graphs_apart() {
+    fn signatures_distinguish_graphs() {
         let of = |sides: &[u64], kernels| {
             let mut contents = Contents::default();
             contents.kernels = kernels;

@@ -139,7 +139,7 @@ fn find_unsettled(lane: &Lane, handle: ncclComm_t, known: Option<u16>) -> Option
 }
 
 /// NCCL has reported a communicator's state to the program: work that waited for it to be ready continues.
-pub(super) fn told(lane: &Lane, handle: ncclComm_t, state: c_int) {
+pub(super) fn reported(lane: &Lane, handle: ncclComm_t, state: c_int) {
     let observer = lane.observer();
     let communicators = &observer.communicators;
     match state {

@@ -10,7 +10,7 @@ use xpu_wire::ledger::Call;
 
 use super::{
     Identity, MISSING, NCCL, UniqueId,
-    joining::{begin_all, begin_child, begin_grown, begin_init, end, told},
+    joining::{begin_all, begin_child, begin_grown, begin_init, end, reported},
 };
 use crate::{clock::coarse_now, communicator::Lineage, exit_note, interpose::interpose, lane::Lane};
 
@@ -130,7 +130,7 @@ interpose! {
         // SAFETY: NCCL has just written there.
         let state = unsafe { *state };
         if unsettled {
-            told(lane, communicator, state);
+            reported(lane, communicator, state);
         }
         if state != 0 {
             exit_note::failed(c"ncclCommGetAsyncError", state);

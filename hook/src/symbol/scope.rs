@@ -209,7 +209,7 @@ fn bound(name: &Name<'_>, caller: &mut Caller, count: usize) -> (Option<usize>, 
     if global.is_some() || caller.path.is_null() {
         return (global, true);
     }
-    let told = told_by_references(name, caller.span, count);
+    let told = bound_by_references(name, caller.span, count);
     // SAFETY: as above; with RTLD_NOLOAD nothing is loaded and no constructor runs. The caller keeps itself loaded, and
     // what it is bound to.
     unsafe {
@@ -228,7 +228,7 @@ fn bound(name: &Name<'_>, caller: &mut Caller, count: usize) -> (Option<usize>, 
 /// if the hook interposes the function, the hook's), if all copies have that function: then the first copy in the
 /// scope has it, as it has `name`.
 #[inline(never)]
-fn told_by_references(name: &Name<'_>, caller: Span, count: usize) -> Option<*const c_char> {
+fn bound_by_references(name: &Name<'_>, caller: Span, count: usize) -> Option<*const c_char> {
     let (mut user, mut copies, mut seen) = (None, [None; COPIES], 0);
     let (mut told, mut is_behind) = (None, is_alone());
     loaded::each(|object| {

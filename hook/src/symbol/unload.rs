@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use super::{FOUND, Foreign, GENERATION, GONE, Library, forks, loaded, scope};
+use super::{FOUND, Foreign, GENERATION, Library, forks, library::GONE, loaded, scope};
 use crate::{cublas::CUBLAS, cublaslt::CUBLASLT, cupti::CUPTI, driver::CUDA, nccl::NCCL, runtime::CUDART};
 
 pub(crate) static LIBRARIES: [&Library; 6] = [&CUDART, &CUBLAS, &CUBLASLT, &NCCL, &CUDA, &CUPTI];

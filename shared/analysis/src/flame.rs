@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn every_colour_is_told_and_the_root_has_one_of_them() {
+    fn every_colour_is_reported_and_the_root_has_one_of_them() {
         let tree = stack::merge([Rank(0)], &[stacks()]);
         let svg = String::from_utf8(svg(&tree, &"train".into()).unwrap()).unwrap();
         let fills = |text: &str| -> Vec<String> {

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_told_as_people_do() {
+    fn a_day_is_written_as_people_do() {
         for (second, day) in [
             (0, "Thu 1 Jan"),
             (951_782_400, "Tue 29 Feb"),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn gpus_are_alike_until_something_tells_them_apart() {
+    fn gpus_are_alike_until_something_distinguishes_them() {
         let (unknown, one) = (Gpu::default(), Gpu { name: "H100".to_owned(), ..Gpu::default() });
         let other = Gpu { name: "H200".to_owned(), ..Gpu::default() };
         let slower = Gpu { sm_clock_max: Some(1500), ..Gpu::default() };

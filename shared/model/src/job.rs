@@ -10,6 +10,7 @@ mod breakdown;
 mod clock;
 mod jobs;
 mod join;
+mod matched;
 mod pace_history;
 mod rank;
 mod ras;
@@ -27,9 +28,9 @@ pub use breakdown::Breakdown;
 pub use clock::Clock;
 pub use jobs::{Collector, Jobs, Stream};
 pub use join::{Join, Joins, Place};
+pub use matched::PartlySeen;
 use pace_history::PaceHistory;
 pub use pace_history::PaceSample;
-use rank::SAMPLES;
 pub use rank::{Ahead, CpuWait, RankView, Sample};
 use records::Records;
 use stacks::Stacks;
@@ -39,7 +40,7 @@ pub use transfers::{Route, Track, Traffic, Transfers};
 use xpu_wire::{
     frame::{Frame, RankDigest, RankExit, RankInfo, RasReport},
     id::{HostName, JobName, Rank},
-    unit::{GigabytesPerSecond, Moment, Nanoseconds},
+    unit::Moment,
 };
 
 /// A rank that was not heard for this long while others were is of a former run, if those are fewer.
@@ -260,123 +261,15 @@ impl Job {
         self.views().map(RankView::heard).max().unwrap_or_default()
     }
 
-    /// Bus bandwidth of the collectives this rank took part in: the median over its latest timed ones, each computed on
-    /// the transfer, the shortest duration any rank saw. `None` until all ranks of a communicator have reported one.
-    ///
-    /// For a rank that sends and receives more than its collectives move, that of its messages: the shorter of the
-    /// durations at both ends is the transfer.
-    pub fn bus_bandwidth(&self, rank: Rank) -> Option<GigabytesPerSecond> {
-        let view = self.ranks.get(&rank)?;
-        if sends_most(view) {
-            return self.bus_bandwidth_of(view.messages());
-        }
-        self.bus_bandwidth_of(view.samples())
-    }
-
-    /// The same over some of a rank's timed collectives.
-    pub fn bus_bandwidth_of<'a>(
-        &self,
-        samples: impl Iterator<Item = &'a Sample>,
-    ) -> Option<GigabytesPerSecond> {
-        let rates = samples.filter_map(|sample| rate(sample, self.complete(sample)?));
-        median(rates.collect()).map(GigabytesPerSecond)
-    }
-
-    /// The most ranks seen of a communicator that is only partly seen.
-    ///
-    /// A new rank is left out: the other hosts' reports may be on their way.
-    pub fn partly_seen(&self) -> Option<PartlySeen> {
-        self.ranks.values().filter(|view| view.is_settled()).find_map(|view| {
-            let mut most = None;
-            for join in view.samples().filter_map(|sample| self.join(sample)) {
-                if join.is_complete() {
-                    return None;
-                }
-                most = most.max(Some(join.seen()));
-            }
-            most.map(|(ranks, of)| PartlySeen { ranks, of })
-        })
-    }
-
-    /// The share of the ranks' timed collectives that every rank of the communicator has reported. `None`
-    /// while none was timed.
-    pub fn joined(&self) -> Option<f64> {
-        let samples = || self.views().flat_map(RankView::samples);
-        let joined =
-            samples().filter_map(|sample| self.join(sample)).filter(|join| join.is_complete()).count();
-        let all = samples().count();
-        (all > 0).then(|| joined as f64 / all as f64)
-    }
-
     /// The transfer rates of its communicators.
     pub fn transfers(&self) -> &Transfers {
         &self.transfers
-    }
-
-    fn join(&self, sample: &Sample) -> Option<&Join> {
-        self.joins.get(sample.place, sample.party, sample.sequence)
-    }
-
-    /// The collective as all its ranks saw it; `None` while any of them is missing. Without the last rank,
-    /// the shortest duration includes waiting, and is no transfer.
-    fn complete(&self, sample: &Sample) -> Option<&Join> {
-        self.join(sample).filter(|join| join.is_complete())
     }
 
     /// Living processes that claim ranks of this job which others hold.
     pub fn turned_away(&self) -> u32 {
         self.turned_away.values().fold(0, |sum, more| sum.saturating_add(*more))
     }
-
-    /// How much later than the first rank this one entered its collectives, at the median.
-    pub fn lateness(&self, rank: Rank) -> Option<Nanoseconds> {
-        self.lateness_of(self.ranks.get(&rank)?.samples())
-    }
-
-    /// Bus bandwidth and lateness of a rank of this job: both concern the same collectives, which are looked
-    /// up once.
-    pub fn meeting(&self, view: &RankView) -> (Option<GigabytesPerSecond>, Option<Nanoseconds>) {
-        let (mut rates, mut late) = (Vec::with_capacity(SAMPLES), Vec::with_capacity(SAMPLES));
-        for sample in view.samples() {
-            let Some(join) = self.complete(sample) else { continue };
-            late.push(late_by(sample, join));
-            rates.extend(rate(sample, join));
-        }
-        if sends_most(view) {
-            rates = view.messages().filter_map(|sample| rate(sample, self.complete(sample)?)).collect();
-        }
-        let late = median(late).map(|nanoseconds| Nanoseconds(nanoseconds as u64));
-        (median(rates).map(GigabytesPerSecond), late)
-    }
-
-    /// The same over some of a rank's timed collectives.
-    pub fn lateness_of<'a>(&self, samples: impl Iterator<Item = &'a Sample>) -> Option<Nanoseconds> {
-        let late = samples.filter_map(|sample| Some(late_by(sample, self.complete(sample)?)));
-        median(late.collect()).map(|nanoseconds| Nanoseconds(nanoseconds as u64))
-    }
-}
-
-/// GB/s over the bus, once all had entered.
-/// Whether most of the bytes that it had timed lately were in sends and receives.
-fn sends_most(view: &RankView) -> bool {
-    let messages: u64 = view.messages().map(|sample| sample.bus_bytes).sum();
-    messages > 0 && messages > view.samples().map(|sample| sample.bus_bytes).sum()
-}
-
-fn rate(sample: &Sample, join: &Join) -> Option<f64> {
-    GigabytesPerSecond::from_work(sample.bus_bytes as f64, join.transfer()).map(|rate| rate.0)
-}
-
-/// Nanoseconds after the first rank.
-fn late_by(sample: &Sample, join: &Join) -> f64 {
-    join.longest().0.saturating_sub(sample.duration.0) as f64
-}
-
-/// The seen part of a partly seen communicator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PartlySeen {
-    pub ranks: u32,
-    pub of: u32,
 }
 
 /// The median; the mean of the two middle values for an even number.

@@ -120,7 +120,7 @@ fn a_file_cut_anywhere_is_read_to_its_last_whole_block() {
 }
 
 #[test]
-fn a_flipped_bit_costs_one_block_and_is_told() {
+fn a_flipped_bit_costs_one_block_and_is_reported() {
     let arrivals = arrivals(5);
     for close in [true, false] {
         let (bytes, ends) = written(&arrivals, close);
@@ -145,7 +145,7 @@ fn a_flipped_bit_costs_one_block_and_is_told() {
 }
 
 #[test]
-fn what_is_no_recording_is_told_with_what_to_do() {
+fn what_is_no_recording_is_reported_with_what_to_do() {
     let (bytes, _) = written(&arrivals(2), true);
     let why = |bytes: &[u8]| open(bytes).unwrap_err().to_string();
     assert!(why(b"").contains("empty") && why(b"").contains("xpu-top record"));

@@ -42,7 +42,7 @@ impl App {
         let Sort { column, reversed } = self.sort;
         State {
             page: self.page.name().to_owned(),
-            metric: self.maps.metrics(&self.job_view.told())[0].word().to_owned(),
+            metric: self.maps.metrics(&self.job_view.reported())[0].word().to_owned(),
             sort: format!("{}{}", Column::word(column), if reversed { " reversed" } else { "" }),
             filter: self.filter.as_ref().map_or_else(String::new, |filter| filter.text().to_owned()),
             filters: lines(Kind::Filter),

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_without_names_are_told_apart_by_size_and_by_how_far_apart_their_ranks_are() {
+    fn groups_without_names_are_distinguished_by_size_and_by_how_far_apart_their_ranks_are() {
         let jobs = job(["", ""]);
         assert_eq!(kinds(jobs.foremost().unwrap(), &rows(), None), ["groups of 2", "groups of 4, 2 apart"]);
         let pairs = folded(&Fold::Kind("groups of 2".to_owned()), &jobs, None);

@@ -108,7 +108,7 @@ impl Code {
         Self((f64::from(Self::MIDDLE) + steps.copysign(far)).clamp(f64::from(Self::WAITS) + 1.0, 255.0) as u8)
     }
 
-    fn told(self, figures: &Figures) -> Told {
+    fn decoded(self, figures: &Figures) -> Told {
         match self.0 {
             Self::UNKNOWN => Told::Unknown,
             Self::ALARM => Told::Alarm,
@@ -257,22 +257,22 @@ impl History {
                 }
             }
         }
-        columns.zip(worst).map(|(number, code)| self.told(Code(code), metric, number)).collect()
+        columns.zip(worst).map(|(number, code)| self.decoded(Code(code), metric, number)).collect()
     }
 
     /// The meaning of a byte in this column.
-    fn told(&self, code: Code, metric: Metric, number: u64) -> Told {
+    fn decoded(&self, code: Code, metric: Metric, number: u64) -> Told {
         match (code.0, self.figures(metric, number)) {
             (Code::ALARM, _) => Told::Alarm,
             (Code::WAITS, _) => Told::Waits,
-            (_, Some(figures)) => code.told(figures),
+            (_, Some(figures)) => code.decoded(figures),
             (_, None) => Told::Unknown,
         }
     }
 
     /// A row's values from column to column; where none is known, there is none.
     pub fn values(&self, row: usize, metric: Metric) -> Vec<Option<f32>> {
-        self.along(|number| match self.told(self.code(row, metric, number), metric, number) {
+        self.along(|number| match self.decoded(self.code(row, metric, number), metric, number) {
             Told::Value(value) => Some(value as f32),
             _ => None,
         })

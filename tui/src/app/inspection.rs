@@ -82,7 +82,7 @@ impl Inspection {
             }
         }
         Some(Self {
-            status: job_view.rows()[row].told(job, view, job_view.is_over()),
+            status: job_view.rows()[row].current_status(job, view, job_view.is_over()),
             info: view.info().cloned(),
             row,
             peers: finding::peers(job, rank).into_iter().filter_map(|peer| job_view.row_of(peer)).collect(),

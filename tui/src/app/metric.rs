@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_tells_of_is_passed_over_and_an_outlier_has_the_first_beside_it() {
+    fn what_nobody_reports_is_passed_over_and_an_outlier_has_the_first_beside_it() {
         let told = [Metric::Gemm, Metric::Bus, Metric::Lateness, Metric::StepTime, Metric::Power];
         let maps = Maps::default().next(&told).next(&told);
         assert_eq!(maps.metrics(&told), [Metric::Power, Metric::Gemm]);

@@ -52,7 +52,7 @@ impl App {
     }
 
     /// It is this time where the job runs whose past is shown.
-    pub(crate) fn tell_parked(&mut self, now: Moment) {
+    pub(crate) fn set_parked_time(&mut self, now: Moment) {
         if let Some(parked) = &mut self.parked {
             parked.now = now;
         }

@@ -57,7 +57,8 @@ impl App {
         let told =
             arrived.iter().filter_map(|(host, &came)| Some(jobs.stream(host)?.now.after(now.since(came))));
         let there = told.max().unwrap_or(now);
-        let judge = self.sort.column.metric().unwrap_or_else(|| self.maps.metrics(&self.job_view.told())[0]);
+        let judge =
+            self.sort.column.metric().unwrap_or_else(|| self.maps.metrics(&self.job_view.reported())[0]);
         let groups = self.groups.clone().filter(|groups| groups.world_size() == u64::from(job.world_size()));
         let arrangement =
             Arrangement { sort: self.sort, fold: self.fold.clone(), groups, judge, price: self.price };

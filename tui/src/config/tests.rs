@@ -63,7 +63,7 @@ fn keys_are_bound_anew_everywhere_or_in_one_view() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_line_and_what_would_be_right() {
+fn what_is_wrong_is_reported_with_its_line_and_what_would_be_right() {
     for (file, said) in [
         ("\nmuose = true", "line 2: unknown setting muose: did you mean mouse?"),
         ("mouse = \"yes\"", "line 1: mouse: expected true or false"),

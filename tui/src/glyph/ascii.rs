@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_told_apart() {
+    fn states_are_distinguished() {
         let states = [glyph::GOOD, glyph::WARNING, glyph::ALARM, glyph::WAITING, glyph::ENDED, glyph::STALE];
         let mut forms: Vec<_> = states.iter().map(|state| ascii(state).unwrap()).collect();
         forms.sort_unstable();

@@ -1,10 +1,66 @@
-//! Keys as they are written in a file.
+//! A key: as the terminal reports it, as the screen shows it, as a file has it.
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
-use crossterm::event::KeyCode;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::Key;
+/// A key as it is written in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    pub code: KeyCode,
+    pub control: bool,
+    /// Only for keys that are no letters: a shifted letter is another letter.
+    pub shift: bool,
+}
+
+pub(super) const fn char(c: char) -> Key {
+    Key { code: KeyCode::Char(c), control: false, shift: false }
+}
+
+pub(super) const fn code(code: KeyCode) -> Key {
+    Key { code, control: false, shift: false }
+}
+
+pub(super) const fn control(c: char) -> Key {
+    Key { code: KeyCode::Char(c), control: true, shift: false }
+}
+
+pub(super) const fn shifted(code: KeyCode) -> Key {
+    Key { code, control: false, shift: true }
+}
+
+impl From<KeyEvent> for Key {
+    fn from(event: KeyEvent) -> Self {
+        let moves = matches!(event.code, KeyCode::Left | KeyCode::Right);
+        Self {
+            code: event.code,
+            control: event.modifiers.contains(KeyModifiers::CONTROL),
+            shift: moves && event.modifiers.contains(KeyModifiers::SHIFT),
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.control {
+            f.write_str("Ctrl-")?;
+        }
+        if self.shift {
+            f.write_str("Shift-")?;
+        }
+        match self.code {
+            KeyCode::Char(' ') => f.write_str("Space"),
+            KeyCode::Char(c) => write!(f, "{c}"),
+            KeyCode::Up => f.write_str("↑"),
+            KeyCode::Down => f.write_str("↓"),
+            KeyCode::Left => f.write_str("←"),
+            KeyCode::Right => f.write_str("→"),
+            KeyCode::PageUp => f.write_str("PgUp"),
+            KeyCode::PageDown => f.write_str("PgDn"),
+            other => write!(f, "{other}"),
+        }
+    }
+}
 
 const NAMED: [(&str, KeyCode); 16] = [
     ("Space", KeyCode::Char(' ')),

@@ -27,7 +27,7 @@ fn without_colours_no_style_has_one() {
 }
 
 #[test]
-fn themes_go_by_their_names_and_others_are_told_which_there_are() {
+fn themes_go_by_their_names_and_for_others_the_names_are_listed() {
     for theme in Theme::ALL {
         assert_eq!(theme.name().parse(), Ok(theme));
         assert!("".parse::<Theme>().unwrap_err().to_string().contains(theme.name()));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use xpu_client::time;
+use xpu_model::figure;
 use xpu_wire::unit::Moment;
 
 use super::{Mark, Of};
@@ -134,7 +135,7 @@ fn to_mark(app: &mut App, forward: bool) -> Option<Effect> {
     }
     let known = playback.searched >= playback.span.1;
     app.note = Some(Note::Done(match (forward, known) {
-        (true, false) => format!("no finding yet; searched up to {}", time::clock(playback.searched)),
+        (true, false) => format!("no finding yet; searched up to {}", figure::time_of_day(playback.searched)),
         (true, true) => "no finding begins after this".to_owned(),
         (false, _) => "no finding began before this".to_owned(),
     }));

@@ -84,7 +84,7 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
         },
     };
     if let Some((role, text)) = nothing {
-        panel::tell(app.palette, role, &text, inner, buffer);
+        panel::paragraph(app.palette, role, &text, inner, buffer);
         return;
     }
     let names = files.iter().map(|file| file.path.to_string_lossy().chars().count()).max().unwrap_or(0);

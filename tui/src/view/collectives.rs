@@ -21,7 +21,10 @@ use crate::{
     glyph,
     hits::{Hits, Target},
     palette::Role,
-    widget::wrap::{cut, cut_at_word, cut_words, flush_left},
+    widget::{
+        row::{self, Column},
+        wrap::{cut, cut_at_word, cut_words},
+    },
     width::Breakpoint,
 };
 
@@ -67,7 +70,7 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
             app.key("hosts"),
         );
         let text = if filtered::is_empty(app) { filtered::nobody(app) } else { text };
-        panel::tell(app.palette, Role::Muted, &text, inner, buffer);
+        panel::paragraph(app.palette, Role::Muted, &text, inner, buffer);
         return;
     }
     let names = all.iter().map(|one| title(one).width()).max().unwrap_or(0).clamp(12, LONGEST);
@@ -88,7 +91,7 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
         buffer.set_line(
             body.x,
             y,
-            &Line::styled(told(one, names, usize::from(body.width)), style),
+            &Line::styled(row(one, names, usize::from(body.width)), style),
             body.width,
         );
         if chosen {
@@ -101,7 +104,7 @@ fn title(one: &Communicator) -> String {
     if one.name.is_empty() { one.id.to_string() } else { format!("{} {}", one.id, one.name) }
 }
 
-fn told(one: &Communicator, names: usize, width: usize) -> String {
+fn row(one: &Communicator, names: usize, width: usize) -> String {
     let ranks = format!("{} of {}", one.ranks.len(), one.size);
     let (least, most) = one.entered;
     let behind = if one.behind.is_empty() {
@@ -122,12 +125,13 @@ fn told(one: &Communicator, names: usize, width: usize) -> String {
 
 fn line(names: usize, cells: [&str; 6], width: usize) -> String {
     let [name, ranks, entered, done, behind, last] = cells;
-    let name = flush_left(&cut_at_word(name, names), names);
-    let figures = format!(" {name} {ranks:>9} {entered:>9} {done:>9}  ");
+    let count = Column::figure(9).whole();
+    let columns = [Column::words(names), count, count, count];
+    let figures = format!(" {}  ", row::line(&columns, &[name, ranks, entered, done]));
     let space = width.saturating_sub(figures.width());
     let behind = cut_at_word(behind, space.min(BEHIND));
     let last = cut_words(last, space.saturating_sub(BEHIND + 1));
-    cut(format!("{figures}{} {last}", flush_left(&behind, BEHIND)).trim_end(), width)
+    cut(format!("{figures}{} {last}", Column::name(BEHIND).cell(&behind)).trim_end(), width)
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use crate::{
     hits::{Hits, Target},
     palette::Role,
     report::sure,
-    widget::{wrap::cut_at_word, wrap::wrapped},
+    widget::{row::Column, wrap::cut_at_word, wrap::wrapped},
     width::Breakpoint,
 };
 
@@ -93,7 +93,7 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
         }
         return;
     }
-    let names = findings.iter().map(|finding| name(finding).len()).max().unwrap_or(0);
+    let names = findings.iter().map(|finding| name(finding).width()).max().unwrap_or(0);
     let shown = window(Some(app.finding), findings.len(), usize::from(inner.height));
     for (index, y) in shown.zip(inner.y..) {
         let finding = &findings[index];
@@ -104,7 +104,7 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
         hits.put(line, Target::Line(index));
         let (sign, role) = headline::loudness(finding);
         let style = ground.patch(app.palette.of(role));
-        let head = format!(" {sign} {:<names$}  ", name(finding));
+        let head = format!(" {sign} {}  ", Column::name(names).cell(&name(finding)));
         let text = format!("{}{}", sure(finding.confidence), finding.evidence);
         let text = cut_at_word(&text, usize::from(inner.width).saturating_sub(head.width()));
         let told = Line::from(vec![
@@ -191,7 +191,7 @@ fn draw_log(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) 
     }
     let width = usize::from(inner.width);
     let shown = || app.log.entries().take(inner.height.into());
-    let words = shown().map(|entry| what(entry).len()).max().unwrap_or(0);
+    let words = shown().map(|entry| what(entry).width()).max().unwrap_or(0);
     for (entry, y) in shown().zip(inner.y..) {
         buffer.set_line(inner.x, y, &logged(app, entry, words, width), inner.width);
     }
@@ -210,7 +210,7 @@ fn logged(app: &App, entry: &Entry, words: usize, width: usize) -> Line<'static>
         What::Went(_) => (glyph::ENDED, Role::Good),
     };
     let time = format!("{}  ", figure::time_of_day(entry.at));
-    let head = format!("{sign} {:<words$}  ", what(entry));
+    let head = format!("{sign} {}  ", Column::name(words).cell(&what(entry)));
     let taken = time.width() + head.width();
     Line::from(vec![
         Span::styled(time, app.palette.of(Role::Muted)),

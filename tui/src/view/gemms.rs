@@ -46,7 +46,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     };
     let inner = panel::draw(app.palette, breakpoint, title(app, breakpoint), list, buffer);
     if let Some((role, text)) = nothing {
-        panel::tell(app.palette, role, &text, inner, buffer);
+        panel::paragraph(app.palette, role, &text, inner, buffer);
         return;
     }
     let shapes = app.gemms.shapes();

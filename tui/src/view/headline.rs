@@ -40,7 +40,7 @@ pub(super) fn incident(app: &App, width: usize) -> Vec<Line<'static>> {
         Some(over) => {
             let head = format!("{} RESUMED at {} UTC", glyph::GOOD, figure::time_of_day(over));
             // The finding's statement no longer holds.
-            told(app, finding, (&head, "until then: "), app.palette.of(Role::Good), width)
+            lines_of(app, finding, (&head, "until then: "), app.palette.of(Role::Good), width)
         }
     };
     // The stacks are below: advice to look at them must not need anything that is absent.
@@ -66,11 +66,11 @@ fn standstill(app: &App, finding: &Finding, width: usize) -> Vec<Line<'static>> 
     let since = std::time::Duration::from_secs_f64(finding.since_s.max(0.0));
     let what = if finding.kind == Kind::Exited { "RANK EXITED" } else { "JOB HANGS" };
     let head = format!("{} {what}, {}", glyph::ALARM, figure::age(since));
-    told(app, finding, (&head, ""), app.palette.of(Role::Alarm), width)
+    lines_of(app, finding, (&head, ""), app.palette.of(Role::Alarm), width)
 }
 
 /// The head, the sentence, and the rank's code position.
-fn told(
+fn lines_of(
     app: &App,
     finding: &Finding,
     (head, before): (&str, &str),

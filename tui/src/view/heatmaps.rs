@@ -20,7 +20,7 @@ use crate::{
     glyph::{ALARM, RAMP, SWATCH, WAITING},
     hits::{Hits, Target},
     palette::{Palette, Role},
-    widget::{ends, scale::STEPS, scale::Scale, scale::Worse, wrap::cut_at_word},
+    widget::{ends, scale::STEPS, scale::Scale, scale::Worse, wrap::joined},
 };
 
 /// Columns between the two panels.
@@ -66,7 +66,7 @@ impl Panels {
         let [left, _, right] =
             Layout::horizontal([Constraint::Fill(1), Constraint::Length(BETWEEN), Constraint::Fill(1)])
                 .areas(area);
-        let told = app.job_view.told();
+        let told = app.job_view.reported();
         let [first, second] = app.maps.metrics(&told);
         // The number of further pages, and the key to them.
         let page = format!(" {} of {}, m ", app.maps.page(&told) + 1, Maps::pages(&told));
@@ -123,7 +123,7 @@ fn framed(app: &App, frame: &Frame<'_>, area: Rect, buffer: &mut Buffer, hits: &
     let caption = if frame.caption.is_empty() {
         caption(&app.job_view, metric, &frame.notes, space)
     } else {
-        fitting(frame.caption.clone(), space)
+        joined(frame.caption.clone(), space)
     };
     block = block.title_bottom(Line::styled(format!(" {caption} "), palette.of(Role::Muted)));
     if !corner.is_empty() {
@@ -160,15 +160,7 @@ fn caption(job_view: &JobView, metric: Metric, notes: &[String], width: usize) -
             |age| format!("nothing new for {}", figure::age(age)),
         )),
     }
-    fitting(parts, width)
-}
-
-/// As many as there is room for, the first of them first.
-fn fitting(mut parts: Vec<String>, width: usize) -> String {
-    while parts.len() > 1 && parts.join(" · ").width() > width {
-        parts.pop();
-    }
-    cut_at_word(&parts.join(" · "), width)
+    joined(parts, width)
 }
 
 /// `480 ■■■■■■■■ 736`: the steps, and the values of the first and the last.

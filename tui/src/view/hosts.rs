@@ -46,7 +46,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         } else {
             "No hosts given: use `xpu-top --hosts 'gpu-[001-008]'` or `--job-hosts FILE`."
         };
-        panel::tell(app.palette, Role::Muted, text, inner, buffer);
+        panel::paragraph(app.palette, Role::Muted, text, inner, buffer);
         return;
     }
     let columns = columns(app);

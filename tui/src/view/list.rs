@@ -1,13 +1,12 @@
 //! A list: a head, lines of cells below it, one of them selected. Only the lines that are seen are made.
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
-use unicode_width::UnicodeWidthStr as _;
 
 use super::panel::window;
 use crate::{
     glyph,
     palette::{Palette, Role},
-    widget::wrap::{cut, cut_at_word},
+    widget::row,
 };
 
 /// The content of a line under a column's head.
@@ -16,26 +15,18 @@ pub(super) type Cell = (String, Role);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub head: &'static str,
-    pub width: usize,
-    /// Figures are right-aligned.
-    pub right: bool,
+    place: row::Column,
     /// Where there is no room the column with the highest number gives way first; that of number 0 never does.
     pub spare: u8,
 }
 
 impl Column {
     pub(super) const fn figure(head: &'static str, width: usize, spare: u8) -> Self {
-        Self { head, width, right: true, spare }
+        Self { head, place: row::Column::figure(width), spare }
     }
 
     pub(super) const fn text(head: &'static str, width: usize, spare: u8) -> Self {
-        Self { head, width, right: false, spare }
-    }
-
-    fn pad(&self, text: &str) -> String {
-        let text = if self.right { cut(text, self.width) } else { cut_at_word(text, self.width) };
-        let air = " ".repeat(self.width.saturating_sub(text.width()));
-        if self.right { format!("{air}{text}") } else { format!("{text}{air}") }
+        Self { head, place: row::Column::words(width), spare }
     }
 }
 
@@ -55,12 +46,12 @@ const MARGIN: usize = 1;
 
 impl List<'_> {
     /// The last column, if it is text, has all the room that is left.
-    fn width(&self, kept: &[usize], at: usize, left: u16) -> usize {
-        let column = &self.columns[at];
-        if kept.last() == Some(&at) && !column.right {
-            usize::from(left).max(column.width)
+    fn place(&self, kept: &[usize], at: usize, left: u16) -> row::Column {
+        let place = self.columns[at].place;
+        if kept.last() == Some(&at) && !place.is_figure() {
+            place.of_width(usize::from(left).max(place.width))
         } else {
-            column.width
+            place
         }
     }
 
@@ -82,9 +73,9 @@ impl List<'_> {
             let sorted = self.sorted.filter(|&(by, _)| by == at);
             let arrow = sorted.map_or("", |(_, rising)| if rising { glyph::RISING } else { glyph::FALLING });
             let style = palette.of(if sorted.is_some() { Role::Accent } else { Role::Muted });
-            let text = column.pad(&format!("{}{arrow}", column.head));
+            let text = column.place.cell(&format!("{}{arrow}", column.head));
             buffer.set_stringn(x, area.y, text, usize::from(area.right().saturating_sub(x)), style);
-            x += (column.width + GAP) as u16;
+            x += (column.place.width + GAP) as u16;
         }
         let body = Rect { y: area.y + 1, height: area.height - 1, ..area };
         let shown = window(self.selected, self.lines, usize::from(body.height));
@@ -109,13 +100,12 @@ impl List<'_> {
         let mut x = area.x + MARGIN as u16;
         for &at in kept {
             let Some((text, role)) = cells.get(at) else { continue };
-            let column =
-                Column { width: self.width(kept, at, area.right().saturating_sub(x)), ..self.columns[at] };
+            let place = self.place(kept, at, area.right().saturating_sub(x));
             let quiet = chosen && matches!(role, Role::Text | Role::Faint | Role::Muted);
             let style = if quiet { ground } else { ground.patch(palette.of(*role)) };
             let space = usize::from(area.right().saturating_sub(x));
-            buffer.set_stringn(x, area.y, column.pad(text), space, style);
-            x += (column.width + GAP) as u16;
+            buffer.set_stringn(x, area.y, place.cell(text), space, style);
+            x += (place.width + GAP) as u16;
         }
         if chosen {
             buffer.set_string(area.x, area.y, glyph::CURSOR, ground.patch(palette.of(Role::Accent)));
@@ -126,7 +116,8 @@ impl List<'_> {
     fn kept(&self, width: usize) -> Vec<usize> {
         let mut kept: Vec<usize> = (0..self.columns.len()).collect();
         let taken = |kept: &[usize]| {
-            MARGIN + kept.iter().map(|&at| self.columns[at].width + GAP).sum::<usize>().saturating_sub(GAP)
+            MARGIN
+                + kept.iter().map(|&at| self.columns[at].place.width + GAP).sum::<usize>().saturating_sub(GAP)
         };
         let spare = |&at: &usize| self.columns[at].spare;
         while taken(&kept) > width

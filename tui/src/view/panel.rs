@@ -53,7 +53,7 @@ const PARAGRAPH: usize = 6;
 const READABLE: usize = 96;
 
 /// A paragraph at the top of the area. Returns what is left below it.
-pub(super) fn tell(palette: Palette, role: Role, text: &str, area: Rect, buffer: &mut Buffer) -> Rect {
+pub(super) fn paragraph(palette: Palette, role: Role, text: &str, area: Rect, buffer: &mut Buffer) -> Rect {
     let told = wrapped(text, usize::from(area.width).min(READABLE), PARAGRAPH);
     let lines: Vec<_> = told.into_iter().map(|text| Line::styled(text, palette.of(role))).collect();
     headline::lines(&lines, area, buffer)

@@ -48,7 +48,7 @@ pub(super) fn draw(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) 
         let column = (fault.column(prompt.text()) + sign.width()).saturating_sub(hidden);
         point(app, &fault.what, column, under, buffer);
     } else {
-        let (left, right) = told(app, prompt);
+        let (left, right) = effect(app, prompt);
         ends::draw(&left, &Line::styled(right, palette.of(Role::Muted)), under, buffer);
     }
 }
@@ -122,7 +122,7 @@ fn choices(app: &App, words: &[String], at: usize, area: Rect, buffer: &mut Buff
 }
 
 /// The effect of the present line, and useful keys.
-fn told(app: &App, prompt: &Prompt) -> (Line<'static>, &'static str) {
+fn effect(app: &App, prompt: &Prompt) -> (Line<'static>, &'static str) {
     let muted = app.palette.of(Role::Muted);
     match prompt.kind {
         Kind::Filter if prompt.text().trim().is_empty() => (

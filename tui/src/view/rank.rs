@@ -64,7 +64,7 @@ fn nobody(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
     };
     let inner =
         panel::draw(app.palette, breakpoint, Title { name: "Rank", ..Title::default() }, area, buffer);
-    panel::tell(app.palette, Role::Muted, &text, inner, buffer);
+    panel::paragraph(app.palette, Role::Muted, &text, inner, buffer);
 }
 
 /// What it does left, what it is right; the tables take what is left of the height.

@@ -18,9 +18,7 @@ use crate::{
     glyph::{self, CURSOR, LOW, UNKNOWN, WARNING},
     hits::{Hits, Target},
     palette::Role,
-    widget::{
-        ends, scale::ALIKE, sparkline, wrap::cut, wrap::cut_at_word, wrap::flush_left, wrap::flush_right,
-    },
+    widget::{ends, row, scale::ALIKE, sparkline, wrap::cut, wrap::cut_at_word},
     width::Breakpoint,
 };
 
@@ -48,11 +46,10 @@ const LEAD: usize = 28;
 /// Widest host name.
 const HOST: usize = 20;
 
-/// A column and its width; figures are right-aligned.
+/// A column, and its cells.
 struct Place {
     column: Column,
-    width: usize,
-    right: bool,
+    cells: row::Column,
     /// Distance to the next column: a name after a figure needs more space than a figure after a figure.
     gap: usize,
 }
@@ -162,23 +159,23 @@ fn places(app: &App, width: usize) -> Vec<Place> {
         .unwrap_or(0)
         .clamp(4, HOST);
     let place = |column| {
-        let (width, right) = match column {
-            Column::Findings | Column::Rank => (6, true),
-            Column::Host => (host, false),
-            Column::Pid => (8, true),
-            Column::Step => (9, true),
-            Column::StepTime => (10, true),
-            Column::Gemm => (9, true),
-            Column::Bus => (9, true),
-            Column::Late => (9, true),
-            Column::Gpu => (5, true),
-            Column::Clock => (6, true),
-            Column::Power => (5, true),
-            Column::Temperature => (4, true),
-            Column::Memory => (8, true),
-            Column::State => (8, false),
+        let cells = match column {
+            Column::Findings | Column::Rank => row::Column::figure(6),
+            Column::Host => row::Column::name(host),
+            Column::Pid => row::Column::figure(8),
+            Column::Step => row::Column::figure(9),
+            Column::StepTime => row::Column::figure(10),
+            Column::Gemm => row::Column::figure(9),
+            Column::Bus => row::Column::figure(9),
+            Column::Late => row::Column::figure(9),
+            Column::Gpu => row::Column::figure(5),
+            Column::Clock => row::Column::figure(6),
+            Column::Power => row::Column::figure(5),
+            Column::Temperature => row::Column::figure(4),
+            Column::Memory => row::Column::figure(8),
+            Column::State => row::Column::name(8),
         };
-        Place { column, width, right, gap: 1 }
+        Place { column, cells, gap: 1 }
     };
     // Without a driver's reports no space is reserved.
     let told = app.job_view.rows().iter().any(|row| row.status.device.is_some());
@@ -188,7 +185,7 @@ fn places(app: &App, width: usize) -> Vec<Place> {
     });
     let mut places: Vec<_> = columns.map(place).collect();
     for spare in SPARE {
-        let taken: usize = places.iter().map(|place| place.width + 1).sum();
+        let taken: usize = places.iter().map(|place| place.cells.width + 1).sum();
         let history = if spare == Column::Pid { TITLED + 2 } else { 0 };
         if taken + history > width {
             places.retain(|place| place.column != spare);
@@ -213,12 +210,12 @@ fn head(app: &App, places: &[Place], area: Rect, buffer: &mut Buffer, hits: &mut
         let text = format!("{name}{}", if sorted { arrow } else { "" });
         let style = app.palette.of(if sorted { Role::Accent } else { Role::Muted });
         let right = area.right().saturating_sub(x);
-        buffer.set_stringn(x, area.y, place.pad(&text), usize::from(right), style);
+        buffer.set_stringn(x, area.y, place.cells.cell(&text), usize::from(right), style);
         // Once more sorts the other way round.
         let sort = Sort { column: place.column, reversed: sorted && !app.sort.reversed };
-        let width = (place.width as u16).min(right);
+        let width = (place.cells.width as u16).min(right);
         hits.put(Rect { x, width, height: 1, ..area }, Target::Do(Action::SortBy(sort)));
-        x += (place.width + place.gap) as u16;
+        x += (place.cells.width + place.gap) as u16;
     }
     let left = usize::from(area.right().saturating_sub(x));
     if left >= HISTORY {
@@ -238,8 +235,14 @@ fn body(app: &App, places: &[Place], row: &Row, selected: bool, area: Rect, buff
         if selected && matches!(role, Role::Text | Role::Faint | Role::Muted) {
             style = ground;
         }
-        buffer.set_stringn(x, area.y, place.pad(&text), usize::from(area.right().saturating_sub(x)), style);
-        x += (place.width + place.gap) as u16;
+        buffer.set_stringn(
+            x,
+            area.y,
+            place.cells.cell(&text),
+            usize::from(area.right().saturating_sub(x)),
+            style,
+        );
+        x += (place.cells.width + place.gap) as u16;
     }
     if selected {
         buffer.set_string(area.x, area.y, CURSOR, ground.patch(palette.of(Role::Accent)));
@@ -330,11 +333,4 @@ fn device(row: &Row, column: Column) -> (String, Role) {
     };
     let role = if device.is_stale() { Role::Muted } else { Role::Text };
     text.map_or_else(|| (UNKNOWN.to_owned(), Role::Faint), |text| (text, role))
-}
-
-impl Place {
-    fn pad(&self, text: &str) -> String {
-        let width = self.width;
-        if self.right { flush_right(text, width) } else { flush_left(text, width) }
-    }
 }

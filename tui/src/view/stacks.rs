@@ -75,7 +75,7 @@ fn draw_tree(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
     let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     let words = match &state {
         StackState::Here | StackState::Coming(1..) if stacks.shown().ranks.is_empty() => {
-            panel::tell(app.palette, Role::Muted, &filtered::nobody(app), inner, buffer);
+            panel::paragraph(app.palette, Role::Muted, &filtered::nobody(app), inner, buffer);
             return;
         }
         StackState::Here | StackState::Coming(1..) => {

@@ -39,12 +39,12 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         let inner =
             panel::draw(app.palette, breakpoint, Title { name: "Steps", ..Title::default() }, below, buffer);
         let text = "No steps yet. `from xpu_top import Tracer; tracer = Tracer()` and `tracer.step()` in the training loop mark them. Unmarked steps are detected from repeating collectives and graph launches, within some tens of steps; a job of one rank without graphs needs the mark.";
-        panel::tell(app.palette, Role::Muted, text, inner, buffer);
+        panel::paragraph(app.palette, Role::Muted, text, inner, buffer);
         return;
     }
     let wide = breakpoint == Breakpoint::Wide;
     let frame = if wide { 2 } else { 1 };
-    let changes = line::told(app, breakpoint) as u16;
+    let changes = line::listed(app, breakpoint) as u16;
     // Parts that the program names take one more line.
     let spans = u16::from(!app.steps.spans.is_empty());
     let heights = match breakpoint {
@@ -82,12 +82,12 @@ pub(super) fn beside(app: &App, area: Rect, buffer: &mut Buffer) {
         panel::draw(app.palette, Breakpoint::Wide, line::title(app, Breakpoint::Narrow), area, buffer);
     if app.job_view.steps.is_none() {
         let text = format!("No steps yet: {} shows how to mark them.", app.key("steps"));
-        panel::tell(app.palette, Role::Muted, &text, inner, buffer);
+        panel::paragraph(app.palette, Role::Muted, &text, inner, buffer);
         return;
     }
     let bars = if inner.height >= PARTS + LEAST { PARTS } else { 0 };
     let [plot, parts] = Layout::vertical([Constraint::Fill(1), Constraint::Length(bars)]).areas(inner);
-    line::plot(app, line::told(app, Breakpoint::Narrow), plot, buffer);
+    line::plot(app, line::listed(app, Breakpoint::Narrow), plot, buffer);
     breakdown::bars(app, Breakpoint::Medium, parts, buffer);
 }
 

@@ -67,13 +67,13 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) 
     let state = if playback.paused { "stopped".to_owned() } else { playback.speed.to_string() };
     let left = Line::from(vec![
         Span::styled(
-            format!("{} {} ", word(playback), time::clock(playback.position)),
+            format!("{} {} ", word(playback), figure::time_of_day(playback.position)),
             palette.of(Role::Strong),
         ),
         Span::styled(state, palette.of(Role::Accent)),
         Span::styled(if playback.looped { " loop " } else { " " }, palette.of(Role::Muted)),
     ]);
-    let right = Line::styled(told(playback), palette.of(Role::Muted));
+    let right = Line::styled(caption(playback), palette.of(Role::Muted));
     ends::draw(&left, &right, area, buffer);
     hits.put(Rect { width: left.width() as u16, ..area }, Target::Do(Action::Control(Control::Pause)));
     let (from, to) = (left.width() as u16, area.width.saturating_sub(right.width() as u16 + 1));
@@ -85,12 +85,12 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) 
 }
 
 /// What comes next, and how much there is.
-fn told(playback: &Playback) -> String {
+fn caption(playback: &Playback) -> String {
     let passed = format!("{} of {}", time::span(playback.passed()), time::span(playback.length()));
     let next = match playback.next_mark() {
-        Some(mark) => format!("next finding ] {}", time::clock(mark.at)),
+        Some(mark) => format!("next finding ] {}", figure::time_of_day(mark.at)),
         None if playback.searched < playback.span.1 => {
-            format!("findings searched to {}", time::clock(playback.searched))
+            format!("findings searched to {}", figure::time_of_day(playback.searched))
         }
         None if playback.marks.is_empty() => "no findings".to_owned(),
         None => "no later finding".to_owned(),

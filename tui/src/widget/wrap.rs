@@ -1,5 +1,6 @@
 //! Sentences in a narrow place.
 
+use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::glyph::ELLIPSIS;
@@ -85,18 +86,42 @@ pub fn cut_front(text: &str, width: usize) -> String {
     format!("{ELLIPSIS}{tail}")
 }
 
-/// The text in exactly `width` columns, from the left. (What `format!` pads with counts letters, and a letter may be two
-/// columns wide, or none.)
-pub fn flush_left(text: &str, width: usize) -> String {
-    let text = cut(text, width);
-    let blank = " ".repeat(width.saturating_sub(text.width()));
-    text + &blank
+/// The spans in `width` columns; the last one that has room is cut.
+pub fn cut_spans(spans: Vec<Span<'static>>, width: usize) -> Line<'static> {
+    let mut line = Line::default();
+    for span in spans {
+        let space = width.saturating_sub(line.width());
+        if span.width() > space {
+            line.push_span(Span::styled(cut_span(&span.content, space), span.style));
+            break;
+        }
+        line.push_span(span);
+    }
+    line
 }
 
-/// The same from the right.
-pub fn flush_right(text: &str, width: usize) -> String {
-    let text = cut(text, width);
-    " ".repeat(width.saturating_sub(text.width())) + &text
+/// Cut between words. What is beside a name is left out whole where none of its words has room.
+fn cut_span(text: &str, space: usize) -> String {
+    let words = text.trim_start();
+    let air = text.width() - words.width();
+    if words.starts_with(ELLIPSIS) {
+        return if space > 0 { ELLIPSIS.to_string() } else { String::new() };
+    }
+    let kept = cut_words(words, space.saturating_sub(air));
+    match (kept.is_empty(), air) {
+        (false, _) => format!("{}{kept}", " ".repeat(air)),
+        (true, 0) => cut(words, space),
+        (true, _) if space > 1 => format!(" {ELLIPSIS}"),
+        (true, _) => String::new(),
+    }
+}
+
+/// The parts in one line of `width` columns, as many as fit, the first of them first.
+pub fn joined(mut parts: Vec<String>, width: usize) -> String {
+    while parts.len() > 1 && parts.join(" · ").width() > width {
+        parts.pop();
+    }
+    cut_at_word(&parts.join(" · "), width)
 }
 
 #[cfg(test)]
@@ -111,18 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_counted_as_a_terminal_counts_them() {
-        for (text, left, right) in [
-            ("node", "node  ", "  node"),
-            ("日本", "日本  ", "  日本"),
-            ("日本語機", "日本… ", " 日本…"),
-            // One letter and an accent of its own; two that are one picture.
-            ("cafe\u{301}", "cafe\u{301}  ", "  cafe\u{301}"),
-            ("👩\u{200d}💻", "👩\u{200d}💻    ", "    👩\u{200d}💻"),
-        ] {
-            assert_eq!((flush_left(text, 6), flush_right(text, 6)), (left.to_owned(), right.to_owned()));
-            assert_eq!((left.width(), right.width()), (6, 6), "{text}");
-        }
+    fn the_end_of_a_name_is_kept() {
         assert_eq!(cut_front("gpu-日本-017", 8), "…本-017");
         assert_eq!(cut_front("gpu-017", 5), "…-017");
     }
@@ -147,5 +161,23 @@ mod tests {
         assert_eq!(cut("ab", 2), "ab");
         assert_eq!(cut("abc", 0), "");
         assert_eq!(wrapped("incomprehensibilities", 8, 1), ["incompr…"]);
+    }
+
+    #[test]
+    fn no_word_of_a_line_is_cut_within() {
+        for (text, space, expected) in [
+            ("sleeping in futex, kernel 6.1", 24, "sleeping in futex …"),
+            ("sleeping in futex", 17, "sleeping in futex"),
+            ("  pin_memory.py:30", 18, "  pin_memory.py:30"),
+            ("  pin_memory.py:30", 12, " …"),
+            ("  pin_memory.py:30", 1, ""),
+            ("… 2 lines › ", 2, "…"),
+            ("… 2 lines › ", 8, "…"),
+            ("… 2 lines › ", 0, ""),
+            // A name has no words.
+            ("vectorized_elementwise_kernel", 12, "vectorized_…"),
+        ] {
+            assert_eq!(cut_span(text, space), expected, "{text} in {space}");
+        }
     }
 }

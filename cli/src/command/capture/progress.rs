@@ -10,7 +10,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn tell(&mut self, news: News) {
+    pub(super) fn show(&mut self, news: News) {
         match news {
             News::Far(far) => self.say(&far.to_string()),
             News::Word(word) => self.say(&word),

@@ -85,7 +85,7 @@ pub(super) async fn follow(
         rank::dismiss(&mut cast.workers);
         return Ok(ExitCode::from(128 + number as u8));
     }
-    let failed = !was_left && rank::tell_failures(&mut cast.workers);
+    let failed = !was_left && rank::report_failures(&mut cast.workers);
     let status = following.status(Moment::now());
     if end == End::Standstill {
         eprintln!("demo: steps have stopped: ending");

@@ -82,7 +82,7 @@ impl Worker {
 }
 
 /// Reports ranks that failed by themselves. `true` if there was one.
-pub(super) fn tell_failures(workers: &mut [Worker]) -> bool {
+pub(super) fn report_failures(workers: &mut [Worker]) -> bool {
     let failed: Vec<_> = workers.iter_mut().filter_map(|worker| Some((worker.failure()?, worker))).collect();
     for (status, worker) in failed.iter().take(SHOWN) {
         let words = match worker.child.stderr_tail() {

@@ -98,7 +98,7 @@ impl Slot {
         caught(|| {
             if let Some(python) = Python::find().filter(|_| !arguments.is_null() && names.is_null()) {
                 // SAFETY: Python calls this with its lock held, and this many arguments.
-                unsafe { python.untraced(|| told(python, tell, arguments, count & !OFFSET)) };
+                unsafe { python.untraced(|| report(python, tell, arguments, count & !OFFSET)) };
             }
         });
         // SAFETY: it was there in this one's place, and gets what this one was given.
@@ -111,7 +111,7 @@ impl Slot {
 
 /// # Safety
 /// As [`Slot::call`].
-unsafe fn told(python: &Python, tell: Object, arguments: *const Object, count: usize) {
+unsafe fn report(python: &Python, tell: Object, arguments: *const Object, count: usize) {
     // SAFETY: the caller's promise; a tuple takes over what it is given.
     unsafe {
         let tuple = (python.PyTuple_New)(count as isize);

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn nccls_are_told_mangled_and_not() {
+    fn nccls_are_recognised_mangled_and_not() {
         let names = [
             ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", true),
             ("_Z40ncclDevKernel_AllReduce_Sum_bf16_RING_LL24ncclDevKernelArgsStorageILm4096EE", true),

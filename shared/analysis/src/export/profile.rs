@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn without_arguments_the_marks_around_collectives_tell() {
+    fn without_arguments_the_marks_around_collectives_decide() {
         let mark = |name: &str| {
             format!(
                 r#"{{"ph": "X", "cat": "user_annotation", "name": "{name}", "tid": 9, "ts": 5, "dur": 2}}"#

@@ -203,7 +203,7 @@ fn a_slow_last_stage_is_named() {
 }
 
 #[test]
-fn a_step_that_nothing_explains_is_told() {
+fn a_step_that_nothing_explains_is_reported() {
     let mut rows = two_replicas();
     // An idle second before the optimizer.
     for row in rows.iter_mut().filter(|row| row.kind == Kind::Optimizer) {
@@ -217,7 +217,7 @@ fn a_step_that_nothing_explains_is_told() {
 }
 
 #[test]
-fn batches_of_different_lengths_are_told() {
+fn batches_of_different_lengths_are_reported() {
     let mut rows = Vec::new();
     for (replica, lengths) in [[1.0, 2.0, 3.0], [3.0, 1.0, 2.0]].into_iter().enumerate() {
         let (mut at, rank) = (0.0, (0, replica as i64));
@@ -263,7 +263,7 @@ fn who_has_waited_goes_on_behind_the_last() {
 }
 
 #[test]
-fn whose_repair_gains_most_comes_first_if_that_is_worth_telling() {
+fn whose_repair_gains_most_comes_first_if_that_is_notable() {
     let worker = |rank: u32, slowdown: f64, repaired_ms: Option<f64>| Worker {
         rank: xpu_wire::id::Rank(rank),
         stage: 0,

@@ -49,7 +49,7 @@ pub(super) fn parted(
     let number = format!("number {number} of communicator {}", of(&new));
     let who = phrase::ranks(&ranks(minority));
     let more = if count == 1 { "one".to_owned() } else { count.to_string() };
-    let (here, there) = (told(&calls), told(&others));
+    let (here, there) = (places(&calls), places(&others));
     let (rest, is_one) = (others_of(majority), ranks(majority).len() == 1);
     let never = site.as_ref().is_some_and(|site| {
         majority.iter().all(|one| !(one.first..one.end()).any(|at| one.site(at).as_ref() == Some(site)))
@@ -140,7 +140,7 @@ fn calls(of: &[&Sequence<'_>], number: u64) -> Vec<PartedCall> {
 }
 
 /// `AllReduce (4.0 KiB) at train.py:131 train`
-fn told(calls: &[PartedCall]) -> String {
+fn places(calls: &[PartedCall]) -> String {
     let all = calls.iter().map(|call| {
         format!(
             "{}{}",
@@ -210,7 +210,7 @@ pub(super) fn one(record: &RankRecord, call: &RecordedCall) -> PartedCall {
 
 /// `Send to 3 (4.0 KiB of f32) at train.py:131 train`
 pub(super) fn call(call: &PartedCall) -> String {
-    told(std::slice::from_ref(call))
+    places(std::slice::from_ref(call))
 }
 
 /// Any divergence between two calls.

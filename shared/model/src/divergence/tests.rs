@@ -153,7 +153,7 @@ fn one_call_too_many_is_the_rank_s_that_made_it() {
 
 /// It waits for its result, and reaches none of the others' calls: it may be additional, or a replacement.
 #[test]
-fn a_call_too_many_is_told_before_the_rank_goes_on() {
+fn a_call_too_many_is_reported_before_the_rank_goes_on() {
     for world in [2, 8] {
         let records = ranks(world, |rank, calls| {
             if rank == 1 {
@@ -173,7 +173,7 @@ fn a_call_too_many_is_told_before_the_rank_goes_on() {
 
 /// Only the call sites distinguish them.
 #[test]
-fn a_call_too_many_that_is_like_the_others_is_told_by_its_place() {
+fn a_call_too_many_that_is_like_the_others_is_reported_by_its_place() {
     for world in [2, 8] {
         let records = ranks(world, |rank, calls| {
             if rank == 1 {
@@ -212,7 +212,7 @@ fn a_call_left_out_is_the_rank_s_that_left_it_out() {
 }
 
 #[test]
-fn another_size_type_root_reduction_and_operation_are_told() {
+fn another_size_type_root_reduction_and_operation_are_reported() {
     let differing = |change: Change| {
         ranks(8, |rank, calls| {
             let call = calls.call(0, Broadcast, 4096, 160);
@@ -286,7 +286,7 @@ fn what_ended_everywhere_kept_nobody() {
 }
 
 #[test]
-fn another_order_of_two_communicators_is_told() {
+fn another_order_of_two_communicators_is_reported() {
     for world in [2, 8] {
         let records = ranks(world, |rank, calls| {
             for step in 0..4 {
@@ -434,7 +434,7 @@ fn a_send_without_its_receive_is_the_rank_s_that_does_not_come() {
 }
 
 #[test]
-fn a_rank_that_has_not_come_is_told_apart_from_a_call_too_many() {
+fn a_rank_that_has_not_come_is_distinguished_from_a_call_too_many() {
     for world in [2, 8] {
         let records = ranks(world, |rank, calls| {
             if rank != 1 {

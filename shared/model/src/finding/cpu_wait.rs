@@ -33,7 +33,7 @@ pub(super) fn ranks(job: &Job, since_s: f64) -> Option<LacksCpu> {
     let named: Vec<_> = long.into_iter().filter(|one| is_apart(one)).collect();
     let (worst, wait) = named.iter().max_by(|(_, a), (_, b)| a.share().total_cmp(&b.share()))?;
     let usual = others(*worst).filter(|_| !is_most);
-    Some(told(named.iter().map(|(rank, _)| *rank).collect(), wait, usual))
+    Some(lacking(named.iter().map(|(rank, _)| *rank).collect(), wait, usual))
 }
 
 /// The same for one rank, compared with others.
@@ -41,14 +41,14 @@ pub(super) fn one(rank: Rank, view: &RankView, others: &[&RankView], since_s: f6
     let wait = of(view, since_s);
     let usual = usual_of_others(others.iter().map(|other| of(other, since_s).share()).collect());
     let is_apart = wait.share() >= LEAST && usual.is_none_or(|usual| wait.share() > TIMES_THEIRS * usual);
-    is_apart.then(|| told(vec![rank], &wait, usual))
+    is_apart.then(|| lacking(vec![rank], &wait, usual))
 }
 
 fn of(view: &RankView, since_s: f64) -> CpuWait {
     view.cpu_wait(Duration::from_secs_f64(since_s.clamp(SHORTEST, LONGEST)))
 }
 
-fn told(ranks: Vec<Rank>, wait: &CpuWait, others: Option<f64>) -> LacksCpu {
+fn lacking(ranks: Vec<Rank>, wait: &CpuWait, others: Option<f64>) -> LacksCpu {
     LacksCpu {
         ranks,
         waited_pct: 100.0 * wait.waited,

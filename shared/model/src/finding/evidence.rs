@@ -49,7 +49,7 @@ pub enum Evidence {
 }
 
 impl Evidence {
-    fn told(&self) -> &dyn Told {
+    fn reported(&self) -> &dyn Told {
         match self {
             Self::SlowGemms(told) => told,
             Self::LateHost(told) => told,
@@ -74,7 +74,18 @@ impl Evidence {
             Self::InKernel(told) => told,
             Self::Partial(told) => told,
             Self::Unmatched(told) => told,
-            Self::Sampled(of, _) => of.told(),
+            Self::Sampled(of, _) => of.reported(),
+        }
+    }
+
+    /// Whether the host of its rank launches too late, for a reason that is to be looked for in the program: where
+    /// its main thread is then says more than general advice.
+    pub(super) fn launches_late(&self) -> bool {
+        match self {
+            Self::Straggler(straggler) => matches!(straggler.cause, cost::Cause::WaitsLess { .. }),
+            Self::Regression(regression) => regression.late.is_some(),
+            Self::Sampled(of, _) => of.launches_late(),
+            _ => false,
         }
     }
 
@@ -89,14 +100,14 @@ impl Evidence {
     /// Its numbers, as documents have them.
     pub fn figures(&self) -> Figures {
         let mut figures = Figures::default();
-        self.told().figures(&mut figures);
+        self.reported().figures(&mut figures);
         figures
     }
 }
 
 impl fmt::Display for Evidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.told().fmt(f)?;
+        self.reported().fmt(f)?;
         self.main_thread().map_or(Ok(()), |seen| write!(f, "; {seen}"))
     }
 }

@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use xpu_wire::{id::Rank, unit::Moment};
 
 use super::{
-    Class, Cost, Evidence, Finding, cohort, cpu_wait, dead, device, evidence::cost::LATE_HOST, link, pace,
-    past_run, rank_profile::RankProfile, slow, standstill,
+    Class, Cost, Evidence, Finding, cohort, cpu_wait, dead, device, link, pace, past_run,
+    rank_profile::RankProfile, slow, standstill,
 };
 use crate::{
     baseline::Runs,
@@ -113,7 +113,7 @@ fn sampled(job: &Job, finding: Finding) -> Finding {
     let seen = |&rank: &Rank| MainThreadSeen::of(rank, job.rank(rank)?.times()?.main.as_ref()?);
     let Some(seen) = finding.ranks.iter().find_map(seen) else { return finding };
     let advice = match &seen.gil {
-        _ if finding.advice != LATE_HOST => finding.advice,
+        _ if !finding.evidence.launches_late() => finding.advice,
         Some(gil) => format!(
             "look at the thread in {}: it holds the GIL, so that the main thread cannot launch (xpu-top capture --python)",
             gil.function

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_slower_from_its_first_step_is_told_of() {
+    fn a_run_that_is_slower_from_its_first_step_is_reported() {
         let found = Run::on(4, 108.0).found(Run::on(0, 100.0).baseline());
         let [finding] = &found[..] else { panic!("{found:#?}") };
         assert_eq!((finding.kind, finding.class), (Kind::Regression, Class::PastRun));
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn when_it_became_slower_is_told() {
+    fn when_it_became_slower_is_reported() {
         let found = Run { from: 50, ..Run::on(4, 108.0) }.found(Run::on(0, 100.0).baseline());
         let [finding] = &found[..] else { panic!("{found:#?}") };
         assert!((finding.since_s - 40.0).abs() < 4.0, "{finding:#?}");

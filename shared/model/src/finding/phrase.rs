@@ -3,6 +3,7 @@
 use xpu_wire::id::Rank;
 
 use super::Standstill;
+use crate::figure;
 
 /// Ranges named before the rest is only counted.
 const RANGES: usize = 6;
@@ -44,9 +45,7 @@ pub(super) fn counted(ranks: usize) -> String {
 
 /// `1,024`
 pub(crate) fn count(count: usize) -> String {
-    let digits = count.to_string();
-    let parts: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
-    parts.join(",")
+    figure::count(count as u64)
 }
 
 pub(crate) fn bytes(bytes: u64) -> String {
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_told_in_ranges() {
+    fn ranks_are_shown_in_ranges() {
         let told = |numbers: &[u32]| ranks(&numbers.iter().map(|&number| Rank(number)).collect::<Vec<_>>());
         assert_eq!(told(&[5]), "rank 5");
         assert_eq!(told(&[0, 1, 2, 3, 7]), "ranks 0-3, 7");

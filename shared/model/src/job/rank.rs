@@ -190,7 +190,7 @@ impl RankView {
         }
         // A snapshot repeats the last digest: its interval must not count twice.
         let fresh = before.is_none_or(|before| digest.heard > before.heard);
-        if fresh || before.is_some_and(|before| tells_more(before, digest)) {
+        if fresh || before.is_some_and(|before| has_more(before, digest)) {
             self.changed = revision;
         }
         if fresh {
@@ -361,7 +361,7 @@ impl RankView {
 }
 
 /// Whether a repeated digest has more than before: the data may have come by two paths.
-fn tells_more(before: &RankDigest, again: &RankDigest) -> bool {
+fn has_more(before: &RankDigest, again: &RankDigest) -> bool {
     let said = |digest: &RankDigest| {
         let RankDigest { life, enabled, step, gemm_flops, launches, world_size, .. } = *digest;
         (life, enabled, step, gemm_flops, launches, world_size)

@@ -1,3 +1,6 @@
+mod ended;
+mod figures;
+
 use proptest::prelude::*;
 use xpu_wire::{
     codec,
@@ -185,115 +188,6 @@ fn the_median_of_an_even_number_is_between() {
     assert_eq!(median(vec![]), None);
 }
 
-/// Frames of a healthy job with `change` applied to its ranks' digests.
-fn changed(change: impl Fn(&mut xpu_wire::frame::RankDigest, u64)) -> Status {
-    let simulation = Simulation::new(1, 1, 4);
-    let mut jobs = Jobs::default();
-    for second in 10..=40 {
-        for mut frame in simulation.digests(second) {
-            if let xpu_wire::frame::Body::Digest(digest) = &mut frame.body {
-                digest.ranks.iter_mut().for_each(|rank| change(rank, second));
-            }
-            jobs.fold(&frame);
-        }
-    }
-    status(&jobs)
-}
-
-#[test]
-fn work_is_told_by_rank_and_for_the_job() {
-    let status = changed(|rank, second| {
-        rank.work.tokens = second * 8192;
-        rank.work.loss = Some(f64::from(rank.rank.0));
-    });
-    assert!(status.ranks.iter().all(|rank| (rank.tokens_per_s.unwrap() / 8192.0 - 1.0).abs() < 1e-6));
-    assert!((status.tokens_per_s.unwrap() / (4.0 * 8192.0) - 1.0).abs() < 1e-6);
-    assert_eq!((status.samples_per_s, status.loss), (None, Some(1.5)), "what is not said is not zero");
-}
-
-#[test]
-fn a_loss_that_is_no_number_is_named_and_no_figure() {
-    let lost =
-        changed(|rank, _| rank.work.loss = Some([1.5, f64::NAN, f64::INFINITY, 2.5][rank.rank.0 as usize]));
-    assert_eq!((lost.loss, &lost.loss_not_finite[..]), (Some(2.0), &[Rank(1), Rank(2)][..]));
-    assert_eq!((lost.ranks[1].loss, lost.ranks[1].loss_not_finite), (None, true));
-}
-
-#[test]
-fn exposed_communication_is_a_share_of_the_time_since_it_was_known() {
-    let exposed = |of: fn(u64) -> Option<u64>| {
-        changed(|rank, second| rank.exposed_for = of(second).map(Nanoseconds)).ranks[0].exposed_pct
-    };
-    let share = |of| exposed(of).unwrap();
-    assert!((share(|second| Some(second * 120_000_000)) - 12.0).abs() < 1e-6);
-    // In the first seconds there was no communication.
-    assert!((share(|second| (second > 12).then_some(second * 120_000_000)) - 12.0).abs() < 1e-6);
-    assert_eq!(share(|second| Some(second * 2_000_000_000)), 100.0, "of a long wait that is over");
-    assert_eq!(exposed(|_| None), None);
-    let idle = changed(|rank, _| (rank.gemm_flops, rank.exposed_for) = (1e15, Some(Nanoseconds(5))));
-    assert_eq!(idle.ranks[0].exposed_pct, None, "no GEMM was held up: there was none");
-}
-
-#[test]
-fn utilisation_is_the_time_at_peak_in_the_time_that_passed() {
-    let status = changed(|rank, second| {
-        // There were no GEMMs in the first seconds.
-        rank.gemm_at_peak = (second > 12).then_some(Nanoseconds(second * 400_000_000));
-        rank.blocked_for = Nanoseconds(second * 250_000_000);
-    });
-    assert!((status.mfu.unwrap() - 0.4).abs() < 1e-6, "{:?}", status.mfu);
-    assert!((status.ranks[0].blocked_pct.unwrap() - 25.0).abs() < 1e-6);
-    let unknown = changed(|rank, _| rank.gemm_at_peak = None);
-    assert_eq!((unknown.mfu, unknown.ranks[0].mfu), (None, None));
-}
-
-#[test]
-fn who_says_where_steps_end_is_told() {
-    use xpu_wire::frame::StepSource;
-
-    use crate::status::StepSign;
-    let status = changed(|rank, _| {
-        rank.step_source = Some(if rank.rank == Rank(2) { StepSource::Detected } else { StepSource::Marked });
-    });
-    assert_eq!(status.ranks[1].step_source, Some(StepSign::Marked));
-    assert_eq!(status.steps.source, Some(StepSign::Detected));
-}
-
-/// One rank's GPU, read at these seconds, in digests of these.
-fn devices(readings: &[(u64, u64)]) -> Jobs {
-    let simulation = Simulation::new(7, 1, 1);
-    let mut jobs = Jobs::default();
-    for &(second, read) in readings {
-        let mut frame = simulation.digests(second).remove(0);
-        let Body::Digest(digest) = &mut frame.body else { unreachable!() };
-        let device = digest.ranks[0].device.as_mut().unwrap();
-        device.age = std::time::Duration::from_secs(second - read).into();
-        device.read = Moment(device.read.0 - device.age.0);
-        jobs.fold(&frame);
-    }
-    jobs
-}
-
-#[test]
-fn a_gpu_s_reading_counts_once_however_often_it_is_said_and_grows_old() {
-    let jobs = devices(&[(1, 1), (2, 2), (3, 2), (14, 2)]);
-    let view = jobs.foremost().unwrap().rank(Rank(0)).unwrap();
-    assert_eq!(view.device_readings().count(), 2);
-    let last = view.device().unwrap();
-    assert_eq!((last.age.seconds(), last.is_stale()), (12.0, true));
-}
-
-#[test]
-fn of_a_gpu_that_cannot_be_read_any_more_nothing_is_known() {
-    let simulation = Simulation::new(7, 1, 1);
-    let mut jobs = devices(&[(1, 1)]);
-    let mut frame = simulation.digests(2).remove(0);
-    let Body::Digest(digest) = &mut frame.body else { unreachable!() };
-    digest.ranks[0].device = None;
-    jobs.fold(&frame);
-    assert_eq!(jobs.foremost().unwrap().rank(Rank(0)).unwrap().device(), None);
-}
-
 /// A viewer opened in the night, on a job that has hung for hours, must not wait for the finding.
 #[test]
 fn who_comes_late_knows_since_when_a_rank_stands() {
@@ -369,7 +263,7 @@ fn steps_counted_between_two_summaries_are_not_lost() {
 
 /// Its last message may be old when it ends; a later viewer cannot know the time.
 #[test]
-fn when_a_process_went_is_told_where_it_was_seen() {
+fn when_a_process_went_is_reported_where_it_was_seen() {
     let simulation = Simulation::new(3, 1, 2);
     let mut jobs = folded(&simulation, 5..=9);
     let mut frame = simulation.digests(9).remove(0);
@@ -419,123 +313,6 @@ fn a_job_that_is_not_shown_and_lost_a_rank_is_named() {
     let life = Event::Life { job: other.job.clone(), rank: Rank(0), pid, life: Life::Died };
     jobs.fold(&Frame { body: Body::Event(life), ..other.digests(20).remove(0) });
     assert_eq!(hang(&jobs), [], "nobody is left of it: it is over");
-}
-
-/// Reports a rank's life at a time.
-fn life(simulation: &Simulation, rank: u32, life: Life, second: u64) -> Frame {
-    let mut frame = simulation.digests(second).remove((rank / simulation.ranks_per_host) as usize);
-    let (job, pid) = (simulation.job.clone(), xpu_wire::id::Pid(4000 + rank));
-    frame.body = Body::Event(Event::Life { job, rank: Rank(rank), pid, life });
-    frame
-}
-
-/// GPUs of a job without living ranks belong to others.
-#[test]
-fn hours_are_lost_until_the_last_rank_ends() {
-    let simulation = Simulation::new(3, 1, 4);
-    let mut jobs = folded(&simulation, 5..=9);
-    jobs.fold(&life(&simulation, 2, Life::Died, 10));
-    let lost = |jobs: &Jobs, second: u64| {
-        let now = Moment(simulation.started.0 + second * 1_000_000_000);
-        let found = crate::finding::examine(jobs.foremost().unwrap(), now);
-        found[0].cost.unwrap().gpu_hours * 3600.0
-    };
-    assert!((lost(&jobs, 70) - 4.0 * 60.0).abs() < 1e-6, "{}", lost(&jobs, 70));
-    for rank in [0, 1, 3] {
-        jobs.fold(&life(&simulation, rank, Life::Died, 70 + u64::from(rank)));
-    }
-    for second in [73, 80, 3_000] {
-        assert!((lost(&jobs, second) - 4.0 * 63.0).abs() < 1e-6, "{second}: {}", lost(&jobs, second));
-    }
-}
-
-/// Of four ranks on two hosts one ends, is silent, or loses its collector; the other goes on.
-#[test]
-fn what_is_not_of_now_is_no_figure_and_in_no_mean() {
-    type Change<'a> = &'a dyn Fn(&mut Frame);
-    let simulation = Simulation { slow: vec![(Rank(2), 1.5)], ..Simulation::new(3, 2, 2) };
-    let went_on = |jobs: &mut Jobs, change: &dyn Fn(&mut Frame)| {
-        for second in 41..=52 {
-            for mut frame in simulation.digests(second) {
-                if frame.host.as_str() == "gpu-002" {
-                    change(&mut frame);
-                }
-                jobs.fold(&frame);
-            }
-        }
-    };
-    let with_ranks = |frame: &mut Frame, change: &dyn Fn(&mut RankDigest)| {
-        if let Body::Digest(digest) = &mut frame.body {
-            digest.ranks.iter_mut().for_each(change);
-        }
-    };
-    let last = simulation.digests(40).remove(1);
-    let Body::Digest(of_last) = &last.body else { unreachable!() };
-    let of_last = &of_last.ranks;
-    let silent = |digest: &mut RankDigest| {
-        let device = digest.device.clone();
-        *digest = RankDigest {
-            life: Life::Silent,
-            device,
-            samples: Vec::new(),
-            ..of_last[digest.rank.0 as usize - 2].clone()
-        };
-    };
-    let hung = |digest: &mut RankDigest| {
-        let (heard, device) = (digest.heard, digest.device.clone());
-        let before = of_last[digest.rank.0 as usize - 2].clone();
-        *digest = RankDigest { heard, device, samples: Vec::new(), step_count: 0, ..before };
-    };
-    let cases: [(&str, bool, Change<'_>); 4] = [
-        ("gone", false, &|frame| with_ranks(frame, &|digest| digest.life = Life::Died)),
-        ("silent", true, &|frame| with_ranks(frame, &silent)),
-        ("stands", true, &|frame| with_ranks(frame, &hung)),
-        ("its collector is gone", false, &|frame| *frame = last.clone()),
-    ];
-    for (case, gpu_is_read, change) in cases {
-        let mut jobs = folded(&simulation, 5..=40);
-        let now = simulation.digests(52)[0].now;
-        let before = Status::of(&jobs, jobs.foremost().unwrap(), simulation.digests(40)[0].now);
-        assert!(before.ranks.iter().all(|rank| rank.is_live() && rank.gemm_tflops.is_some()), "{case}");
-        went_on(&mut jobs, change);
-        let status = Status::of(&jobs, jobs.foremost().unwrap(), now);
-        for rank in &status.ranks[2..] {
-            let figures = (rank.step_ms_mean, rank.step_ms_p50, rank.gemm_tflops, rank.bus_gb_s, rank.mfu);
-            assert_eq!(figures, (None, None, None, None, None), "{case}");
-            assert_eq!(
-                (rank.lateness_ms_p50, rank.exposed_pct, rank.tokens_per_s),
-                (None, None, None),
-                "{case}"
-            );
-            let (age, device) = (rank.figures_age_s.unwrap(), rank.device.as_ref().unwrap());
-            assert!((if case == "gone" { 0.0..=12.0 } else { 11.0..=12.0 }).contains(&age), "{case}: {age}");
-            assert_eq!(
-                device.power_w.is_some(),
-                gpu_is_read,
-                "{case}: the driver tells of its GPU as before"
-            );
-            assert_eq!(device.power_limit_w, Some(700.0), "{case}");
-        }
-        let live = status.ranks[..2].iter().map(|rank| rank.step_ms_mean.unwrap()).collect();
-        assert_eq!((status.steps.mean_ms, status.figures_age_s), (median(live), None), "{case}");
-        let rates =
-            status.ranks[..2].iter().map(|rank| rank.gemm_tflops.unwrap().0).fold(f64::INFINITY, f64::min);
-        assert!(rates > 600.0, "{case}: {rates}");
-    }
-}
-
-/// A viewer of an ended job needs to see its end.
-#[test]
-fn of_a_job_that_is_over_the_last_figures_stand_with_their_age() {
-    let simulation = Simulation::new(3, 1, 2);
-    let mut jobs = folded(&simulation, 5..=40);
-    for rank in 0..2 {
-        jobs.fold(&life(&simulation, rank, Life::Ended, 41));
-    }
-    let status = Status::of(&jobs, jobs.foremost().unwrap(), simulation.digests(100)[0].now);
-    assert!(status.steps.mean_ms.is_some() && status.ranks.iter().all(|rank| rank.gemm_tflops.is_some()));
-    assert_eq!((status.figures_age_s, status.ranks[0].figures_age_s), (Some(60.0), Some(60.0)));
-    assert_eq!(status.bound, None, "nothing holds it up any more");
 }
 
 fn frames() -> Vec<Frame> {

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_has_no_bias_and_its_error_is_told() {
+    fn a_sample_has_no_bias_and_its_error_is_reported() {
         for k in [1, 2, 4] {
             let all: Vec<_> = (0..200).map(|n| estimate(Rate(k), n * 77_777).unwrap()).collect();
             let mean = all.iter().map(|toll| toll.cost).sum::<f64>() / 200.0;

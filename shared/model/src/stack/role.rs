@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_do_not_tell_threads_apart() {
+    fn numbers_do_not_distinguish_threads() {
         assert_eq!(without_numbers("Thread-12 (work)"), "Thread-* (work)");
         assert_eq!(without_numbers("pt_autograd_0"), "pt_autograd_*");
         assert_eq!(without_numbers("pin"), "pin");

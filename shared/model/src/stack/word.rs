@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_short_and_still_tells() {
+    fn a_path_is_short_and_still_distinguishes() {
         let shown = |file: &str| word("f", file).to_string();
         assert_eq!(shown("/v/lib/python3.11/site-packages/torch/nn/m.py"), "f (torch/nn/m.py:7)");
         assert_eq!(shown("/home/u/job/train.py"), "f (job/train.py:7)");

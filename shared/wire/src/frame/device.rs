@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn all_reasons_are_told_the_weightiest_first_and_unknown_ones_as_others() {
+    fn all_reasons_are_reported_the_weightiest_first_and_unknown_ones_as_others() {
         assert_eq!(Throttle(0x4 | 0x2 | 0x1).to_string(), "power cap, application clocks");
         assert_eq!(Throttle(0x8 | 0x40).words(), ["hardware thermal", "hardware slowdown"]);
         assert_eq!(Throttle(0x8000).words(), ["other"]);

@@ -1,6 +1,10 @@
 //! How a rank failed: collector to viewers, topic `<job>/e`, and after each snapshot.
 
-use std::{fmt::Write as _, time::Duration};
+mod sentence;
+
+use std::time::Duration;
+
+pub use sentence::{kernel_size, signal_name};
 
 use serde::{Deserialize, Serialize};
 
@@ -10,12 +14,6 @@ use crate::{
     text,
     unit::Moment,
 };
-
-/// The innermost frames, this many of which a sentence names.
-const NAMED: usize = 3;
-
-/// Characters of an exception's message in a sentence.
-const BRIEF: usize = 160;
 
 /// An error that is not lasting explains an exception or an abort that follows within this time.
 const RAISED_WITHIN: Duration = Duration::from_millis(500);
@@ -208,85 +206,9 @@ impl RankExit {
             _ => &[],
         }
     }
-
-    /// The rank's end, as a sentence without its subject: `raised ValueError: ...`.
-    pub fn sentence(&self) -> String {
-        let mut text = match &self.ending {
-            Ending::OutOfMemory { certain: true, told_by } => {
-                format!("was OOM-killed by the kernel ({told_by})")
-            }
-            Ending::OutOfMemory { certain: false, told_by } => {
-                format!("was killed, likely by the OOM killer ({told_by})")
-            }
-            Ending::Signal(signal) => signal.sentence(),
-            Ending::Code(code) => match &self.exception {
-                Some(exception) => format!("raised {} and exited with code {code}", exception.sentence()),
-                None => format!("exited with code {code}"),
-            },
-            Ending::Unnoted => match &self.exception {
-                Some(exception) => format!("raised {} and ended", exception.sentence()),
-                None => "ended without a record: SIGKILL, or an unknown signal".to_owned(),
-            },
-        };
-        let shown = &self.frames()[self.frames().len().saturating_sub(NAMED)..];
-        for (index, frame) in shown.iter().rev().enumerate() {
-            let file = frame.file.rsplit('/').next().unwrap_or_default();
-            let line = if frame.line > 0 { format!(":{}", frame.line) } else { String::new() };
-            let joint = if index == 0 { ", in" } else { " <" };
-            let _ = write!(text, "{joint} {} ({file}{line})", frame.function);
-        }
-        if let Some(error) = self.error.as_ref().filter(|error| error.lasting || self.explains(error)) {
-            let ApiError { function, code, .. } = error;
-            let name = crate::error_name::of(function, *code);
-            let _ = write!(text, "; before that {function} failed with {code}{name}");
-        }
-        if let Some(kernel) = &self.kernel {
-            let _ = write!(text, "; {}", kernel.sentence());
-        }
-        text
-    }
-}
-
-impl FailedKernel {
-    fn sentence(&self) -> String {
-        let Self { device, name, error, block: [x, y, z], .. } = self;
-        let name = if name.is_empty() { "a kernel of no loaded module" } else { name };
-        let size = kernel_size(self.grid_size, self.block_size);
-        format!("on GPU {device}, {name} failed: {error} in block {x},{y},{z}, {size}")
-    }
-}
-
-/// `grid 3x1x1, block 64x1x1`
-pub fn kernel_size(grid: [u32; 3], block: [u32; 3]) -> String {
-    let of = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
-    format!("grid {}, block {}", of(grid), of(block))
-}
-
-impl FatalSignal {
-    fn sentence(&self) -> String {
-        let likely = if self.certain { "" } else { ", it seems," };
-        let mut text = format!("was ended{likely} by {}", signal_name(self.number));
-        match (self.address, self.sender) {
-            (Some(address), _) => drop(write!(text, " at address {address:#x}")),
-            (None, Some(sender)) => drop(write!(text, " from process {sender}")),
-            (None, None) => {}
-        }
-        if !self.thread_name.is_empty() {
-            let _ = write!(text, " in thread {}", self.thread_name);
-        }
-        text
-    }
 }
 
 impl PythonException {
-    fn sentence(&self) -> String {
-        let first = self.message.lines().next().unwrap_or_default();
-        let brief: String = first.chars().take(BRIEF).collect();
-        let more = if first.chars().count() > BRIEF { "..." } else { "" };
-        let colon = if brief.is_empty() { "" } else { ": " };
-        format!("{}{colon}{brief}{more}", self.kind)
-    }
-
     /// As the hook writes it: kind, thread and message in three parts with NUL between them, then a line for
     /// each frame, of function, file and line with tabs between them.
     pub fn parse(text: &str, at: Moment) -> Self {
@@ -305,111 +227,5 @@ impl PythonException {
     }
 }
 
-/// `SIGSEGV`
-pub fn signal_name(number: i32) -> String {
-    let name = match number {
-        1 => "SIGHUP",
-        2 => "SIGINT",
-        3 => "SIGQUIT",
-        4 => "SIGILL",
-        ABORT => "SIGABRT",
-        7 => "SIGBUS",
-        8 => "SIGFPE",
-        9 => "SIGKILL",
-        10 => "SIGUSR1",
-        11 => "SIGSEGV",
-        12 => "SIGUSR2",
-        13 => "SIGPIPE",
-        14 => "SIGALRM",
-        TERM => "SIGTERM",
-        24 => "SIGXCPU",
-        31 => "SIGSYS",
-        other => return format!("signal {other}"),
-    };
-    name.to_owned()
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn exit(ending: Ending) -> RankExit {
-        RankExit {
-            job: "j".into(),
-            rank: Rank(3),
-            pid: Pid(7),
-            at: Moment(2_000_000_000),
-            step: Some(Step(40)),
-            ending,
-            exception: None,
-            error: None,
-            kernel: None,
-            asked: None,
-        }
-    }
-
-    fn raised() -> PythonException {
-        let text = "ValueError\0\0bad loss\nand more\0main\t/a/train.py\t30\nstep\t/a/train.py\t12\n";
-        PythonException::parse(text, Moment(1_900_000_000))
-    }
-
-    #[test]
-    fn an_exception_is_told_with_its_innermost_frames() {
-        let exit = RankExit { exception: Some(raised()), ..exit(Ending::Code(1)) };
-        assert_eq!(exit.cause(), EndCause::Exception);
-        let expected =
-            "raised ValueError: bad loss and exited with code 1, in step (train.py:12) < main (train.py:30)";
-        assert_eq!(exit.sentence(), expected);
-    }
-
-    #[test]
-    fn an_error_that_lasts_is_the_cause_and_one_that_passed_long_ago_is_not() {
-        let error = |function: &str, code, lasting, at| {
-            Some(ApiError { function: function.to_owned(), code, lasting, at: Moment(at) })
-        };
-        let with = |error| RankExit { exception: Some(raised()), error, ..exit(Ending::Code(1)) };
-        let fault = with(error("cudaStreamSynchronize", 700, true, 1));
-        assert_eq!(fault.cause(), EndCause::CudaError);
-        let sentence = fault.sentence();
-        assert!(
-            sentence.contains("cudaStreamSynchronize failed with 700 (cudaErrorIllegalAddress)"),
-            "{sentence}"
-        );
-        assert_eq!(with(error("ncclAllReduce", 6, false, 1_899_000_000)).cause(), EndCause::NcclError);
-        let retried = with(error("cudaMalloc", 2, false, 1));
-        assert_eq!(retried.cause(), EndCause::Exception);
-        assert!(!retried.sentence().contains("cudaMalloc"));
-    }
-
-    #[test]
-    fn a_kernel_that_failed_is_the_cause_and_is_told_last() {
-        let kernel = FailedKernel {
-            device: 2,
-            name: "scatter".to_owned(),
-            error: "illegal address".to_owned(),
-            block: [7, 0, 0],
-            grid_size: [64, 1, 1],
-            block_size: [128, 1, 1],
-        };
-        let exit = RankExit { exception: Some(raised()), kernel: Some(kernel), ..exit(Ending::Code(1)) };
-        assert_eq!(exit.cause(), EndCause::CudaError);
-        let expected =
-            "; on GPU 2, scatter failed: illegal address in block 7,0,0, grid 64x1x1, block 128x1x1";
-        assert!(exit.sentence().ends_with(expected), "{}", exit.sentence());
-    }
-
-    #[test]
-    fn what_a_foreign_process_says_is_fit_for_a_terminal() {
-        let raised = PythonException::parse("E\u{1b}[2J\0t\0a\u{7}\0f\tg\tnone\nh\ti\t3", Moment(1));
-        assert_eq!((raised.kind.as_str(), raised.message.as_str(), raised.frames.len()), ("E [2J", "a ", 1));
-        assert_eq!(PythonException::parse("", Moment(1)).frames, []);
-
-        // A class is named as its program likes: no name begins a line of a log, or turns the text after it.
-        let text = "E\nERROR all is lost\u{202e}\0t\u{2028}\0a\u{202e}\nb\0f\u{202e}\tg\u{2028}\t3";
-        let exception = PythonException::parse(text, Moment(1));
-        let parts = [&exception.kind, &exception.thread, &exception.message];
-        assert_eq!(parts, ["E ERROR all is lost ", "t ", "a \nb"]);
-        let told = RankExit { exception: Some(exception), ..exit(Ending::Code(1)) }.sentence();
-        assert_eq!(told, "raised E ERROR all is lost : a  and exited with code 1, in f  (g :3)");
-    }
-}
+mod tests;

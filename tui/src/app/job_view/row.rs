@@ -75,7 +75,7 @@ impl Row {
     }
 
     /// The present data of the rank, for its line.
-    pub(in crate::app) fn told(&self, job: &Job, view: &RankView, is_over: bool) -> RankStatus {
+    pub(in crate::app) fn current_status(&self, job: &Job, view: &RankView, is_over: bool) -> RankStatus {
         let mut row = Self { status: status::rank_line(job, self.status.rank, view), ..self.clone() };
         row.place(view, self.status.state, is_over);
         row.status

@@ -40,10 +40,16 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     let width = usize::from(inner.width);
     match read {
         None => {
-            panel::tell(app.palette, Role::Muted, &format!("{} reading it", glyph::WAITING), inner, buffer);
+            panel::paragraph(
+                app.palette,
+                Role::Muted,
+                &format!("{} reading it", glyph::WAITING),
+                inner,
+                buffer,
+            );
         }
         Some(Err(why)) => {
-            panel::tell(app.palette, Role::Alarm, &format!("{} {why}", glyph::ALARM), inner, buffer);
+            panel::paragraph(app.palette, Role::Alarm, &format!("{} {why}", glyph::ALARM), inner, buffer);
         }
         Some(Ok(summary)) => {
             // What can be done with it is always seen.

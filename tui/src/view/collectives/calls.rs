@@ -18,7 +18,10 @@ use super::super::{
 use crate::{
     app::App,
     palette::Role,
-    widget::{wrap::cut, wrap::flush_left},
+    widget::{
+        row::{self, Column},
+        wrap::cut,
+    },
     width::Breakpoint,
 };
 
@@ -91,11 +94,16 @@ pub(super) fn of(job: &Job, communicator: CommunicatorId) -> Option<Calls> {
     (!rows.is_empty()).then(|| Calls { sentence, ras: ras(), rows })
 }
 
+/// Rank, number, operation and size.
+const COLUMNS: [Column; 4] =
+    [Column::figure(5).whole(), Column::figure(7).whole(), Column::name(10), Column::figure(8).whole()];
+
 fn row(record: &RankRecord, call: &RecordedCall) -> String {
     let number = call.number.map_or_else(String::new, figure::count);
     let site = record.site(call).and_then(xpu_wire::frame::CallSite::place).unwrap_or_default();
-    let operation = flush_left(&call.operation.to_string(), 10);
-    format!("{:>5} {number:>7} {operation} {:>8} {site}", record.rank.to_string(), figure::bytes(call.bytes))
+    let (rank, operation) = (record.rank.to_string(), call.operation.to_string());
+    let cells = row::line(&COLUMNS, &[rank, number, operation, figure::bytes(call.bytes)]);
+    format!("{cells} {site}")
 }
 
 pub(super) fn draw(app: &App, breakpoint: Breakpoint, calls: &Calls, area: Rect, buffer: &mut Buffer) {
@@ -119,7 +127,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, calls: &Calls, area: Rect,
         panel::tell(app.palette, *role, text, beside, buffer);
     }
     if let Some(sentence) = &calls.sentence {
-        panel::tell(app.palette, Role::Warning, sentence, above, buffer);
+        panel::paragraph(app.palette, Role::Warning, sentence, above, buffer);
     }
     let width = usize::from(below.width);
     let line = |(stage, row): &(Stage, String)| {

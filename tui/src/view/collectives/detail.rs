@@ -21,7 +21,10 @@ use crate::{
     glyph::{SWATCH, UNKNOWN},
     hits::{Hits, Target},
     palette::Role,
-    widget::{scale::ALIKE, wrap::flush_left},
+    widget::{
+        row::{self, Column},
+        scale::ALIKE,
+    },
     width::Breakpoint,
 };
 
@@ -30,6 +33,20 @@ const RUNS: usize = 6;
 
 /// Columns of the longest bar.
 const BAR: usize = 16;
+
+/// A late rank, its host, and by how much.
+const RANK: Column = Column::figure(6).whole();
+const HOST: Column = Column::name(14);
+const LATE: Column = Column::figure(9).whole();
+
+/// Operation, size, number of timed ones, bandwidth and time.
+const TRAFFIC: [Column; 5] = [
+    Column::name(14).whole(),
+    Column::figure(9).whole(),
+    Column::figure(7).whole(),
+    Column::figure(8).whole(),
+    Column::figure(9).whole(),
+];
 
 pub(super) fn draw(
     app: &App,
@@ -115,7 +132,7 @@ fn lateness(
     };
     let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     if of.late.is_empty() {
-        panel::tell(app.palette, Role::Muted, &unknown(app, of), inner, buffer);
+        panel::paragraph(app.palette, Role::Muted, &unknown(app, of), inner, buffer);
         return;
     }
     let mut lines = Vec::new();
@@ -135,12 +152,9 @@ fn lateness(
         let length = if most > 0.0 { (late / most * BAR as f64).round() as usize } else { 0 };
         let role = if loud { Role::Warning } else { Role::Faint };
         lines.push(Line::from(vec![
-            Span::styled(format!("{:>6} ", rank.to_string()), app.palette.of(Role::Strong)),
-            Span::styled(
-                format!("{} ", flush_left(&host.unwrap_or_default(), 14)),
-                app.palette.of(Role::Muted),
-            ),
-            Span::raw(format!("{:>9} ms  ", figure::three(late))),
+            Span::styled(RANK.cell(&rank.to_string()) + " ", app.palette.of(Role::Strong)),
+            Span::styled(HOST.cell(&host.unwrap_or_default()) + " ", app.palette.of(Role::Muted)),
+            Span::raw(LATE.cell(&figure::three(late)) + " ms  "),
             Span::styled(SWATCH.to_string().repeat(length), app.palette.of(role)),
         ]));
     }
@@ -174,7 +188,7 @@ fn traffic(app: &App, breakpoint: Breakpoint, of: &Communicator, area: Rect, buf
         ..Title::default()
     };
     let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
-    let head = format!("{:<14} {:>9} {:>7} {:>8} {:>9}", "operation", "size", "timed", "GB/s", "p50 µs");
+    let head = row::line(&TRAFFIC, &["operation", "size", "timed", "GB/s", "p50 µs"]);
     let mut lines = vec![Line::styled(head, app.palette.of(Role::Muted))];
     if of.traffic.is_empty() {
         let text = app.job_view.headline.age.map_or_else(
@@ -187,12 +201,8 @@ fn traffic(app: &App, breakpoint: Breakpoint, of: &Communicator, area: Rect, buf
         let unknown = || UNKNOWN.to_owned();
         let rate = one.bus_gb_s.map_or_else(unknown, figure::three);
         let time = one.duration.map_or_else(unknown, |time| figure::three(time.0 as f64 / 1e3));
-        lines.push(Line::raw(format!(
-            "{:<14} {:>9} {:>7} {rate:>8} {time:>9}",
-            one.operation.to_string(),
-            figure::bytes(one.bytes),
-            figure::count(one.timed as u64),
-        )));
+        let (size, timed) = (figure::bytes(one.bytes), figure::count(one.timed as u64));
+        lines.push(Line::raw(row::line(&TRAFFIC, &[one.operation.to_string(), size, timed, rate, time])));
     }
     headline::lines(&lines, inner, buffer);
 }

@@ -19,7 +19,7 @@ use crate::{
     app::{App, Basis, Gemm},
     glyph,
     palette::Role,
-    widget::{columns, ends, wrap::cut},
+    widget::{bars, ends, row::Column},
     width::Breakpoint,
 };
 
@@ -89,6 +89,10 @@ fn draw_ranks(app: &App, breakpoint: Breakpoint, gemm: &Gemm, area: Rect, buffer
     }
 }
 
+const RANK: Column = Column::figure(6).whole();
+const HOST: Column = Column::name(10);
+const RATE: Column = Column::figure(5).whole();
+
 fn entry(app: &App, gemm: &Gemm, (rank, rate): (Rank, f64), bar: usize) -> Line<'static> {
     let host =
         app.job().and_then(|job| job.rank(rank)).map(|view| view.host().to_string()).unwrap_or_default();
@@ -99,9 +103,9 @@ fn entry(app: &App, gemm: &Gemm, (rank, rate): (Rank, f64), bar: usize) -> Line<
     let loud = app.palette.of(if slow { Role::Warning } else { Role::Faint });
     let said = app.palette.of(if slow { Role::Warning } else { Role::Muted });
     Line::from(vec![
-        Span::styled(format!("{:>6} ", rank.to_string()), app.palette.of(Role::Strong)),
-        Span::styled(format!("{:<10} ", cut(&host, 10)), app.palette.of(Role::Muted)),
-        Span::raw(format!("{:>5} ", figure::three(rate))),
+        Span::styled(RANK.cell(&rank.to_string()) + " ", app.palette.of(Role::Strong)),
+        Span::styled(HOST.cell(&host) + " ", app.palette.of(Role::Muted)),
+        Span::raw(RATE.cell(&figure::three(rate)) + " "),
         Span::styled(
             format!("{}{:>4} %  ", if slow { glyph::LOW } else { " " }, format!("{:+.0}", below + 0.0)),
             said,
@@ -121,7 +125,7 @@ fn draw_durations(app: &App, breakpoint: Breakpoint, gemm: &Gemm, area: Rect, bu
     let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     let (Some(from), Some(to)) = (durations.quantile(0.0), durations.max()) else {
         let text = "none timed since this page was opened; rare shapes take longer";
-        panel::tell(app.palette, Role::Muted, text, inner, buffer);
+        panel::paragraph(app.palette, Role::Muted, text, inner, buffer);
         return;
     };
     let below = headline::lines(&quantiles(app, durations, inner.width.into()), inner, buffer);
@@ -134,7 +138,7 @@ fn draw_durations(app: &App, breakpoint: Breakpoint, gemm: &Gemm, area: Rect, bu
     let most = counts.iter().copied().max().unwrap_or(0).max(1);
     let shares: Vec<_> = counts.iter().map(|&count| count as f64 / most as f64).collect();
     let style = app.palette.of(Role::Accent);
-    columns::draw(&shares, (style, style), plot, buffer);
+    bars::draw(&shares, (style, style), plot, buffer);
     let ends = |time| Line::styled(figure::span(time), app.palette.of(Role::Muted));
     let axis = Rect { y: plot.bottom(), height: 1, ..plot };
     ends::draw(&ends(from), &ends(to), axis, buffer);
@@ -147,7 +151,7 @@ fn draw_durations(app: &App, breakpoint: Breakpoint, gemm: &Gemm, area: Rect, bu
         figure::count(gemm.count),
         figure::count(one_in)
     );
-    panel::tell(app.palette, Role::Muted, &arithmetic, rest, buffer);
+    panel::paragraph(app.palette, Role::Muted, &arithmetic, rest, buffer);
 }
 
 /// The figures of the durations: those that do not fit a line whole are on the next.

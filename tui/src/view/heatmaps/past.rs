@@ -34,7 +34,7 @@ pub(in crate::view) struct Past {
 }
 
 /// The time marked or shown alone, and the next key.
-fn told(app: &App) -> Vec<String> {
+fn captions(app: &App) -> Vec<String> {
     let said = |(first, last): Columns| {
         let at = |column: u64| figure::time_of_day(Moment(column * PERIOD.as_nanos() as u64));
         let length = PERIOD * u32::try_from(last - first + 1).unwrap_or(u32::MAX);
@@ -102,7 +102,7 @@ impl Past {
         let notes = std::iter::once(self.length(app)).chain(folded).collect();
         let span = PERIOD * self.frame.span as u32;
         let means = format!(" over time, {} a cell ", figure::age(span));
-        let caption = told(app);
+        let caption = captions(app);
         let frame = Frame { metric, means: &means, scale: scale.as_ref(), notes, caption, corner };
         let inner = framed(app, &frame, area, buffer, hits);
         let cells: Vec<_> =
@@ -175,7 +175,7 @@ impl Past {
         let cut = (span as u64 - self.columns.start() % span as u64) as usize % span;
         let (first, rest) = worst.split_at(cut.min(worst.len()));
         let chunks = Some(first).filter(|first| !first.is_empty()).into_iter().chain(rest.chunks(span));
-        let worst = chunks.map(|told| told.iter().map(cell).reduce(Cell::worse).unwrap_or(Cell::Absent));
+        let worst = chunks.map(|cells| cells.iter().map(cell).reduce(Cell::worse).unwrap_or(Cell::Absent));
         let Some((from, to)) = app.zoom.marked() else { return worst.collect() };
         // What a hand leaves out steps back.
         let begin = self.columns.start() - self.columns.start() % span as u64;

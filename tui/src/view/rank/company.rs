@@ -11,11 +11,20 @@ use crate::{
     hits::{Hits, Target},
     palette::Role,
     view::panel::Title,
-    widget::wrap::{cut, cut_at_word, cut_words},
+    widget::{
+        row::{self, Column},
+        wrap::{cut, cut_at_word, cut_words},
+    },
 };
 
-/// Columns of a communicator's name, of its ranks, of its place in it, and of counts.
-const WIDTHS: [usize; 5] = [12, 10, 9, 9, 6];
+/// A communicator's name, its ranks, the place in it, and counts.
+const COLUMNS: [Column; 5] = [
+    Column::words(12),
+    Column::words(10),
+    Column::figure(9).whole(),
+    Column::figure(9).whole(),
+    Column::figure(6).whole(),
+];
 /// From this width on the first two are wider, and its last activity is shown.
 const ROOMY: usize = 68;
 const MORE: usize = 4;
@@ -57,27 +66,16 @@ fn cells(one: &Membership, behind: u64) -> [String; 6] {
     [one.title.clone(), one.ranks.brief(RUNS), place, entered, figure::count(behind), last]
 }
 
-fn line([name, ranks, place, entered, behind, last]: &[String; 6], width: usize) -> String {
+/// The last of the cells is shown where there is room.
+fn line(cells: &[String; 6], width: usize) -> String {
     let more = if width >= ROOMY { MORE } else { 0 };
-    let cells = [
-        pad(name, WIDTHS[0] + more),
-        pad(ranks, WIDTHS[1] + more),
-        right(place, WIDTHS[2]),
-        right(entered, WIDTHS[3]),
-        right(behind, WIDTHS[4]),
-    ];
-    let line = cells.join(" ");
+    let mut columns = COLUMNS;
+    for column in &mut columns[..2] {
+        column.width += more;
+    }
+    let (line, last) = (row::line(&columns, cells), &cells[columns.len()]);
     let space = if more > 0 { width.saturating_sub(line.width() + 2) } else { 0 };
     cut(format!("{line}  {}", cut_words(last, space)).trim_end(), width)
-}
-
-fn pad(text: &str, width: usize) -> String {
-    let text = cut_at_word(text, width);
-    format!("{text}{}", " ".repeat(width.saturating_sub(text.width())))
-}
-
-fn right(text: &str, width: usize) -> String {
-    format!("{}{text}", " ".repeat(width.saturating_sub(text.width())))
 }
 
 #[cfg(test)]

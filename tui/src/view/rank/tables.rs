@@ -15,36 +15,51 @@ use crate::{
     glyph::{BARS, UNKNOWN},
     palette::Role,
     view::{panel, panel::Title},
-    widget::wrap::{cut, cut_at_word},
+    widget::{
+        row::{self, Column},
+        wrap::cut_at_word,
+    },
     width::Breakpoint,
 };
 
 /// A rank that is asked answers within a second or two.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A column: its head, its width, and whether it is right-aligned.
-type Place = (&'static str, usize, bool);
+/// A column's head, and its cells.
+#[derive(Clone, Copy)]
+struct Place {
+    head: &'static str,
+    cells: Column,
+}
+
+const fn words(head: &'static str, width: usize) -> Place {
+    Place { head, cells: Column::words(width) }
+}
+
+const fn figure(head: &'static str, width: usize) -> Place {
+    Place { head, cells: Column::figure(width) }
+}
 
 const GEMMS: [Place; 7] = [
-    ("MxNxK, type", 24, false),
-    ("count", 7, true),
-    ("TFLOPS", 6, true),
-    ("p50 µs", 6, true),
-    ("p99", 5, true),
-    ("max", 5, true),
-    ("spread", 8, false),
+    words("MxNxK, type", 24),
+    figure("count", 7),
+    figure("TFLOPS", 6),
+    figure("p50 µs", 6),
+    figure("p99", 5),
+    figure("max", 5),
+    words("spread", 8),
 ];
 
 /// Both together as wide as the left side of 132 columns has room for, and 80 columns have.
 const COLLECTIVES: [Place; 8] = [
-    ("operation", 20, false),
-    ("size", 7, true),
-    ("count", 6, true),
-    ("GB/s", 4, true),
-    ("p50 µs", 6, true),
-    ("p99", 5, true),
-    ("max", 5, true),
-    ("spread", 8, false),
+    words("operation", 20),
+    figure("size", 7),
+    figure("count", 6),
+    figure("GB/s", 4),
+    figure("p50 µs", 6),
+    figure("p99", 5),
+    figure("max", 5),
+    words("spread", 8),
 ];
 
 pub(super) fn gemms(app: &App, rank: &Inspection, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
@@ -152,47 +167,32 @@ fn table<const N: usize>(
         buffer.set_line(inner.x, inner.y, &Line::styled(text, palette.of(Role::Muted)), inner.width);
         return;
     }
-    let places = widths(places, rows, usize::from(inner.width));
-    let heads = places.map(|(head, ..)| head.to_owned());
+    let columns = widths(places, rows, usize::from(inner.width));
+    let heads = places.map(|place| place.head.to_owned());
     let lines = std::iter::once((&heads, Role::Muted)).chain(rows.iter().map(|row| (row, Role::Text)));
     for ((cells, role), y) in lines.zip(inner.y..inner.bottom()) {
-        let text = line(&places, cells, usize::from(inner.width));
+        let text = line(&columns, cells, usize::from(inner.width));
         buffer.set_line(inner.x, y, &Line::styled(text, palette.of(role)), inner.width);
     }
 }
 
-/// Columns that these take together.
-fn needed(places: &[Place]) -> usize {
-    places.iter().map(|(_, width, _)| width + 1).sum::<usize>() - 1
-}
-
-/// The last columns give way where there is no room.
-fn kept(places: &[Place], width: usize) -> usize {
-    (1..=places.len()).rev().find(|&kept| needed(&places[..kept]) <= width).unwrap_or(1)
-}
-
 /// The first column takes what is left over, as far as its names need it; whole names matter more than the last
 /// column.
-fn widths<const N: usize>(places: &[Place; N], rows: &[[String; N]], width: usize) -> [Place; N] {
-    let mut places = *places;
-    let least = places[0].1;
+fn widths<const N: usize>(places: &[Place; N], rows: &[[String; N]], width: usize) -> [Column; N] {
+    let mut columns = places.map(|place| place.cells);
+    let least = columns[0].width;
     let longest = rows.iter().map(|cells| cells[0].width()).max().unwrap_or(0).max(least);
-    places[0].1 = longest;
-    if needed(&places[..N - 1]) > width {
-        places[0].1 = least;
-        let left = width.saturating_sub(needed(&places[..kept(&places, width)]));
-        places[0].1 = longest.min(least + left);
+    columns[0].width = longest;
+    if row::needed(&columns[..N - 1]) > width {
+        columns[0].width = least;
+        let left = width.saturating_sub(row::needed(&columns[..row::fitting(&columns, width)]));
+        columns[0].width = longest.min(least + left);
     }
-    places
+    columns
 }
 
-fn line<const N: usize>(places: &[Place; N], cells: &[String; N], width: usize) -> String {
-    let padded = places[..kept(places, width)].iter().zip(cells).map(|(&(_, width, right), cell)| {
-        let cell = if right { cut(cell, width) } else { cut_at_word(cell, width) };
-        let air = " ".repeat(width - cell.width().min(width));
-        if right { format!("{air}{cell}") } else { format!("{cell}{air}") }
-    });
-    padded.collect::<Vec<_>>().join(" ")
+fn line<const N: usize>(columns: &[Column; N], cells: &[String; N], width: usize) -> String {
+    row::line(&columns[..row::fitting(columns, width)], cells)
 }
 
 #[cfg(test)]
@@ -205,8 +205,8 @@ mod tests {
             .map(str::to_owned);
         let rows = [row];
         let shown = |width| {
-            let places = widths(&COLLECTIVES, &rows, width);
-            line(&places, &rows[0], width)
+            let columns = widths(&COLLECTIVES, &rows, width);
+            line(&columns, &rows[0], width)
         };
         for width in 20..71 {
             let line = shown(width);

@@ -15,12 +15,12 @@ use xpu_model::{
 use super::super::panel::window;
 use crate::{
     app::{App, Shown, StackRow},
-    glyph::{self, ELLIPSIS},
+    glyph,
     hits::{Hits, Target},
     palette::{Palette, Role},
     widget::{
         ends,
-        wrap::{cut, cut_words},
+        wrap::{cut, cut_spans},
     },
 };
 
@@ -193,7 +193,7 @@ fn draw_row(
             left.push(Span::styled(format!("{} stay here", row.here.brief(HERE)), style(Role::Muted)));
         }
     }
-    ends::draw(&fitted(left, space), &right, area, buffer);
+    ends::draw(&cut_spans(left, space), &right, area, buffer);
     if selected {
         buffer.set_string(area.x, area.y, glyph::CURSOR, ground.patch(palette.of(Role::Accent)));
     }
@@ -245,36 +245,6 @@ fn frame(word: &Word, style: &impl Fn(Role) -> Style, space: usize, to: &mut Vec
     to.push(Span::styled(format!("  {place}"), style(Role::Muted)));
 }
 
-/// The spans in `width` columns; the last one that has room is cut.
-fn fitted(spans: Vec<Span<'static>>, width: usize) -> Line<'static> {
-    let mut line = Line::default();
-    for span in spans {
-        let space = width.saturating_sub(line.width());
-        if span.width() > space {
-            line.push_span(Span::styled(cut_piece(&span.content, space), span.style));
-            break;
-        }
-        line.push_span(span);
-    }
-    line
-}
-
-/// Cut between words. What is beside a name is left out whole where none of its words has room.
-fn cut_piece(text: &str, space: usize) -> String {
-    let words = text.trim_start();
-    let air = text.width() - words.width();
-    if words.starts_with(ELLIPSIS) {
-        return if space > 0 { ELLIPSIS.to_string() } else { String::new() };
-    }
-    let kept = cut_words(words, space.saturating_sub(air));
-    match (kept.is_empty(), air) {
-        (false, _) => format!("{}{kept}", " ".repeat(air)),
-        (true, 0) => cut(words, space),
-        (true, _) if space > 1 => format!(" {ELLIPSIS}"),
-        (true, _) => String::new(),
-    }
-}
-
 /// What the letters before the frames mean.
 pub(super) fn legend(palette: Palette, area: Rect, buffer: &mut Buffer) {
     let mut line = Line::default();
@@ -284,27 +254,4 @@ pub(super) fn legend(palette: Palette, area: Rect, buffer: &mut Buffer) {
         line.push_span(Span::styled(format!(" {}  ", glyph::frame_means(class)), palette.of(Role::Muted)));
     }
     buffer.set_line(area.x, area.y, &line, area.width);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_word_of_a_line_is_cut_within() {
-        for (text, space, expected) in [
-            ("sleeping in futex, kernel 6.1", 24, "sleeping in futex …"),
-            ("sleeping in futex", 17, "sleeping in futex"),
-            ("  pin_memory.py:30", 18, "  pin_memory.py:30"),
-            ("  pin_memory.py:30", 12, " …"),
-            ("  pin_memory.py:30", 1, ""),
-            ("… 2 lines › ", 2, "…"),
-            ("… 2 lines › ", 8, "…"),
-            ("… 2 lines › ", 0, ""),
-            // A name has no words.
-            ("vectorized_elementwise_kernel", 12, "vectorized_…"),
-        ] {
-            assert_eq!(cut_piece(text, space), expected, "{text} in {space}");
-        }
-    }
 }

@@ -21,7 +21,7 @@ use crate::{
     app::{App, Point},
     glyph,
     palette::Role,
-    widget::{columns, ends, scale::ALIKE, wrap::cut_at_word},
+    widget::{bars, ends, scale::ALIKE, wrap::cut_at_word},
     width::Breakpoint,
 };
 
@@ -36,11 +36,11 @@ const ROOMY: u16 = 48;
 const TALL: f64 = 2.5;
 
 /// Changes listed below the plot; the newest are.
-const TOLD: usize = 3;
+const LISTED: usize = 3;
 
 /// Lines that changes take.
-pub(super) fn told(app: &App, breakpoint: Breakpoint) -> usize {
-    let most = if breakpoint == Breakpoint::Wide { TOLD } else { 1 };
+pub(super) fn listed(app: &App, breakpoint: Breakpoint) -> usize {
+    let most = if breakpoint == Breakpoint::Wide { LISTED } else { 1 };
     app.steps.changes.len().min(most)
 }
 
@@ -53,7 +53,7 @@ struct Bin {
 
 pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
     let inner = panel::draw(app.palette, breakpoint, title(app, breakpoint), area, buffer);
-    plot(app, told(app, breakpoint), inner, buffer);
+    plot(app, listed(app, breakpoint), inner, buffer);
 }
 
 /// Without its frame, and with this many changes listed below it.
@@ -71,7 +71,7 @@ pub(super) fn plot(app: &App, told: usize, inner: Rect, buffer: &mut Buffer) {
         } else {
             "the line begins now: one point per second with a completed step"
         };
-        panel::tell(app.palette, Role::Muted, text, plot, buffer);
+        panel::paragraph(app.palette, Role::Muted, text, plot, buffer);
         return;
     }
     let each = each(&points, app.now, plot.width);
@@ -86,7 +86,7 @@ pub(super) fn plot(app: &App, told: usize, inner: Rect, buffer: &mut Buffer) {
     let share = |time: f64| ((time - from) / (to - from)).clamp(0.0, 1.0);
     let medians: Vec<_> = bins.iter().map(|bin| bin.map_or(0.0, |bin| share(bin.median))).collect();
     let styles = (app.palette.of(Role::Faint), app.palette.of(Role::Accent));
-    columns::draw(&medians, styles, plot, buffer);
+    bars::draw(&medians, styles, plot, buffer);
     for (bin, x) in bins.iter().zip(plot.x..) {
         if let Some(bin) = bin {
             whisker(app, *bin, share, (bin.worst > to, x), plot, buffer);
@@ -104,7 +104,7 @@ pub(super) fn plot(app: &App, told: usize, inner: Rect, buffer: &mut Buffer) {
     }
     let newest = app.steps.changes.iter().rev().take(told.into());
     for ((point, change), y) in newest.zip(axis.bottom()..) {
-        let line = Line::from(tell(app, point, change, usize::from(inner.width)));
+        let line = Line::from(change_line(app, point, change, usize::from(inner.width)));
         buffer.set_line(inner.x, y, &line, inner.width);
     }
 }
@@ -245,7 +245,7 @@ fn sign(change: &ChangePoint) -> (&'static str, Role) {
 }
 
 /// `▲ 102.4 → 124.9 ms (+22.0 %) since step 17,960, 4 m ago`
-fn tell(app: &App, point: &Point, change: &ChangePoint, width: usize) -> Vec<Span<'static>> {
+fn change_line(app: &App, point: &Point, change: &ChangePoint, width: usize) -> Vec<Span<'static>> {
     let (sign, role) = sign(change);
     let text = format!(
         "{} to {} ms ({:+.1} %) from step {} on, {} ago, {} UTC",

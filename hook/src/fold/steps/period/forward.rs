@@ -61,7 +61,7 @@ mod tests {
     const WEIGHTS: [[u32; 2]; 4] = [[2304, 768], [768, 768], [3072, 768], [768, 3072]];
 
     #[test]
-    fn a_model_that_answers_is_told_from_one_that_trains() {
+    fn a_model_that_answers_is_distinguished_from_one_that_trains() {
         for tokens in [1, 16, 513, 4096] {
             let forward = WEIGHTS.map(|[out, inner]| [out, tokens, inner]);
             let activations = WEIGHTS.map(|[out, inner]| [inner, tokens, out]);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backward_pass_alone_is_told_from_a_step() {
+    fn a_backward_pass_alone_is_distinguished_from_a_step() {
         let gemm = |&(extents, form): &([u32; 3], u32)| Launch {
             kind: Kind::Gemm,
             extents,

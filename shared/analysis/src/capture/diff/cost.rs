@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use xpu_model::figure;
 use xpu_wire::{
     frame::{CapturedLabel, CapturedSpan},
     id::{Rank, Step},
@@ -99,7 +100,7 @@ impl Costs {
             meetings.all.iter().map(|one| (one, true)).chain(meetings.others.iter().map(|one| (one, false)))
         {
             let Some(transfer) = meeting.transfer() else { continue };
-            let from = size(bucket(meeting.bytes));
+            let from = figure::bytes(bucket(meeting.bytes));
             let name = if together {
                 format!("{} from {from}, {} ranks", meeting.operation, meeting.ranks.len())
             } else {
@@ -136,15 +137,5 @@ impl Costs {
         let count = |place| of.and_then(|of| of.get(place)).map_or(0.0, |&(_, count)| count as f64);
         let all: f64 = self.places.iter().map(|(place, scale)| count(place) * scale).sum();
         all / self.places.len().max(1) as f64
-    }
-}
-
-/// A power of two of bytes.
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} B"),
-        1024..0x10_0000 => format!("{} KiB", bytes >> 10),
-        0x10_0000..0x4000_0000 => format!("{} MiB", bytes >> 20),
-        _ => format!("{} GiB", bytes >> 30),
     }
 }

@@ -217,7 +217,7 @@ fn what_is_sent_beside_many_steps_makes_none_of_them_longer() {
 }
 
 #[test]
-fn of_a_step_that_was_sampled_nothing_is_told_that_only_a_whole_one_tells() {
+fn of_a_step_that_was_sampled_nothing_is_shown_that_only_a_whole_one_has() {
     let mut before = part(0, 0);
     before.account.as_mut().expect("an account").sampled = Some(Step(41));
     let report = Report::of(&capture(vec![before]));

@@ -177,3 +177,34 @@ impl Told for Straggler {
         to.put("usual_gemm_tflops", self.tflops.map(|(_, usual)| usual));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Evidence, *};
+
+    /// A finding whose advice is to look at the program between launches has the place there, once it is sampled.
+    #[test]
+    fn evidence_of_a_late_host_is_what_the_advice_is_for() {
+        let causes = [
+            Cause::MoreWork { times: 2.0 },
+            Cause::WaitsLess { pct: 1.0, usual_pct: 30.0 },
+            Cause::MoreWaits { per_step: 20.0, usual_per_step: 1.0 },
+            Cause::Unknown,
+        ];
+        for cause in causes {
+            let straggler = Straggler {
+                rank: Rank(5),
+                host: "a".into(),
+                pct: 18.0,
+                error_pct: 1.5,
+                step_ms: Some(120.0),
+                timed: 130,
+                last: 128,
+                tflops: None,
+                cause: cause.clone(),
+            };
+            let is_late = Evidence::Straggler(straggler).launches_late();
+            assert_eq!(is_late, cause.advice() == LATE_HOST, "{cause:?}");
+        }
+    }
+}

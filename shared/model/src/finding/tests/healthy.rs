@@ -149,7 +149,7 @@ fn a_rank_that_works_on_its_cpu_is_given_time() {
 
 /// Unobserved ranks are not known to hang.
 #[test]
-fn a_hook_that_is_off_tells_of_no_hang() {
+fn a_hook_that_is_off_reports_no_hang() {
     let standing = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
         digest.enabled = false;
         if rank != 6 {

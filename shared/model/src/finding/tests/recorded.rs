@@ -234,7 +234,7 @@ mod bound_by_its_hosts {
 
     /// 8.9 ms a step, then 9.8.
     #[test]
-    fn what_more_gemms_cost_is_told() {
+    fn what_more_gemms_cost_is_reported() {
         let bytes = include_bytes!("recorded/h100_compute.xpurec");
         let cost = named(bytes, Class::Compute);
         assert!((0.7..1.1).contains(&cost), "{cost}");

@@ -102,7 +102,7 @@ type Change<'a> = &'a dyn Fn(&mut DeviceReading);
 
 /// No advice points to what the driver has reported already.
 #[test]
-fn the_advice_follows_what_the_driver_told() {
+fn the_advice_follows_what_the_driver_reported() {
     let held = |throttle: Throttle| {
         move |reading: &mut DeviceReading| (reading.sm_clock, reading.throttle) = (Some(1200), Some(throttle))
     };
@@ -220,7 +220,7 @@ fn who_was_slow_before_a_standstill_is_named_all_through_it() {
 
 /// Its cost is per step, and not per collective: of four of 30 ms that overlap, at least a third of the sum.
 #[test]
-fn lateness_is_told_by_the_step() {
+fn lateness_is_reported_by_the_step() {
     let told = |exposed: f64| {
         let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::Host { rank: 3, ms: 30.0 }]);
         cluster.exposed = Some(exposed);
@@ -236,7 +236,7 @@ fn lateness_is_told_by_the_step() {
 
 /// Two ranks: one's GEMM rate falls, as on a shared GPU, without delaying the other.
 #[test]
-fn what_costs_nothing_is_not_told() {
+fn what_costs_nothing_is_not_reported() {
     for (seed, named) in [(1, false), (2, false), (3, true)] {
         let crowded = Fault::Crowded { rank: 1, factor: 1.5 };
         let late = Fault::Host { rank: 1, ms: if named { 40.0 } else { 0.0 } };
@@ -249,7 +249,7 @@ fn what_costs_nothing_is_not_told() {
 }
 
 #[test]
-fn who_waits_for_its_gpu_within_the_step_is_told_of_that() {
+fn who_waits_for_its_gpu_within_the_step_is_reported_that() {
     let faults = [Fault::Host { rank: 1, ms: 8.0 }, Fault::Items { rank: 1, calls: 20 }];
     let mut cluster = Cluster::new(1, 2, Layout::Data, &faults);
     cluster.from = 12;

@@ -63,7 +63,7 @@ fn time_at_gemms_is_split_by_peak_and_clock() {
 }
 
 #[test]
-fn what_is_not_known_is_not_told() {
+fn what_is_not_known_is_not_reported() {
     let unknown = Breakdown { exposed: None, ..one(0.5, 0.0, 0.0, 0.0) };
     assert_eq!(Bound::of(&unknown, false), None);
     assert_eq!(Bound::of(&unknown, true).unwrap().by, BoundBy::Gemms);
@@ -101,7 +101,7 @@ fn parts(bound: &Bound) -> [Option<f64>; 5] {
 }
 
 #[test]
-fn what_the_gpu_waits_for_is_told_as_far_as_it_is_measured() {
+fn what_the_gpu_waits_for_is_reported_as_far_as_it_is_measured() {
     let bound = host_bound(|_| ());
     assert_eq!((parts(&bound), bound.by), ([None, None, None, None, Some(70.0)], BoundBy::Host));
 

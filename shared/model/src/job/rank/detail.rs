@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_told_by_the_step_over_what_was_seen() {
+    fn spans_are_reported_by_the_step_over_what_was_seen() {
         let mut detail = Detail::default();
         for (step, data) in [(100, 900), (104, 940), (110, 1000)] {
             let span =

@@ -135,7 +135,7 @@ fn a_place_that_becomes_free_changes_nothing_for_who_went_elsewhere() {
 }
 
 #[test]
-fn who_finds_all_names_taken_is_told_what_to_do() {
+fn who_finds_all_names_taken_is_shown_what_to_do() {
     let host = Host::new("all");
     squat(&host.usual());
     for number in 1..=SPARE {

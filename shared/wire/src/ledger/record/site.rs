@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_site_is_told_once_and_found_again() {
+    fn a_site_is_reported_once_and_found_again() {
         // SAFETY: all of it are atomic words, of which zero is one.
         let sites = unsafe { Box::<Sites>::new_zeroed().assume_init() };
         assert_eq!((sites.known(0, |_| unreachable!()), sites.read(0)), (0, None));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_a_hook_cannot_see_is_told_briefly() {
+fn what_a_hook_cannot_see_is_reported_briefly() {
     let mut roster = Roster::default();
     roster.hello(&who("x"), 0, info("j", 0), at(0.0));
     let mut summary = steps(1, 1);
@@ -68,7 +68,7 @@ fn a_rank_has_the_health_of_the_gpu_it_named_until_it_leaves() {
 
 /// Reading stacks takes a while: a thread that left a call meanwhile was not in it, wherever its stack is.
 #[test]
-fn a_call_is_told_with_the_stacks_only_if_it_lasted_all_the_while() {
+fn a_call_is_reported_with_the_stacks_only_if_it_lasted_all_the_while() {
     let page = LedgerPage::create().unwrap();
     let threads = &page.ledger().threads;
     for (line, thread) in [(0, 42), (1, 43), (2, 44)] {

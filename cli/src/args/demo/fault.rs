@@ -4,28 +4,28 @@ use std::str::FromStr;
 
 /// `6:1.3`
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct SlowGpu {
+pub struct SlowGpu {
     rank: u32,
     factor: f64,
 }
 
 /// `2:1275`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Throttle {
+pub struct Throttle {
     rank: u32,
     megahertz: u32,
 }
 
 /// `3:40ms`
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct SlowHost {
+pub struct SlowHost {
     rank: u32,
     milliseconds: f64,
 }
 
 /// `25:3`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hang {
+pub struct Hang {
     step: u64,
     rank: u32,
 }
@@ -92,7 +92,7 @@ fn positive(text: &str) -> Option<f64> {
 
 /// All of them, checked against the job.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Faults {
+pub struct Faults {
     slow: Vec<SlowGpu>,
     throttle: Vec<Throttle>,
     slow_host: Vec<SlowHost>,
@@ -100,7 +100,7 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    pub(super) fn new(
+    pub fn new(
         slow: &[SlowGpu],
         throttle: &[Throttle],
         slow_host: &[SlowHost],
@@ -126,22 +126,22 @@ impl Faults {
     }
 
     /// How many times slower a rank's GPU is.
-    pub(super) fn slowdown(&self, rank: u32) -> Option<f64> {
+    pub fn slowdown(&self, rank: u32) -> Option<f64> {
         self.slow.iter().rev().find(|fault| fault.rank == rank).map(|fault| fault.factor)
     }
 
     /// The clock a rank's GPU is held at.
-    pub(super) fn throttled_mhz(&self, rank: u32) -> Option<u32> {
+    pub fn throttled_mhz(&self, rank: u32) -> Option<u32> {
         self.throttle.iter().rev().find(|fault| fault.rank == rank).map(|fault| fault.megahertz)
     }
 
     /// What a rank's loader loses in each step, in milliseconds.
-    pub(super) fn lost_ms(&self, rank: u32) -> Option<f64> {
+    pub fn lost_ms(&self, rank: u32) -> Option<f64> {
         self.slow_host.iter().rev().find(|fault| fault.rank == rank).map(|fault| fault.milliseconds)
     }
 
     /// The step a rank does not go beyond.
-    pub(super) fn hangs_at(&self, rank: u32) -> Option<u64> {
+    pub fn hangs_at(&self, rank: u32) -> Option<u64> {
         self.hang.filter(|fault| fault.rank == rank).map(|fault| fault.step)
     }
 }

@@ -1,0 +1,56 @@
+//! The simulated job of `xpu-top demo`.
+
+mod fault;
+
+use std::path::PathBuf;
+
+use clap::Args;
+pub use fault::{Faults, Hang, SlowGpu, SlowHost, Throttle};
+use xpu_wire::endpoint::BasePort;
+
+use super::{LookArgs, parse::base_port};
+
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Ranks of the job
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub ranks: u32,
+    /// Pretend hosts the ranks are spread over
+    #[arg(long, value_name = "H", default_value_t = 2)]
+    pub nodes: u32,
+    /// Steps to train [default: 40 with --headless, else endless]
+    #[arg(long, value_name = "N")]
+    pub steps: Option<u64>,
+    /// What chance is made of
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub seed: u64,
+    /// A rank whose GPU is slower by this factor: 6:1.3
+    #[arg(long, value_name = "RANK:FACTOR")]
+    pub slow: Vec<SlowGpu>,
+    /// A rank whose GPU is held at a lower clock, in MHz: 2:1275
+    #[arg(long, value_name = "RANK:MHz")]
+    pub throttle: Vec<Throttle>,
+    /// A rank whose data loader loses so long a step: 3:40ms
+    #[arg(long, value_name = "RANK:TIME")]
+    pub slow_host: Vec<SlowHost>,
+    /// The step at which a rank does not go on: 25:3
+    #[arg(long, value_name = "STEP:RANK")]
+    pub hang: Option<Hang>,
+    /// Without a screen: run to the end and print the status
+    #[arg(long)]
+    pub headless: bool,
+    /// Without a screen: when the job stands, let it stand until interrupted, for other terminals to look at
+    #[arg(long)]
+    pub stay: bool,
+    /// The status as a JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// Write the stacks of all ranks as a flame graph, if the job hangs
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// First of the collectors' three ports [default: 18889, or the next that is free]
+    #[arg(long, value_name = "PORT", value_parser = base_port)]
+    pub base_port: Option<BasePort>,
+    #[command(flatten)]
+    pub look: LookArgs,
+}

@@ -1,0 +1,73 @@
+//! The capture's file: the sheet that says what it is of, and how it ends.
+
+use xpu_wire::{
+    frame::{Body, CaptureSheet, Frame, TimedCaptureSheet},
+    id::HostName,
+    unit::Moment,
+};
+
+use super::{Outcome, Taking};
+
+impl Taking<'_> {
+    /// Writes the request, before earlier frames: so a reader of the file knows what it is.
+    pub(super) fn open_sheet(&mut self) -> anyhow::Result<()> {
+        let before = self.following.recall()?;
+        let at = before.first().map_or_else(Moment::now, |block| block.entry.first);
+        let sheet = self.sheet(false);
+        let mut blocks: Vec<_> = self.recording.packer.push(at, &sheet)?.into_iter().collect();
+        blocks.extend(self.recording.packer.rest()?);
+        blocks.extend(before);
+        Ok(self.recording.write(blocks)?)
+    }
+
+    pub(super) fn sheet(&self, closed: bool) -> Frame {
+        let sheet = CaptureSheet {
+            order: self.tally.order(),
+            job: self.tally.job().clone(),
+            ranks: self.tally.ranks().collect(),
+            closed,
+            missing: if closed { self.tally.missing() } else { Vec::new() },
+            standstill: self.standstill.clone(),
+        };
+        let body = match self.tally.window() {
+            Some(window) => Body::TimedCaptureSheet(TimedCaptureSheet { sheet, window }),
+            None => Body::CaptureSheet(sheet),
+        };
+        Frame { host: HostName::default(), number: 0, now: Moment::now(), lost: 0, body }
+    }
+
+    /// A hung job's file has the stacks, even without any rank's data.
+    pub(super) fn has_content(&self) -> bool {
+        self.tally.has_parts() || self.standstill.is_some()
+    }
+
+    pub(super) fn complaints(&self) -> Vec<String> {
+        let mut all = self.tally.complaints(self.standstill.as_deref());
+        if self.plan.python.is_some() {
+            all.extend(self.samples.complaints(self.tally.sending()));
+        }
+        all
+    }
+
+    pub(super) fn finish(mut self) -> anyhow::Result<Outcome> {
+        self.tally.give_up();
+        let complaints = self.complaints();
+        let bytes = if self.has_content() {
+            let sheet = self.sheet(true);
+            self.recording.take(&sheet)?;
+            self.recording.close()?.0.bytes
+        } else {
+            self.recording.discard();
+            0
+        };
+        Ok(Outcome {
+            path: self.path,
+            complaints,
+            summary: self.tally.summary(),
+            bytes,
+            whole: self.tally.whole(),
+            done: self.tally.done(),
+            ranks: self.tally.ranks().count(),
+        })
+    }
+}

@@ -1,0 +1,83 @@
+//! The parts of a trace, which threads read from its file, on their way to the viewer.
+
+use std::{
+    io::{self, PipeReader, PipeWriter, Read as _},
+    os::fd::AsRawFd as _,
+};
+
+use xpu_wire::{
+    frame::Body,
+    id::{JobName, Rank},
+};
+
+use super::{Answers, Kineto};
+
+/// Traces read at the same time, each by a thread.
+const AT_ONCE: usize = 4;
+
+pub(super) type Bell = (PipeReader, PipeWriter);
+
+impl Kineto {
+    /// A part, if it is here and not too many others are read.
+    pub(super) fn part(&mut self, place: &(JobName, Rank), part: u32) -> Option<Body> {
+        let at_once = self.ordered.values().filter(|ordered| ordered.is_being_read()).count();
+        let ordered = self.ordered.get_mut(place)?;
+        if !ordered.is_there() {
+            return None;
+        }
+        if part == 0 && !ordered.is_being_read() && at_once >= AT_ONCE {
+            self.queue.insert(place.clone(), part);
+            return None;
+        }
+        if self.bell.is_none() {
+            self.bell = make_bell()
+                .inspect_err(|error| tracing::warn!("cannot make a pipe to read traces: {error}"))
+                .ok();
+        }
+        let bell = match &self.bell {
+            Some((_, bell)) => bell.try_clone(),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        };
+        ordered.part(part, (&place.0, place.1), || bell).map(Body::KinetoPart)
+    }
+
+    pub(super) fn hear_bell(&mut self) -> Answers {
+        let Some((heard, _)) = &mut self.bell else { return Vec::new() };
+        let mut rings = [0; 256];
+        if !matches!(heard.read(&mut rings), Ok(1..)) {
+            return Vec::new();
+        }
+        let awaited: Vec<_> = self
+            .ordered
+            .iter()
+            .filter_map(|(place, ordered)| Some((place.clone(), ordered.viewer.clone(), ordered.awaited()?)))
+            .collect();
+        let mut answers = Vec::new();
+        for (place, viewer, part) in awaited {
+            answers.extend(self.part(&place, part).map(|body| (viewer, body)));
+        }
+        answers.extend(self.serve_queue());
+        answers
+    }
+
+    /// Starts the ones that had to wait.
+    pub(super) fn serve_queue(&mut self) -> Answers {
+        let mut answers = Vec::new();
+        for (place, part) in std::mem::take(&mut self.queue) {
+            let Some(viewer) = self.ordered.get(&place).map(|ordered| ordered.viewer.clone()) else {
+                continue;
+            };
+            answers.extend(self.part(&place, part).map(|body| (viewer, body)));
+        }
+        answers
+    }
+}
+
+fn make_bell() -> io::Result<Bell> {
+    let (heard, bell) = io::pipe()?;
+    // SAFETY: changes the flags of a descriptor this process owns.
+    match unsafe { libc::fcntl(heard.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } {
+        0 => Ok((heard, bell)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,139 @@
+//! Viewers' requests for traces, and what is answered at once.
+
+use std::fs;
+
+use xpu_wire::{
+    endpoint::user_id,
+    frame::{Body, KinetoOrder, KinetoRank, KinetoStanding, KinetoWish},
+    id::{JobName, Rank},
+};
+
+use super::{Kineto, KinetoName, Subject, order::Ordered, trace, trace::Place};
+use crate::{address::Address, clock::RequestTime};
+
+impl Kineto {
+    /// Takes a viewer's request for these ranks, and returns the immediate answers.
+    pub(crate) fn wish(
+        &mut self,
+        job: &JobName,
+        subjects: Vec<Subject>,
+        wish: &KinetoWish,
+        viewer: &Address,
+        asked: RequestTime,
+    ) -> Vec<Body> {
+        let mut answers = Vec::new();
+        for subject in subjects {
+            let place = (job.clone(), subject.rank);
+            match wish {
+                KinetoWish::Tell => answers.push(Body::Kineto(self.of_none(job, &subject, 0, asked.ahead))),
+                KinetoWish::Trace(order) => {
+                    let rank = self.trace(&place, &subject, order, viewer, asked);
+                    answers.push(Body::Kineto(rank));
+                }
+                KinetoWish::Part { number, part } => {
+                    if let Some(ordered) = self.of_number(&place, *number) {
+                        ordered.touch(viewer, asked.at);
+                        answers.extend(self.part(&place, *part));
+                    }
+                }
+                KinetoWish::End { number } => self.end(&place, *number),
+            }
+        }
+        answers
+    }
+
+    fn trace(
+        &mut self,
+        place: &(JobName, Rank),
+        subject: &Subject,
+        order: &KinetoOrder,
+        viewer: &Address,
+        asked: RequestTime,
+    ) -> KinetoRank {
+        if let Some(ordered) = self.of_number(place, order.number) {
+            ordered.touch(viewer, asked.at);
+            let ordered = &self.ordered[place];
+            return self.of_order(place, ordered, subject.count);
+        }
+        let none = self.of_none(&place.0, subject, order.number, asked.ahead);
+        if matches!(none.standing, KinetoStanding::Unregistered { .. }) {
+            return none;
+        }
+        if self.ordered.get(place).is_some_and(|ordered| !ordered.gives_way(asked.at)) {
+            let why = "another trace is running there: try again when it has ended".to_owned();
+            return KinetoRank { standing: KinetoStanding::Refused { why }, ..none };
+        }
+        let Some((pid, _)) = self.clients.of(subject.pid) else { return none };
+        // An unpredictable name: /tmp is shared by all users.
+        let stem = format!("xpu-top-kineto-{:016x}-rank{}", order.number, subject.rank.0);
+        let target = Place::of(pid, subject.pid.0, user_id(), &stem);
+        let ordered = Ordered::new(order.clone(), viewer.clone(), subject.pid, target, asked);
+        let rank = self.of_order(place, &ordered, subject.count);
+        self.queue.remove(place);
+        self.ordered.insert(place.clone(), ordered);
+        rank
+    }
+
+    /// The order is no longer wanted. A trace that Kineto was asked for is awaited, and then removed.
+    fn end(&mut self, place: &(JobName, Rank), number: u64) {
+        self.queue.remove(place);
+        let ended = self.of_number(place, number).is_some_and(Ordered::abandon);
+        if ended {
+            self.ordered.remove(place);
+        }
+    }
+
+    fn of_none(&self, job: &JobName, subject: &Subject, number: u64, clock_offset: i64) -> KinetoRank {
+        let client = self.clients.of(subject.pid).map(|(_, client)| client);
+        let standing = match client {
+            Some(client) if client.accepts => KinetoStanding::Idle,
+            Some(_) => KinetoStanding::Busy,
+            None => KinetoStanding::Unregistered { why: self.why_silent(subject) },
+        };
+        KinetoRank {
+            number,
+            job: job.clone(),
+            rank: subject.rank,
+            pid: subject.pid,
+            standing,
+            polled: client.map(|client| client.polled),
+            every: client.and_then(|client| client.every),
+            count: subject.count,
+            clock_offset,
+        }
+    }
+
+    /// Why a rank's Kineto never polled, with the remedy.
+    fn why_silent(&self, subject: &Subject) -> String {
+        let pid = subject.pid.0;
+        if !subject.lives {
+            return "its process has ended".to_owned();
+        }
+        if self.name == KinetoName::Off {
+            return format!("its host's collector was started with {}=off", KinetoName::VARIABLE);
+        }
+        if self.socket.is_none() {
+            return format!(
+                "another daemon has {} on its host (dynolog, or another user's collector): end it, or use it",
+                self.name.shown()
+            );
+        }
+        if fs::metadata(format!("/proc/{pid}/environ")).is_ok()
+            && trace::variable(pid, "KINETO_USE_DAEMON").is_none()
+        {
+            return "its process was started without KINETO_USE_DAEMON=1: start it with `xpu-top run`, without --no-kineto"
+                .to_owned();
+        }
+        if has_torch(pid) == Some(false) {
+            return "its process has loaded no PyTorch".to_owned();
+        }
+        "its PyTorch sent no request: it sends one every 5 s if it is 2.7 or newer, with the KINETO_IPC_SOCKET_DIR that the collector was started with"
+            .to_owned()
+    }
+}
+
+/// Whether PyTorch's library is mapped there; `None` if that cannot be seen.
+fn has_torch(pid: u32) -> Option<bool> {
+    let maps = fs::read(format!("/proc/{pid}/maps")).ok()?;
+    Some(memchr::memmem::find(&maps, b"/libtorch_cpu.so").is_some())
+}

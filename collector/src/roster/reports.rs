@@ -1,0 +1,109 @@
+//! What is reported of the ranks: digests, snapshots for new viewers, details, ends, and who waits for the CPU.
+
+use std::collections::BTreeMap;
+
+use xpu_wire::{
+    frame::{
+        Body, DeviceReading, HostCpu, HostDigest, HostWork, JobSnapshot, NcclReport, RankDetail, RankExit,
+        RankNccl, RankSnapshot,
+    },
+    id::{DeviceUuid, JobName, Pid, Rank},
+    unit::Moment,
+};
+
+use super::{Place, Roster};
+use crate::{address::Identity, cpu::CpuReading, worker::Worker};
+
+impl Roster {
+    /// Keeps a rank's end for later viewers.
+    pub(crate) fn keep_exit(&mut self, exit: &RankExit) {
+        let place = Place { job: exit.job.clone(), rank: exit.rank };
+        if let Some(worker) = self.places.get_mut(&place).filter(|worker| worker.info.pid == exit.pid) {
+            worker.exit = Some(Box::new(exit.clone()));
+        }
+    }
+
+    /// The ends of failed ranks.
+    pub(crate) fn exits(&self) -> Vec<RankExit> {
+        self.places.values().filter_map(|worker| worker.exit.as_deref().cloned()).collect()
+    }
+
+    /// Reads the GPU health of all living ranks.
+    pub(crate) fn take_devices(&mut self, mut read: impl FnMut(DeviceUuid) -> Option<DeviceReading>) {
+        for worker in self.places.values_mut().filter(|worker| worker.is_there()) {
+            let reading = worker.device_uuid().and_then(&mut read);
+            worker.set_device(reading);
+        }
+    }
+
+    /// Processes that wait for the CPU, and those that work on it and make no progress, by job.
+    pub(crate) fn cpu(
+        &self,
+        now: Moment,
+        mut read: impl FnMut(Rank, Pid) -> Option<CpuReading>,
+    ) -> Vec<Body> {
+        let (mut waits, mut works) = (BTreeMap::new(), BTreeMap::new());
+        for (place, worker) in self.places.iter().filter(|(_, worker)| worker.is_there()) {
+            let Some(CpuReading { wait, is_busy }) = read(place.rank, worker.info.pid) else { continue };
+            if wait.is_notable() {
+                waits.entry(&place.job).or_insert_with(Vec::new).push(wait);
+            }
+            if is_busy && worker.is_absent(now) {
+                works.entry(&place.job).or_insert_with(Vec::new).push((place.rank, worker.info.pid));
+            }
+        }
+        let waits = waits.into_iter().map(|(job, ranks)| Body::Cpu(HostCpu { job: job.clone(), ranks }));
+        let works = works.into_iter().map(|(job, ranks)| Body::Work(HostWork { job: job.clone(), ranks }));
+        waits.chain(works).collect()
+    }
+
+    /// One digest for each job with news.
+    pub(crate) fn digests(&mut self, now: Moment) -> Vec<HostDigest> {
+        let mut digests: Vec<HostDigest> = Vec::new();
+        for (place, worker) in &mut self.places {
+            let Some(digest) = worker.next_digest(self.peaks, now).cloned() else { continue };
+            if let Some(last) = digests.last_mut().filter(|last| last.job == place.job) {
+                last.ranks.push(digest);
+            } else {
+                digests.push(HostDigest { job: place.job.clone(), ranks: vec![digest], turned_away: 0 });
+            }
+        }
+        for digest in &mut digests {
+            digest.turned_away = self.turned_away(&digest.job);
+        }
+        digests
+    }
+
+    pub(crate) fn snapshot(&self) -> Vec<JobSnapshot> {
+        let mut jobs: Vec<JobSnapshot> = Vec::new();
+        for (place, worker) in &self.places {
+            let rank = RankSnapshot {
+                info: worker.info.clone(),
+                earlier: worker.earlier(),
+                advance: worker.advance().clone(),
+                digest: worker.said(),
+            };
+            if let Some(last) = jobs.last_mut().filter(|last| last.job == place.job) {
+                last.ranks.push(rank);
+            } else {
+                let turned_away = self.turned_away(&place.job);
+                jobs.push(JobSnapshot { job: place.job.clone(), ranks: vec![rank], turned_away });
+            }
+        }
+        jobs
+    }
+
+    pub(crate) fn take_nccl(&mut self, from: &Identity, number: u64, report: NcclReport) {
+        if let Some(worker) = self.of(from) {
+            worker.take_nccl(number, report);
+        }
+    }
+
+    pub(crate) fn nccl(&self, job: &JobName, rank: Rank) -> Option<RankNccl> {
+        self.places.get(&Place { job: job.clone(), rank })?.nccl()
+    }
+
+    pub(crate) fn detail(&self, job: &JobName, rank: Rank) -> Option<RankDetail> {
+        self.places.get(&Place { job: job.clone(), rank }).map(Worker::detail)
+    }
+}

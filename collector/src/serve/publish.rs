@@ -1,0 +1,141 @@
+//! Frames to viewers: published under a topic, or sent to the one that asked.
+
+use std::time::Instant;
+
+use xpu_wire::{
+    codec,
+    frame::{Body, Event, Frame, topic},
+    unit::Moment,
+};
+use zmq::{DONTWAIT, SNDMORE};
+
+use super::Collector;
+use crate::{address::Address, follow::Upstream, kineto::Answers, ras, stacks::Answer};
+
+/// The stream of frames that answer requests and command workers.
+pub(super) const CONTROL: &str = "/control";
+
+impl Collector {
+    pub(super) fn send(&mut self, viewer: &Address, body: Body, now: Moment) {
+        let bytes = self.encode(CONTROL, body, now);
+        self.counting.sent(&viewer.answer(&self.sockets.front.control, &bytes));
+    }
+
+    pub(super) fn send_all(&mut self, answers: Answers, now: Moment) {
+        for (viewer, body) in answers {
+            self.send(&viewer, body, now);
+        }
+    }
+
+    /// Keeps new stacks, and sends them to their requesters.
+    pub(super) fn send_stacks(&mut self, now: Moment) {
+        for Answer { viewers, mut stacks, looked } in self.stacks.turn(Instant::now()) {
+            stacks.read_at = now;
+            self.roster.keep(&mut stacks, looked);
+            if viewers.is_empty() {
+                tracing::info!("{}: it hangs; the stacks of rank {} are kept", stacks.job, stacks.rank);
+            }
+            let bytes = self.encode(CONTROL, Body::Stacks(stacks), now);
+            for viewer in viewers {
+                self.counting.sent(&viewer.answer(&self.sockets.front.control, &bytes));
+            }
+        }
+    }
+
+    /// Sends sampled stacks to their requesters.
+    pub(super) fn send_samples(&mut self, now: Moment) {
+        let parts = self.samplers.turn(Instant::now());
+        self.send_all(
+            parts.into_iter().map(|(viewer, part)| (viewer, Body::PythonSamples(part))).collect(),
+            now,
+        );
+    }
+
+    /// Sends what RAS says to its requesters; to the thread that keeps hangs, also as it came.
+    pub(super) fn send_ras(&mut self, now: Moment) {
+        for ras::Answered { viewers, report, raw } in self.ras.turn(Instant::now()) {
+            let Upstream { name, ras, .. } = &self.sockets.front.upstream;
+            // In a hang: all viewers see it.
+            let is_kept = viewers.iter().any(|viewer| viewer.to.0.starts_with(name));
+            if is_kept && !raw.is_empty() {
+                ras.put(&report.job, raw);
+            }
+            if is_kept && report.is_answered() {
+                self.publish(Body::Ras(report.clone()), now);
+            }
+            self.send_all(
+                viewers.into_iter().map(|viewer| (viewer, Body::Ras(report.clone()))).collect(),
+                now,
+            );
+        }
+    }
+
+    /// Publishes ranks' ends, once their data is complete.
+    pub(super) fn publish_exits(&mut self, now: Moment) {
+        for exit in self.exits.turn(Instant::now()) {
+            tracing::warn!("{}: rank {} {}", exit.job, exit.rank, exit.sentence());
+            self.roster.keep_exit(&exit);
+            self.publish(Body::Exit(exit), now);
+        }
+    }
+
+    /// Publishes under the body's topic. Frames without subscribers still count, so that new viewers and old
+    /// ones see the same numbers.
+    pub(super) fn publish(&mut self, body: Body, now: Moment) {
+        let topic = match &body {
+            Body::Digest(digest) => topic::overview(&digest.job),
+            Body::Detail(detail) => topic::detail(&detail.job, detail.rank),
+            Body::NcclDetail(nccl) => topic::detail(&nccl.job, nccl.rank),
+            Body::Event(event) => {
+                note(event);
+                if let Event::Joined(info) = event {
+                    self.sockets.front.upstream.wishes.note(info);
+                }
+                topic::events(event.job())
+            }
+            Body::Exit(exit) => topic::events(&exit.job),
+            Body::Cpu(cpu) => topic::events(&cpu.job),
+            Body::Times(times) => topic::events(&times.job),
+            Body::Work(work) => topic::events(&work.job),
+            Body::Record(record) => topic::events(&record.job),
+            Body::Ras(report) => topic::events(&report.job),
+            _ => return,
+        };
+        let is_heard = self.subscriptions.cover(&topic);
+        let is_kept =
+            matches!(body, Body::Digest(_) | Body::Cpu(_) | Body::Times(_) | Body::Work(_) | Body::Event(_));
+        if !is_heard && !is_kept {
+            self.counting.next(&topic);
+            return;
+        }
+        let frame = self.frame(&topic, body, now);
+        let bytes = codec::encode(&frame);
+        if is_kept {
+            self.past.keep(&frame, &bytes, now);
+            self.runs.take(&frame);
+        }
+        if !is_heard {
+            return;
+        }
+        let data = &self.sockets.front.data;
+        let outcome =
+            data.send(topic.as_bytes(), SNDMORE | DONTWAIT).and_then(|()| data.send(bytes, DONTWAIT));
+        self.counting.sent(&outcome);
+    }
+
+    pub(super) fn encode(&mut self, stream: &str, body: Body, now: Moment) -> Vec<u8> {
+        codec::encode(&self.frame(stream, body, now))
+    }
+
+    fn frame(&mut self, stream: &str, body: Body, now: Moment) -> Frame {
+        let number = self.counting.next(stream);
+        Frame { host: self.config.host.clone(), number, now, lost: self.counting.lost(), body }
+    }
+}
+
+fn note(event: &Event) {
+    match event {
+        Event::Joined(info) => tracing::info!("{}: rank {} joined (pid {})", info.job, info.rank, info.pid),
+        Event::Life { job, rank, life, .. } => tracing::info!("{job}: rank {rank} is {life:?}"),
+    }
+}

@@ -1,0 +1,89 @@
+//! A library that is watched: which of its copies in the process, and what is not watched of it.
+
+use std::{
+    ffi::CStr,
+    sync::atomic::{
+        AtomicBool, AtomicU64, AtomicUsize,
+        Ordering::{AcqRel, Acquire, Relaxed},
+    },
+};
+
+use super::{Name, Object};
+
+/// Instead of a home: the monitored copy was unloaded. Its state (events, handles) died with it, so no other
+/// is monitored.
+pub(super) const GONE: usize = usize::MAX;
+
+/// A library whose functions are interposed, or called.
+#[derive(Debug)]
+pub(crate) struct Library {
+    /// Its name for readers.
+    name: &'static str,
+    /// A function that every copy of it has. Other preloads that interpose some functions do not have this
+    /// one.
+    pub(super) marker: Name<'static>,
+    /// Prefix of its file names; empty if lookups of its functions are not answered here.
+    files: &'static str,
+    /// Load address of the monitored copy; 0 before the first call.
+    pub(super) home: AtomicUsize,
+    /// Calls to another copy.
+    pub(super) elsewhere: AtomicU64,
+    /// Some of them may be to the monitored one.
+    pub(super) unsure: AtomicBool,
+}
+
+impl Library {
+    pub(crate) const fn new(name: &'static str, marker: &'static CStr) -> Self {
+        Self {
+            name,
+            marker: Name::new(marker),
+            files: "",
+            home: AtomicUsize::new(0),
+            elsewhere: AtomicU64::new(0),
+            unsure: AtomicBool::new(false),
+        }
+    }
+
+    /// Files with this prefix. Lookups of its functions by address get the interposed ones.
+    pub(crate) const fn in_files(mut self, files: &'static str) -> Self {
+        self.files = files;
+        self
+    }
+
+    /// Whether this object is a copy of it, by its file name and symbols.
+    pub(crate) fn is_in(&self, object: &Object) -> bool {
+        !self.files.is_empty()
+            && object.file_name().starts_with(self.files.as_bytes())
+            && object.find(&self.marker).is_some()
+    }
+
+    /// Its unmonitored parts, and why.
+    pub(crate) fn complaints(&self) -> impl Iterator<Item = String> {
+        let elsewhere = self.elsewhere.load(Relaxed);
+        let name = self.name;
+        let why = if self.unsure.load(Relaxed) {
+            "which of them a caller uses is not known of all"
+        } else {
+            "only the one that was called first is watched"
+        };
+        let second = (elsewhere > 0).then(|| {
+            format!("{elsewhere} calls not watched: the process has several copies of {name}, and {why}")
+        });
+        let gone = (self.home.load(Relaxed) == GONE)
+            .then(|| format!("not watched any more: the program unloaded {name}"));
+        second.into_iter().chain(gone)
+    }
+
+    /// Calls to another copy.
+    pub(crate) fn elsewhere(&self) -> u64 {
+        self.elsewhere.load(Relaxed)
+    }
+
+    /// Whether this object is the monitored one; the first becomes it.
+    pub(super) fn is_home(&self, object: usize) -> bool {
+        match self.home.compare_exchange(0, object, AcqRel, Acquire) {
+            Ok(_) => true,
+            Err(home) => home == object,
+        }
+    }
+}

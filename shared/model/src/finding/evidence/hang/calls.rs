@@ -1,0 +1,211 @@
+//! Ranks that called something else than the others, or nothing.
+
+use std::fmt;
+
+use xpu_wire::{collective::Operation, id::Rank};
+
+use super::{
+    super::{
+        super::{
+            Standstill,
+            hang::Doing,
+            phrase::{self, counted},
+        },
+        Figures, Told,
+    },
+    numbers,
+};
+
+/// Diverging calls, by the ranks' records.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parted {
+    /// The sentence of [`crate::divergence`].
+    pub sentence: String,
+    /// Of the collective in its communicator.
+    pub number: Option<u64>,
+    pub stands_s: f64,
+}
+
+impl fmt::Display for Parted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; the job has hung for {:.0} s", self.sentence, self.stands_s)
+    }
+}
+
+impl Told for Parted {
+    fn figures(&self, to: &mut Figures) {
+        to.count("collective_number", self.number);
+        to.put("stands_s", self.stands_s);
+    }
+}
+
+/// Others wait in a collective these ranks did not enter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NotEntered {
+    pub ranks: Vec<Rank>,
+    pub collective: Standstill,
+    pub waiting: usize,
+    pub stands_s: f64,
+    /// What the first of them does.
+    pub doing: Doing,
+}
+
+impl fmt::Display for NotEntered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ranks, collective, waiting, stands_s, doing } = self;
+        let (ranks_told, collective) = (phrase::ranks(ranks), phrase::collective(collective));
+        let wait = if *waiting == 1 { "has waited" } else { "have waited" };
+        write!(
+            f,
+            "{ranks_told} did not enter {collective}, in which {} {wait} for {stands_s:.0} s; ",
+            counted(*waiting)
+        )?;
+        match &ranks[..] {
+            [first, _, ..] => write!(f, "rank {first}: {doing}"),
+            _ => doing.fmt(f),
+        }
+    }
+}
+
+impl Told for NotEntered {
+    fn figures(&self, to: &mut Figures) {
+        to.count("ranks_waiting", self.waiting as u64);
+        to.put("stands_s", self.stands_s);
+        to.put("inside_s", self.doing.seconds());
+        numbers(&self.collective, to);
+    }
+}
+
+/// Ranks wait for each other in two communicators.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deadlock {
+    pub ranks: Vec<Rank>,
+    pub here: Standstill,
+    pub there: Standstill,
+    pub stands_s: f64,
+}
+
+impl fmt::Display for Deadlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} wait for each other: some entered {}, others {}, and neither group entered the other's",
+            phrase::ranks(&self.ranks),
+            phrase::collective(&self.here),
+            phrase::collective(&self.there),
+        )
+    }
+}
+
+impl Told for Deadlock {
+    fn figures(&self, to: &mut Figures) {
+        to.put("stands_s", self.stands_s);
+        numbers(&self.here, to);
+        to.count("other_collective_number", self.there.number);
+        to.count("other_collective_bytes", self.there.bytes);
+    }
+}
+
+/// The ranks call different collectives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mismatch {
+    /// The calls and ranks of the minority, or of all if it is undecided.
+    pub called: Vec<(Vec<Rank>, Operation, u64)>,
+    /// The others' call.
+    pub collective: Standstill,
+    /// The others; `None` if both sides are equal in number.
+    pub most: Option<usize>,
+    pub stands_s: f64,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let called = self.called.iter().map(|(ranks, operation, bytes)| {
+            format!("{} called {operation} of {}", phrase::ranks(ranks), phrase::bytes(*bytes))
+        });
+        let (called, usual) = (called.collect::<Vec<_>>().join(", "), phrase::collective(&self.collective));
+        match self.most {
+            None => write!(f, "the ranks disagree on {usual}: {called}"),
+            Some(most) => write!(f, "{called} where {} called {usual}", counted(most)),
+        }
+    }
+}
+
+impl Told for Mismatch {
+    fn figures(&self, to: &mut Figures) {
+        to.count("ranks_alike", self.most.map(|most| most as u64));
+        to.put("stands_s", self.stands_s);
+        numbers(&self.collective, to);
+        to.count("called_bytes", self.called.first().map(|(.., bytes)| *bytes));
+    }
+}
+
+/// A few called more collectives than most, and all wait for the GPU.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutOfStep {
+    pub ranks: Vec<Rank>,
+    /// Calls of these, and of the others.
+    pub most: u64,
+    pub least: u64,
+    pub others: usize,
+    /// The first that did not end.
+    pub collective: Standstill,
+    pub stands_s: f64,
+}
+
+impl fmt::Display for OutOfStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ranks, most, least, others, collective, stands_s } = self;
+        write!(
+            f,
+            "{} called {most} collectives of communicator {} where {} called {least}, and all wait for the GPU: all called numbers {} to {}, and none of these is known to have ended for {stands_s:.0} s",
+            phrase::ranks(ranks),
+            collective.communicator,
+            counted(*others),
+            collective.number,
+            least.saturating_sub(1),
+        )
+    }
+}
+
+impl Told for OutOfStep {
+    fn figures(&self, to: &mut Figures) {
+        to.count("calls", self.most);
+        to.count("usual_calls", self.least);
+        to.count("ranks_alike", self.others as u64);
+        to.put("stands_s", self.stands_s);
+        numbers(&self.collective, to);
+    }
+}
+
+/// A rank called fewer sends and receives than those that do the same.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unmatched {
+    pub ranks: Vec<Rank>,
+    /// Calls of the first of them, and of most of the given number.
+    pub calls: u64,
+    pub usual: u64,
+    pub of: usize,
+    pub stands_s: f64,
+}
+
+impl fmt::Display for Unmatched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ranks, calls, usual, of, stands_s } = self;
+        let first = ranks.first().copied().unwrap_or_default();
+        write!(
+            f,
+            "{} called fewer sends and receives than ranks with the same role: rank {first} called {calls}, most of {of} called {usual}; the job has hung for {stands_s:.0} s",
+            phrase::ranks(ranks),
+        )
+    }
+}
+
+impl Told for Unmatched {
+    fn figures(&self, to: &mut Figures) {
+        to.count("calls", self.calls);
+        to.count("usual_calls", self.usual);
+        to.count("ranks_compared", self.of as u64);
+        to.put("stands_s", self.stands_s);
+    }
+}

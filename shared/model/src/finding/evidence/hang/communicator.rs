@@ -1,0 +1,72 @@
+//! A communicator that some ranks create or destroy, and others do not.
+
+use std::fmt;
+
+use xpu_wire::id::Rank;
+
+use super::super::{
+    super::{
+        hang::Doing,
+        phrase::{self, counted},
+    },
+    Figures, Told,
+};
+
+/// A communicator being created or destroyed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forming {
+    /// It is being created; else destroyed.
+    pub makes: bool,
+    pub inside: Vec<Rank>,
+    pub stands_s: f64,
+    pub missing: Missing,
+}
+
+/// The ranks that do not come.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Missing {
+    Nobody,
+    /// Number of ranks that were never seen.
+    Unseen(usize),
+    /// Number of ranks doing something else, of which perhaps only some belong to it.
+    Unknown,
+    Ranks {
+        ranks: Vec<Rank>,
+        doing: Doing,
+    },
+}
+
+impl fmt::Display for Forming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { makes, inside, stands_s, missing } = self;
+        let doing = if *makes { "creating" } else { "destroying" };
+        let have = if inside.len() == 1 { "has" } else { "have" };
+        let waiting =
+            format!("{} {have} been {doing} a communicator for {stands_s:.0} s", counted(inside.len()));
+        match missing {
+            Missing::Nobody => write!(f, "all ranks have been {doing} a communicator for {stands_s:.0} s"),
+            Missing::Unseen(unseen) => {
+                write!(f, "{waiting}, and {} of the job were never seen", counted(*unseen))
+            }
+            Missing::Unknown => {
+                write!(f, "{}: {waiting}; which rank is missing is unknown", phrase::ranks(inside))
+            }
+            Missing::Ranks { ranks, doing } => {
+                let first = ranks.first().copied().unwrap_or_default();
+                write!(f, "{} did not join: {waiting}; rank {first}: {doing}", phrase::ranks(ranks))
+            }
+        }
+    }
+}
+
+impl Told for Forming {
+    fn figures(&self, to: &mut Figures) {
+        to.count("ranks_waiting", self.inside.len() as u64);
+        match &self.missing {
+            Missing::Unseen(unseen) => to.count("ranks_unseen", *unseen as u64),
+            Missing::Ranks { doing, .. } => to.put("inside_s", doing.seconds()),
+            Missing::Nobody | Missing::Unknown => {}
+        }
+        to.put("stands_s", self.stands_s);
+    }
+}

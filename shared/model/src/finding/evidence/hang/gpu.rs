@@ -1,0 +1,201 @@
+//! A collective that all ranks called, and that does not start or end on the GPUs of some.
+
+use std::fmt;
+
+use xpu_wire::{collective::Operation, id::Rank, ledger::Call};
+
+use super::{
+    super::{
+        super::{
+            Standstill,
+            hang::Witness,
+            phrase::{self, counted},
+        },
+        Figures, Told,
+    },
+    numbers,
+};
+
+/// All called it; some are still inside the call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NotLaunched {
+    pub ranks: Vec<Rank>,
+    pub collective: Standstill,
+    /// The call that the first of them is inside, and for how long.
+    pub call: Call,
+    pub inside_s: f64,
+    pub stands_s: f64,
+}
+
+impl fmt::Display for NotLaunched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ranks, collective, call, inside_s, .. } = self;
+        let first = ranks.first().copied().unwrap_or_default();
+        let (ranks, collective) = (phrase::ranks(ranks), phrase::collective(collective));
+        write!(
+            f,
+            "{ranks} called {collective} and did not launch it: rank {first} has been inside {call} for {inside_s:.0} s"
+        )
+    }
+}
+
+impl Told for NotLaunched {
+    fn figures(&self, to: &mut Figures) {
+        to.put("inside_s", self.inside_s);
+        to.put("stands_s", self.stands_s);
+        numbers(&self.collective, to);
+    }
+}
+
+/// A collective that some GPUs have not reached.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NotStarted {
+    /// Those GPUs' ranks, and the number of other ranks on which it has started.
+    pub ranks: Vec<Rank>,
+    pub started: usize,
+    pub collective: Standstill,
+    pub stands_s: f64,
+    pub witness: Witness,
+    pub after: Option<After>,
+}
+
+/// The last call before it that has ended on the stream of the first of these ranks, and both places in the program: what does not
+/// end was launched between the two.
+#[derive(Clone, Debug, PartialEq)]
+pub struct After {
+    pub operation: Operation,
+    pub place: Option<String>,
+    pub until: Option<String>,
+}
+
+impl fmt::Display for After {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " after {}", self.operation)?;
+        if let (Some(place), Some(until)) = (&self.place, &self.until) {
+            write!(f, " at {place}, and before this at {until},")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for NotStarted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ranks, started, collective, stands_s, witness, after } = self;
+        let after = after.as_ref().map_or_else(|| " before it".to_owned(), After::to_string);
+        let (gpus, run, take) = if ranks.len() == 1 {
+            ("its GPU has", "runs", "takes")
+        } else {
+            ("their GPUs have", "run", "take")
+        };
+        let (others, are) = if *started == 1 {
+            ("the GPU of 1 other rank has", "that of the other is")
+        } else {
+            (&*format!("the GPUs of {started} other ranks have"), "those of the others are")
+        };
+        write!(
+            f,
+            "{} launched {}, and {gpus} not started it: ",
+            phrase::ranks(ranks),
+            phrase::collective(collective)
+        )?;
+        match witness {
+            Witness::Event => {
+                write!(f, "work launched{after} does not end; {others} (by events before it on the streams)")
+            }
+            Witness::Idle { others_busy_pct } => write!(
+                f,
+                "it waits for something launched{after}; by the driver it {run} nothing, and {are} busy {others_busy_pct:.0} % of the time"
+            ),
+            Witness::Power { watts, others_watts } => write!(
+                f,
+                "work launched{after} seems not to end; by the driver it {take} {watts:.0} W, and {are} busy at {others_watts:.0} W, as ranks that wait for others"
+            ),
+        }?;
+        write!(f, "; the job has hung for {stands_s:.0} s")
+    }
+}
+
+impl Told for NotStarted {
+    fn figures(&self, to: &mut Figures) {
+        if self.witness == Witness::Event {
+            to.count("ranks_started", self.started as u64);
+        }
+        match self.witness {
+            Witness::Event => {}
+            Witness::Idle { others_busy_pct } => to.put("others_busy_pct", others_busy_pct),
+            Witness::Power { watts, others_watts } => {
+                to.put("power_w", watts);
+                to.put("others_power_w", others_watts);
+            }
+        }
+        to.put("stands_s", self.stands_s);
+        numbers(&self.collective, to);
+    }
+}
+
+/// All launched it, and it does not end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InKernel {
+    /// The ranks on which it does not end, and the number that launched it.
+    pub ranks: Vec<Rank>,
+    pub launched: usize,
+    pub collective: Standstill,
+    pub stands_s: f64,
+    /// Communicators in the same state.
+    pub alike: usize,
+}
+
+impl fmt::Display for InKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ranks, launched, collective, stands_s, alike } = self;
+        let (ranks, collective) = (phrase::ranks(ranks), phrase::collective(collective));
+        write!(
+            f,
+            "all {launched} ranks launched {collective}, and it has not ended for {stands_s:.0} s on {ranks}"
+        )?;
+        match alike {
+            0 => Ok(()),
+            alike => write!(f, "; nor have those of {alike} similar communicators"),
+        }
+    }
+}
+
+impl Told for InKernel {
+    fn figures(&self, to: &mut Figures) {
+        to.count("ranks_launched", self.launched as u64);
+        to.put("stands_s", self.stands_s);
+        numbers(&self.collective, to);
+        to.count("communicators_alike", self.alike as u64);
+    }
+}
+
+/// It ended on all but a few.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Partial {
+    pub ranks: Vec<Rank>,
+    pub collective: Standstill,
+    pub others: usize,
+    pub stands_s: f64,
+}
+
+impl fmt::Display for Partial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ranks, collective, others, stands_s } = self;
+        write!(
+            f,
+            "{} ended on {} and not on {}, which {} waited for the GPU for {stands_s:.0} s",
+            phrase::collective(collective),
+            counted(*others),
+            phrase::ranks(ranks),
+            if ranks.len() == 1 { "has" } else { "have" },
+        )
+    }
+}
+
+impl Told for Partial {
+    fn figures(&self, to: &mut Figures) {
+        to.count("ranks_done", self.others as u64);
+        to.put("stands_s", self.stands_s);
+        numbers(&self.collective, to);
+    }
+}

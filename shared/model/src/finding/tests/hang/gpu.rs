@@ -1,0 +1,159 @@
+//! All ranks launched a collective, and wait for their GPUs.
+
+use xpu_wire::{
+    collective::Operation,
+    datatype::DataType,
+    frame::{Body, CallState, CommunicatorState, RankRecord, RecordedCall, RecordedCommunicator},
+    id::Rank,
+    unit::Moment,
+};
+
+use super::{
+    super::cluster::{Cluster, Layout, only, wait},
+    BUDGET, STALL,
+};
+use crate::{
+    finding::{Class, Confidence, Finding},
+    job::{Job, RankView},
+};
+
+/// All have launched one more in the communicator of all and in their stage's, and wait for the GPU; their
+/// events show this about the two.
+fn launched(layout: Layout, ranks: u32, states: impl Fn(u32) -> [Option<CallState>; 2]) -> Vec<Finding> {
+    let mut cluster = Cluster::new(5, ranks, layout, &[]).stand(STALL, |_, digest| {
+        (0..digest.communicators.len()).for_each(|place| wait(digest, place, 1));
+    });
+    cluster.run(STALL + BUDGET);
+    let records: Vec<_> = cluster
+        .job()
+        .ranks()
+        .map(|(rank, view)| record(cluster.job(), rank, view, cluster.now(), states(rank.0)))
+        .collect();
+    cluster.fold(records.into_iter().map(Body::Record));
+    cluster.run(1).findings()
+}
+
+fn record(job: &Job, rank: Rank, view: &RankView, now: Moment, states: [Option<CallState>; 2]) -> RankRecord {
+    let lines = &view.latest().unwrap().communicators;
+    let communicator = |line: &CommunicatorState| RecordedCommunicator {
+        id: line.id,
+        name: line.name.clone(),
+        member: line.rank,
+        size: line.size,
+        closed: false,
+    };
+    let call = |(place, (line, state)): (usize, (&CommunicatorState, Option<CallState>))| {
+        Some(RecordedCall {
+            order: 1000 + place as u64,
+            communicator: place as u16,
+            number: Some(line.entered - 1),
+            operation: Operation::AllReduce,
+            datatype: DataType::Float32,
+            reduction: Some(0),
+            peer: None,
+            bytes: 64 << 20,
+            replays: 0,
+            group: None,
+            stream: 1,
+            entered: Moment(now.0 - 12_000_000_000),
+            state: state?,
+            site: None,
+        })
+    };
+    RankRecord {
+        read_at: now,
+        made: 1000,
+        communicators: lines.iter().map(communicator).collect(),
+        calls: lines.iter().zip(states).enumerate().filter_map(call).collect(),
+        ..RankRecord::unread(job.name().clone(), rank, view.pid(), String::new())
+    }
+}
+
+#[test]
+fn a_gpu_that_has_not_come_to_what_others_started_is_named() {
+    use CallState::{Begun, Queued};
+    for ranks in [2, 8, 64] {
+        let found =
+            launched(Layout::Data, ranks, |rank| [Some(if rank == 1 { Queued } else { Begun }), None]);
+        let [finding] = &found[..] else { panic!("{found:#?}") };
+        assert_eq!((finding.class, &finding.ranks), (Class::NotStarted, &only(1)));
+        let told = finding.evidence.to_string();
+        assert!(
+            told.contains("its GPU has not started it") && told.contains(&(ranks - 1).to_string()),
+            "{told}"
+        );
+        assert_eq!(finding.collective.as_ref().unwrap().number, STALL * 36);
+    }
+}
+
+/// Or if it is unknown, of all or of the one.
+#[test]
+fn a_collective_that_all_gpus_started_or_none_is_said_of_no_rank() {
+    for states in [[CallState::Begun; 2], [CallState::Queued; 2], [CallState::Begun, CallState::Enqueued]] {
+        let found = launched(Layout::Data, 8, |rank| [Some(states[usize::from(rank == 1)]), None]);
+        assert_eq!((found[0].class, found[0].ranks.len()), (Class::InKernel, 8), "{states:?}");
+    }
+}
+
+/// Rank 0 has not started what all others started: it waits in its stage's, which rank 1 has not started
+/// either.
+#[test]
+fn a_gpu_that_waits_for_another_is_not_named() {
+    use CallState::{Begun, Queued};
+    let found = launched(Layout::Pipeline { stages: 2 }, 8, |rank| match rank {
+        0 => [Some(Queued), Some(Begun)],
+        1 => [Some(Queued), Some(Queued)],
+        2 | 3 => [Some(Queued), Some(Begun)],
+        _ => [Some(Begun), None],
+    });
+    assert_eq!((found[0].class, &found[0].ranks), (Class::NotStarted, &only(1)), "{found:#?}");
+}
+
+/// All wait for the GPU in a collective whose start no event shows; this is the load of each GPU in percent and
+/// watts, by the driver.
+fn loaded(ranks: u32, load: impl Fn(u32) -> (u8, u32) + 'static) -> Finding {
+    let mut cluster = Cluster::new(5, ranks, Layout::Data, &[]).stand(STALL, move |rank, digest| {
+        wait(digest, 0, 1);
+        let (heard, (busy, watts)) = (digest.heard, load(rank));
+        let device = digest.device.as_mut().unwrap();
+        (device.read, device.age) = (heard, xpu_wire::unit::Nanoseconds(0));
+        (device.utilisation, device.power) = (Some(busy), Some(watts * 1000));
+    });
+    let (mut found, seconds) = cluster.until_found(30);
+    assert!(found.len() == 1 && seconds <= BUDGET, "{seconds} s: {found:#?}");
+    found.remove(0)
+}
+
+#[test]
+fn a_gpu_that_runs_nothing_or_computes_has_not_started_what_others_wait_in() {
+    for ranks in [2, 8, 64] {
+        let idle = loaded(ranks, |rank| if rank == 1 { (0, 90) } else { (100, 150) });
+        assert_eq!(
+            (idle.class, &idle.ranks, idle.confidence),
+            (Class::NotStarted, &only(1), Confidence::Likely)
+        );
+        assert!(idle.evidence.to_string().contains("it runs nothing"), "{}", idle.evidence);
+        let computes = loaded(ranks, |rank| (100, if rank == 1 { 600 } else { 150 + rank }));
+        assert_eq!(
+            (computes.class, &computes.ranks, computes.confidence),
+            (Class::NotStarted, &only(1), Confidence::Guess)
+        );
+        assert!(computes.evidence.to_string().contains("takes 600 W"), "{}", computes.evidence);
+        assert_eq!(computes.collective.as_ref().unwrap().number, STALL * 36);
+    }
+}
+
+/// Kernels that spin on all of them; all idle, as where another process holds the GPUs; one that takes a little more.
+#[test]
+fn gpus_that_are_loaded_alike_are_said_of_no_rank() {
+    let alike: [fn(u32) -> (u8, u32); 4] = [
+        |_| (100, 150),
+        |_| (0, 90),
+        |rank| (100, if rank == 1 { 240 } else { 150 }),
+        |rank| if rank == 1 { (60, 90) } else { (100, 150) },
+    ];
+    for (number, load) in alike.into_iter().enumerate() {
+        let finding = loaded(8, load);
+        assert_eq!((finding.class, finding.ranks.len()), (Class::InKernel, 8), "{number}");
+    }
+}

@@ -1,0 +1,115 @@
+//! How a rank ended, in words.
+
+use std::fmt::Write as _;
+
+use super::{ABORT, ApiError, Ending, FailedKernel, FatalSignal, PythonException, RankExit, TERM};
+
+/// The innermost frames, this many of which a sentence names.
+const NAMED: usize = 3;
+
+/// Characters of an exception's message in a sentence.
+const BRIEF: usize = 160;
+
+impl RankExit {
+    /// The rank's end, as a sentence without its subject: `raised ValueError: ...`.
+    pub fn sentence(&self) -> String {
+        let mut text = match &self.ending {
+            Ending::OutOfMemory { certain: true, told_by } => {
+                format!("was OOM-killed by the kernel ({told_by})")
+            }
+            Ending::OutOfMemory { certain: false, told_by } => {
+                format!("was killed, likely by the OOM killer ({told_by})")
+            }
+            Ending::Signal(signal) => signal.sentence(),
+            Ending::Code(code) => match &self.exception {
+                Some(exception) => format!("raised {} and exited with code {code}", exception.sentence()),
+                None => format!("exited with code {code}"),
+            },
+            Ending::Unnoted => match &self.exception {
+                Some(exception) => format!("raised {} and ended", exception.sentence()),
+                None => "ended without a record: SIGKILL, or an unknown signal".to_owned(),
+            },
+        };
+        let shown = &self.frames()[self.frames().len().saturating_sub(NAMED)..];
+        for (index, frame) in shown.iter().rev().enumerate() {
+            let file = frame.file.rsplit('/').next().unwrap_or_default();
+            let line = if frame.line > 0 { format!(":{}", frame.line) } else { String::new() };
+            let joint = if index == 0 { ", in" } else { " <" };
+            let _ = write!(text, "{joint} {} ({file}{line})", frame.function);
+        }
+        if let Some(error) = self.error.as_ref().filter(|error| error.lasting || self.explains(error)) {
+            let ApiError { function, code, .. } = error;
+            let name = crate::error_name::of(function, *code);
+            let _ = write!(text, "; before that {function} failed with {code}{name}");
+        }
+        if let Some(kernel) = &self.kernel {
+            let _ = write!(text, "; {}", kernel.sentence());
+        }
+        text
+    }
+}
+
+impl FailedKernel {
+    pub(super) fn sentence(&self) -> String {
+        let Self { device, name, error, block: [x, y, z], .. } = self;
+        let name = if name.is_empty() { "a kernel of no loaded module" } else { name };
+        let size = kernel_size(self.grid_size, self.block_size);
+        format!("on GPU {device}, {name} failed: {error} in block {x},{y},{z}, {size}")
+    }
+}
+
+/// `grid 3x1x1, block 64x1x1`
+pub fn kernel_size(grid: [u32; 3], block: [u32; 3]) -> String {
+    let of = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
+    format!("grid {}, block {}", of(grid), of(block))
+}
+
+impl FatalSignal {
+    pub(super) fn sentence(&self) -> String {
+        let likely = if self.certain { "" } else { ", it seems," };
+        let mut text = format!("was ended{likely} by {}", signal_name(self.number));
+        match (self.address, self.sender) {
+            (Some(address), _) => drop(write!(text, " at address {address:#x}")),
+            (None, Some(sender)) => drop(write!(text, " from process {sender}")),
+            (None, None) => {}
+        }
+        if !self.thread_name.is_empty() {
+            let _ = write!(text, " in thread {}", self.thread_name);
+        }
+        text
+    }
+}
+
+impl PythonException {
+    pub(super) fn sentence(&self) -> String {
+        let first = self.message.lines().next().unwrap_or_default();
+        let brief: String = first.chars().take(BRIEF).collect();
+        let more = if first.chars().count() > BRIEF { "..." } else { "" };
+        let colon = if brief.is_empty() { "" } else { ": " };
+        format!("{}{colon}{brief}{more}", self.kind)
+    }
+}
+
+/// `SIGSEGV`
+pub fn signal_name(number: i32) -> String {
+    let name = match number {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        ABORT => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        10 => "SIGUSR1",
+        11 => "SIGSEGV",
+        12 => "SIGUSR2",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        TERM => "SIGTERM",
+        24 => "SIGXCPU",
+        31 => "SIGSYS",
+        other => return format!("signal {other}"),
+    };
+    name.to_owned()
+}

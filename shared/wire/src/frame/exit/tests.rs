@@ -1,0 +1,80 @@
+use super::*;
+
+fn exit(ending: Ending) -> RankExit {
+    RankExit {
+        job: "j".into(),
+        rank: Rank(3),
+        pid: Pid(7),
+        at: Moment(2_000_000_000),
+        step: Some(Step(40)),
+        ending,
+        exception: None,
+        error: None,
+        kernel: None,
+        asked: None,
+    }
+}
+
+fn raised() -> PythonException {
+    let text = "ValueError\0\0bad loss\nand more\0main\t/a/train.py\t30\nstep\t/a/train.py\t12\n";
+    PythonException::parse(text, Moment(1_900_000_000))
+}
+
+#[test]
+fn an_exception_is_reported_with_its_innermost_frames() {
+    let exit = RankExit { exception: Some(raised()), ..exit(Ending::Code(1)) };
+    assert_eq!(exit.cause(), EndCause::Exception);
+    let expected =
+        "raised ValueError: bad loss and exited with code 1, in step (train.py:12) < main (train.py:30)";
+    assert_eq!(exit.sentence(), expected);
+}
+
+#[test]
+fn an_error_that_lasts_is_the_cause_and_one_that_passed_long_ago_is_not() {
+    let error = |function: &str, code, lasting, at| {
+        Some(ApiError { function: function.to_owned(), code, lasting, at: Moment(at) })
+    };
+    let with = |error| RankExit { exception: Some(raised()), error, ..exit(Ending::Code(1)) };
+    let fault = with(error("cudaStreamSynchronize", 700, true, 1));
+    assert_eq!(fault.cause(), EndCause::CudaError);
+    let sentence = fault.sentence();
+    assert!(
+        sentence.contains("cudaStreamSynchronize failed with 700 (cudaErrorIllegalAddress)"),
+        "{sentence}"
+    );
+    assert_eq!(with(error("ncclAllReduce", 6, false, 1_899_000_000)).cause(), EndCause::NcclError);
+    let retried = with(error("cudaMalloc", 2, false, 1));
+    assert_eq!(retried.cause(), EndCause::Exception);
+    assert!(!retried.sentence().contains("cudaMalloc"));
+}
+
+#[test]
+fn a_kernel_that_failed_is_the_cause_and_is_reported_last() {
+    let kernel = FailedKernel {
+        device: 2,
+        name: "scatter".to_owned(),
+        error: "illegal address".to_owned(),
+        block: [7, 0, 0],
+        grid_size: [64, 1, 1],
+        block_size: [128, 1, 1],
+    };
+    let exit = RankExit { exception: Some(raised()), kernel: Some(kernel), ..exit(Ending::Code(1)) };
+    assert_eq!(exit.cause(), EndCause::CudaError);
+    let expected = "; on GPU 2, scatter failed: illegal address in block 7,0,0, grid 64x1x1, block 128x1x1";
+    assert!(exit.sentence().ends_with(expected), "{}", exit.sentence());
+}
+
+#[test]
+fn what_a_foreign_process_says_is_fit_for_a_terminal() {
+    let raised = PythonException::parse("E\u{1b}[2J\0t\0a\u{7}\0f\tg\tnone\nh\ti\t3", Moment(1));
+    assert_eq!((raised.kind.as_str(), raised.message.as_str(), raised.frames.len()), ("E [2J", "a ", 1));
+    assert_eq!(PythonException::parse("", Moment(1)).frames, []);
+
+    // A class is named as its program likes: no name begins a line of a log, or turns the text after it.
+    let text = "E\nERROR all is lost\u{202e}\0t\u{2028}\0a\u{202e}\nb\0f\u{202e}\tg\u{2028}\t3";
+    let exception = PythonException::parse(text, Moment(1));
+    let parts = [&exception.kind, &exception.thread, &exception.message];
+    assert_eq!(parts, ["E ERROR all is lost ", "t ", "a \nb"]);
+    let told = RankExit { exception: Some(exception), ..exit(Ending::Code(1)) }.sentence();
+    assert_eq!(told, "raised E ERROR all is lost : a  and exited with code 1, in f  (g :3)");
+}

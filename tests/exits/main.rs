@@ -1,0 +1,247 @@
+//! Ranks that fail, in real processes under the real hook and collector: how and where is reported, the
+//! user's plugin is called once, and the program ends as it would have.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod handlers;
+mod job;
+mod killed;
+
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use job::{BEGIN, Ended, Job, PLUGIN, died_by};
+use xpu_tests::{host::Host, place::Place, program::until};
+
+#[test]
+fn an_exception_is_reported_with_its_frames() {
+    let script = "
+def bad(): raise ValueError('bad loss at 7')
+outer(bad)";
+    let (ended, host) = Job::new(&[], script).ends();
+    assert_eq!(ended.outcome.status.code(), Some(1), "{:?}", ended.outcome);
+    assert!(
+        ended.outcome.stderr.ends_with("ValueError: bad loss at 7\n"),
+        "the program's own words: {:?}",
+        ended.outcome
+    );
+    assert!(!ended.outcome.stderr.contains("xpu-top"), "{:?}", ended.outcome);
+    assert_eq!(
+        (&ended.finding["class"], &ended.finding["confidence"]),
+        (&"exception".into(), &"certain".into())
+    );
+    assert!(ended.evidence().contains("rank 0 (sim, pid"), "{}", ended.evidence());
+    assert!(
+        ended.evidence().contains("raised ValueError: bad loss at 7 and exited with code 1, in bad"),
+        "{}",
+        ended.evidence()
+    );
+    assert!(ended.evidence().contains("at step 1"), "{}", ended.evidence());
+    assert_eq!(ended.functions(), ["<module>", "outer", "inner", "bad"]);
+    assert_eq!((&ended.exit["code"], &ended.exit["exception"]), (&1.into(), &"ValueError".into()));
+    ended.plugin_was_called_with(&["exit", "python"]);
+    let python = &ended.told[1];
+    assert_eq!((&python["kind"], &python["value"]), (&"ValueError".into(), &"bad loss at 7".into()));
+    let frames = python["frames"].as_array().unwrap();
+    assert_eq!(
+        frames.iter().map(|frame| frame[0].as_str().unwrap()).collect::<Vec<_>>(),
+        ["<module>", "outer", "inner", "bad"]
+    );
+    assert_eq!((&python["infos"]["job_name"], &python["infos"]["ip"]), (&"train".into(), &"NOT_SET".into()));
+    assert!(host.collector_log().contains("plugin.py: the plugin was here"));
+    assert_eq!(host.ask("status --json --now").status.code(), Some(2), "a job that lost a rank stands");
+}
+
+#[test]
+fn a_segfault_is_reported_with_native_frames() {
+    let (ended, _host) = Job::new(&[], "import ctypes\nouter(lambda: ctypes.string_at(64))").ends();
+    assert_eq!(died_by(ended.outcome.status), Some(11), "{:?}", ended.outcome);
+    assert_eq!(ended.finding["class"], "signal");
+    assert!(
+        ended.evidence().contains("was ended by SIGSEGV at address 0x40 in thread python3"),
+        "{}",
+        ended.evidence()
+    );
+    assert!(ended.functions().contains(&"string_at"), "{:?}", ended.functions());
+    assert!(ended.functions().len() > 5, "{:?}", ended.functions());
+    ended.plugin_was_called_with(&["exit", "cpp"]);
+    let infos = &ended.told[1]["infos"];
+    assert_eq!(infos["signal"], 11);
+    let frames = infos["frame_infos"].as_array().unwrap();
+    assert_eq!(frames.len(), ended.functions().len());
+    for frame in frames {
+        let [address, offset] = ["address", "offset"].map(|key| frame[key].as_u64().unwrap());
+        // A file is mapped at a multiple of the page.
+        assert!(offset > 0 && address > offset && (address - offset) % 4096 == 0, "{frame}");
+    }
+}
+
+#[test]
+fn an_abort_with_faulthandler_on_is_reported_and_its_own_words_are_there() {
+    let script = "
+import faulthandler
+faulthandler.enable()
+outer(os.abort)";
+    for (set, script) in [("later", script.to_owned()), ("before", "outer(os.abort)".to_owned())] {
+        let host_env = if set == "before" { vec![("PYTHONFAULTHANDLER", "1")] } else { Vec::new() };
+        let (ended, _host) = Job::new(&host_env, &script).ends();
+        assert_eq!(died_by(ended.outcome.status), Some(6), "{:?}", ended.outcome);
+        let words = &ended.outcome.stderr;
+        assert!(words.starts_with("Fatal Python error: Aborted") && words.contains("in outer"), "{words}");
+        assert_eq!(ended.finding["class"], "signal", "{set}");
+        assert!(ended.evidence().contains("by SIGABRT"), "{set}: {}", ended.evidence());
+        // faulthandler's handler runs on a separate stack: if it is called first, what lies below is unknown.
+        let names_it = ended.functions().iter().any(|name| name.contains("abort"));
+        assert!(names_it || set == "later", "{set}: {:?}", ended.functions());
+    }
+}
+
+#[test]
+fn a_code_is_reported_however_the_program_exits() {
+    for script in [
+        "sys.exit(3)",
+        "os._exit(3)",
+        "import threading; threading.Thread(target=lambda: os._exit(3)).start(); told()",
+    ] {
+        let (ended, _host) = Job::new(&[], script).ends();
+        assert_eq!(ended.outcome.status.code(), Some(3), "{:?}", ended.outcome);
+        assert_eq!(
+            (&ended.finding["class"], &ended.exit["code"]),
+            (&"exit_code".into(), &3.into()),
+            "{script}"
+        );
+        assert!(ended.evidence().contains("exited with code 3"), "{}", ended.evidence());
+        ended.plugin_was_called_with(&["exit"]);
+    }
+}
+
+#[test]
+fn an_orderly_end_is_nobodys_business() {
+    let host = Host::new();
+    for script in ["", "os._exit(0)"] {
+        let plugin = host.place.path("plugin.py");
+        fs::write(&plugin, PLUGIN).unwrap();
+        let set = [("XPU_TOP_EXIT_PLUGIN", plugin.to_str().unwrap())];
+        let mut rank = host.alone_under("python3", &set, &format!("{BEGIN}{script}"));
+        until("it to train", || (host.status()["ranks"][0]["state"] == "ok").then_some(()));
+        rank.tell("go");
+        assert_eq!(rank.end().status.code(), Some(0));
+        until("its end", || (host.status()["ranks"][0]["state"] == "exited").then_some(()));
+        assert_eq!(host.status()["findings"].as_array().unwrap().len(), 0, "{script} {}", host.status());
+    }
+    assert!(!host.collector_log().contains("exit plugin"));
+}
+
+#[test]
+fn an_error_of_cuda_is_reported_with_the_function() {
+    // A GEMM whose leading dimension is too small: cuBLAS refuses it, and the script raises.
+    let script = "outer(lambda: ok(process.cublasSgemm_v2(blas, 0, 0, 64, 64, 64, one, memory, 1, memory, 64, one, memory, 64)))";
+    let (ended, _host) = Job::new(&[], script).ends();
+    assert_eq!(ended.finding["class"], "cuda_error", "{}", ended.evidence());
+    assert!(
+        ended.evidence().contains("cublasSgemm_v2 failed with 7 (CUBLAS_STATUS_INVALID_VALUE)"),
+        "{}",
+        ended.evidence()
+    );
+    assert!(ended.evidence().contains("raised RuntimeError"), "{}", ended.evidence());
+}
+
+/// As `xpu-top run --gpu-core-on-exception` prepares it; the file is that of a real exception, and the driver then aborts the process.
+#[test]
+fn the_kernel_that_an_exception_stopped_is_reported() {
+    let place = Place::new();
+    let file = place.path("gpu-core.%p");
+    let set = [("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1"), ("CUDA_COREDUMP_FILE", file.to_str().unwrap())];
+    let real = concat!(env!("CARGO_MANIFEST_DIR"), "/../collector/src/stacks/gpu/address.core.gz");
+    let script = format!(
+        "
+import gzip
+path = os.environ['CUDA_COREDUMP_FILE'].replace('%p', str(os.getpid()))
+open(path, 'wb').write(gzip.open('{real}').read())
+outer(os.abort)"
+    );
+    let (ended, _host) = Job::new(&set, &script).ends();
+    assert_eq!(ended.finding["class"], "cuda_error", "{}", ended.evidence());
+    assert!(ended.evidence().contains("SIGABRT"), "{}", ended.evidence());
+    let told = "on GPU 0, writes_to_nowhere failed: illegal address in block 1,0,0, grid 3x1x1, block 64x1x1";
+    assert!(ended.evidence().contains(told), "{}", ended.evidence());
+    let kernel = serde_json::json!({
+        "device": 0, "name": "writes_to_nowhere", "error": "illegal address", "block": [1, 0, 0],
+        "grid_size": [3, 1, 1], "block_size": [64, 1, 1],
+    });
+    assert_eq!(ended.exit["kernel"], kernel, "{}", ended.exit);
+    assert_eq!(ended.told[0]["exit"]["kernel"], kernel);
+    let left = fs::read_dir(place.path("")).unwrap().flatten();
+    let cores = left.filter(|entry| entry.file_name().to_string_lossy().starts_with("gpu-core"));
+    assert_eq!(cores.count(), 0, "what was read is removed");
+}
+
+/// Rank 1 raises; its launcher ends rank 0 with SIGTERM, as torchrun does.
+#[test]
+fn the_first_to_end_is_named_and_the_others_followed() {
+    let host = Host::new();
+    let mut ranks = [("", ""), ("raise ", "KeyError('data')")].map(|(raise, what)| {
+        let number = usize::from(!raise.is_empty());
+        host.rank(number, &format!("{BEGIN}{raise}{what}\ntold()"))
+    });
+    until("both to train", || {
+        (host.status()["steps"]["min"].as_u64()? >= 1 && host.status()["ranks"][1].is_object()).then_some(())
+    });
+    let [waits, raises] = &mut ranks;
+    raises.tell("go");
+    until("the end of rank 1", || host.status()["ranks"][1]["exit"]["class"].is_string().then_some(()));
+    waits.tell("go");
+    waits.signal("TERM");
+    let finding = until("the end of rank 0", || {
+        let status = host.status();
+        (status["ranks"][0]["exit"]["class"].is_string()).then(|| status["findings"][0].clone())
+    });
+    assert_eq!(finding["ranks"], serde_json::json!([1]), "{finding}");
+    let evidence = finding["evidence"].as_str().unwrap();
+    assert!(evidence.contains("rank 1 (sim") && evidence.contains("raised KeyError: 'data'"), "{evidence}");
+    assert!(evidence.contains("; rank 0 followed, stopped by SIGTERM"), "{evidence}");
+    assert_eq!(host.status()["ranks"][0]["exit"]["signal"], "SIGTERM");
+    let [waits, _] = ranks;
+    assert_eq!(died_by(waits.end().status), Some(15));
+}
+
+#[test]
+fn a_rank_that_is_started_again_hides_nothing() {
+    let host = Host::new();
+    let start = || {
+        let rank = host.alone_under("python3", &[], &format!("{BEGIN}sys.exit(3)"));
+        until("it to train", || (host.status()["ranks"][0]["pid"] == rank.pid()).then_some(()));
+        rank
+    };
+    let mut first = start();
+    until("its first step", || (host.status()["steps"]["min"].as_u64()? >= 1).then_some(()));
+    first.tell("go");
+    assert_eq!(first.end().status.code(), Some(3));
+    let again = start();
+    until("its end to be told", || host.collector_log().contains("rank 0 exited with code 3").then_some(()));
+    let status = host.status();
+    assert_eq!(
+        (&status["ranks"][0]["state"], &status["findings"]),
+        (&"ok".into(), &serde_json::json!([])),
+        "{status}"
+    );
+    drop(again);
+}
+
+#[test]
+fn a_plugin_that_fails_or_is_nobodys_own_touches_nothing() {
+    let host = Host::new();
+    let [broken, shared, good] = ["broken.py", "shared.py", "plugin.py"].map(|name| host.place.path(name));
+    fs::write(&broken, "raise SystemExit('on purpose')").unwrap();
+    fs::write(&shared, "open('/tmp/must-not-be', 'w')").unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o666)).unwrap();
+    fs::write(&good, PLUGIN).unwrap();
+    let list = [&broken, &shared, &good].map(|path| path.display().to_string()).join(",");
+    let rank = host.alone_under("python3", &[("XPU_TOP_EXIT_PLUGIN", &list)], &format!("{BEGIN}sys.exit(3)"));
+    until("it to train", || (host.status()["steps"]["min"].as_u64()? >= 1).then_some(()));
+    let (ended, host) = Job { host, rank }.ends();
+    assert_eq!(ended.outcome.status.code(), Some(3));
+    ended.plugin_was_called_with(&["exit"]);
+    let log = host.collector_log();
+    assert!(log.contains("broken.py: on purpose") && log.contains("broken.py: exit status: 1"), "{log}");
+    assert!(log.contains("shared.py: not run") && log.contains("chmod go-w"), "{log}");
+}

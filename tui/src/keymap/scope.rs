@@ -1,0 +1,90 @@
+//! Where a key means what it means.
+
+/// Where a key means what it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    Anywhere,
+    /// In every view that lists something.
+    List,
+    /// Where a replay's time can be moved: everywhere but where a page needs these keys itself.
+    Time,
+    /// Where a line is typed: a filter, a command, a time.
+    Prompt,
+    Overview,
+    /// One rank alone.
+    Rank,
+    Gemms,
+    Collectives,
+    Steps,
+    Stacks,
+    Findings,
+    Captures,
+    Hosts,
+    Help,
+}
+
+impl Scope {
+    pub const ALL: [Self; 14] = [
+        Self::Anywhere,
+        Self::List,
+        Self::Time,
+        Self::Overview,
+        Self::Rank,
+        Self::Gemms,
+        Self::Collectives,
+        Self::Steps,
+        Self::Stacks,
+        Self::Findings,
+        Self::Captures,
+        Self::Hosts,
+        Self::Help,
+        Self::Prompt,
+    ];
+
+    /// As a file has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Anywhere => "anywhere",
+            Self::List => "lists",
+            Self::Time => "time",
+            Self::Prompt => "line",
+            Self::Overview => "overview",
+            Self::Rank => "rank",
+            Self::Gemms => "gemm",
+            Self::Collectives => "collectives",
+            Self::Steps => "steps",
+            Self::Stacks => "stacks",
+            Self::Findings => "findings",
+            Self::Captures => "captures",
+            Self::Hosts => "hosts",
+            Self::Help => "help",
+        }
+    }
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Anywhere => "Anywhere",
+            Self::List => "Lists",
+            Self::Time => "Time",
+            Self::Prompt => "A line being typed",
+            Self::Overview => "Overview",
+            Self::Rank => "Rank",
+            Self::Gemms => "GEMM",
+            Self::Collectives => "Collectives",
+            Self::Steps => "Steps",
+            Self::Stacks => "Stacks",
+            Self::Findings => "Findings",
+            Self::Captures => "Captures",
+            Self::Hosts => "Hosts",
+            Self::Help => "This page",
+        }
+    }
+
+    pub(super) fn is_list(self) -> bool {
+        !matches!(self, Self::Anywhere | Self::List | Self::Time | Self::Prompt | Self::Rank)
+    }
+
+    pub(super) fn has_time(self) -> bool {
+        self == Self::Rank || (self.is_list() && !matches!(self, Self::Stacks | Self::Help))
+    }
+}
