@@ -32,7 +32,7 @@ impl RequestTime {
 }
 
 /// A moment of the requester's clock, by the clock here.
-pub(crate) fn here(at: Moment, ahead: i64) -> Moment {
+fn here(at: Moment, ahead: i64) -> Moment {
     if ahead.unsigned_abs() < SAME_CLOCK { at } else { Moment(at.0.saturating_add_signed(ahead)) }
 }
 
