@@ -9,7 +9,7 @@ mod killed;
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
-use job::{BEGIN, Ended, Job, PLUGIN, died_by};
+use job::{BEGIN, Job, PLUGIN, died_by};
 use xpu_tests::{host::Host, place::Place, program::until};
 
 #[test]
