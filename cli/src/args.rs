@@ -7,6 +7,7 @@ mod looking;
 mod parse;
 mod past;
 mod recording;
+mod serve;
 mod stacks;
 mod usage;
 
@@ -23,7 +24,8 @@ pub use parse::{KindList, RankList};
 use parse::{job_name, rank};
 pub use past::PastRun;
 pub use recording::{CaptureArgs, KinetoArgs, RecordArgs};
-pub use stacks::{CollectivesArgs, RasArgs, StacksArgs, StacksForm};
+pub use serve::ServeArgs;
+pub use stacks::{CollectivesArgs, GpuCoreArgs, RasArgs, StacksArgs, StacksForm};
 pub use usage::UsageError;
 use xpu_analysis::capture::Groups;
 use xpu_client::filter::Filter;
@@ -113,6 +115,8 @@ pub enum Command {
     Demo(DemoArgs),
     /// Show where every rank of a job is: the stacks of all threads, merged
     Stacks(StacksArgs),
+    /// Show the kernels on the GPUs of a job that hangs and was started with `xpu-top run --gpu-core`; ends the ranks that it reads
+    GpuCore(GpuCoreArgs),
     /// Show the last NCCL calls of every rank in order, and where the ranks diverge; works for a job that hangs or has ended
     Collectives(CollectivesArgs),
     /// Ask NCCL's RAS service about a job, and compare its counts with those of xpu-top
@@ -226,15 +230,6 @@ pub struct ConfigArgs {
     /// Print a complete settings file with all defaults
     #[arg(long)]
     pub print: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct ServeArgs {
-    #[command(flatten)]
-    pub of: JobArgs,
-    /// Port of the page, and the first of three [default: 18892, or the next that is free]
-    #[arg(long, value_name = "PORT", value_parser = base_port)]
-    pub port: Option<BasePort>,
 }
 
 #[derive(Debug, Args)]

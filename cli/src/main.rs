@@ -49,6 +49,7 @@ fn main() -> ExitCode {
         Some(Command::Collectives(args)) => command::collectives::collectives(args),
         Some(Command::Ras(args)) => command::ras::ras(args),
         Some(Command::Stacks(args)) => command::stacks::stacks(args),
+        Some(Command::GpuCore(args)) => command::stacks::stacks(&args.into()),
         Some(Command::Serve(args)) => command::serve::serve(args),
         Some(Command::Ctl(args)) => command::ctl::ctl(args),
         Some(Command::Demo(args)) => command::demo::demo(args, || line.config()),

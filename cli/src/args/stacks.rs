@@ -40,7 +40,7 @@ pub struct StacksArgs {
 }
 
 /// What is made of the stacks. Without any, the tree as text.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[group(multiple = true)]
 pub struct StacksForm {
     /// The tree as text [default, unless a file is written]
@@ -55,6 +55,34 @@ pub struct StacksForm {
     /// Write a flame graph
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+}
+
+/// [`StacksArgs`] with `gpus`.
+#[derive(Clone, Debug, Args)]
+pub struct GpuCoreArgs {
+    #[command(flatten)]
+    pub of: JobArgs,
+    /// Only this rank; may be given several times
+    #[arg(long, value_name = "RANK", value_parser = rank)]
+    pub rank: Vec<u32>,
+    /// Only matching ranks: `rank<64 & host~gpu1`; `state=hung`
+    #[arg(long, value_name = "FILTER", conflicts_with = "rank")]
+    pub filter: Option<Filter>,
+    /// Do not ask before the ranks are ended
+    #[arg(long)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub form: StacksForm,
+    /// How long to wait for all ranks to answer [default: 70]
+    #[arg(long, value_name = "SECONDS")]
+    pub wait: Option<u32>,
+}
+
+impl From<&GpuCoreArgs> for StacksArgs {
+    fn from(args: &GpuCoreArgs) -> Self {
+        let GpuCoreArgs { of, rank, filter, yes, form, wait } = args.clone();
+        Self { of, rank, filter, native: false, gpus: true, yes, form, replay: None, at: None, wait }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -19,7 +19,7 @@ use xpu_wire::{
 
 use super::{
     collectives::{gather, meant},
-    living::{LOOK, connect, nobody, take_until, tell_kept, tell_unreachable},
+    living::{LOOK, connect, nobody, report_kept, report_unreachable, take_until},
     past,
     stacks::print,
 };
@@ -48,13 +48,13 @@ pub fn ras(args: &RasArgs) -> anyhow::Result<ExitCode> {
         Following::has_answered,
     ));
     let Some(name) = meant(&following, args.of.job.as_ref())? else {
-        tell_unreachable(&following, ": its ranks are not compared");
+        report_unreachable(&following, ": its ranks are not compared");
         eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
-        tell_kept("ras", args.of.job.as_ref());
+        report_kept("ras", args.of.job.as_ref());
         return Ok(ExitCode::from(Code::NoData as u8));
     };
     runtime.block_on(ask(&mut following, &mut arrivals, &live, &name, args.wait));
-    tell_unreachable(&following, ": its ranks are not compared");
+    report_unreachable(&following, ": its ranks are not compared");
     let Some(job) = following.jobs().get(&name) else { return Ok(ExitCode::from(Code::NoData as u8)) };
     output(job, args, || {
         "no answer: no rank of the job lives, or its collector is too old to ask RAS; try again, with a longer --wait"

@@ -3,7 +3,7 @@ use std::process::{Child, Command};
 use xpu_wire::endpoint::variable;
 
 use super::*;
-use crate::{environment::Environment, roster::Identity};
+use crate::{address::Identity, environment::Environment};
 
 fn viewer(number: u8) -> Address {
     Address { to: Identity(vec![number]), route: Vec::new() }

@@ -84,6 +84,8 @@ impl Evidence {
         match self {
             Self::Straggler(straggler) => matches!(straggler.cause, cost::Cause::WaitsLess { .. }),
             Self::Regression(regression) => regression.late.is_some(),
+            Self::LateHost(_) => true,
+            Self::Pauses(pauses) => !pauses.ranks.is_empty(),
             Self::Sampled(of, _) => of.launches_late(),
             _ => false,
         }

@@ -107,7 +107,7 @@ impl Examiner {
 
 /// A finding about hosts, with where the main thread of its worst rank is.
 fn sampled(job: &Job, finding: Finding) -> Finding {
-    if !matches!(finding.class, Class::Host | Class::Step) {
+    if !matches!(finding.class, Class::Host | Class::Step | Class::Pauses) {
         return finding;
     }
     let seen = |&rank: &Rank| MainThreadSeen::of(rank, job.rank(rank)?.times()?.main.as_ref()?);

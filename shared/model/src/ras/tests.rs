@@ -111,7 +111,7 @@ impl Scene {
         Witness::of(jobs.get(&name).unwrap())
     }
 
-    fn told(self) -> (Verdict, Vec<String>) {
+    fn reported(self) -> (Verdict, Vec<String>) {
         let witness = self.witness();
         (witness.verdict, witness.statements.iter().map(Statement::sentence).collect())
     }
@@ -158,7 +158,7 @@ fn call(number: u64, operation: Operation, state: CallState) -> RecordedCall {
 #[test]
 fn both_say_which_rank_has_launched_less() {
     assert_eq!(
-        Scene::new().launched(3, 1041).called(3, Some(9)).told(),
+        Scene::new().launched(3, 1041).called(3, Some(9)).reported(),
         (Verdict::Agrees, vec![
             "RAS: rank 3 has launched 1,041 AllReduces on communicator 9ca792c9 (tp), the others 1,042; xpu-top: the same"
                 .to_owned()
@@ -166,7 +166,7 @@ fn both_say_which_rank_has_launched_less() {
     );
     let named = Scene::new().launched(3, 1041).called(3, Some(9)).witness().statements.remove(0);
     assert_eq!((named.ranks, named.communicator.as_str()), (vec![Rank(3)], "9ca792c9"));
-    let all_alike = Scene::new().told();
+    let all_alike = Scene::new().reported();
     let same = "RAS: all ranks have launched the same collectives; xpu-top: the same";
     assert_eq!(all_alike, (Verdict::Agrees, vec![same.to_owned()]));
 }
@@ -174,19 +174,19 @@ fn both_say_which_rank_has_launched_less() {
 #[test]
 fn where_they_differ_each_has_its_word() {
     // RAS's snapshot is not atomic, and its counts may be wrong, as may ours.
-    let (verdict, told) = Scene::new().launched(3, 1041).called(1, Some(9)).told();
+    let (verdict, told) = Scene::new().launched(3, 1041).called(1, Some(9)).reported();
     assert_eq!(verdict, Verdict::Differs);
     assert_eq!(
         told[0],
         "RAS: rank 3 has launched 1,041 AllReduces on communicator 9ca792c9 (tp), the others 1,042; xpu-top: rank 1 is 1 behind"
     );
-    let (verdict, told) = Scene::new().called(1, Some(9)).told();
+    let (verdict, told) = Scene::new().called(1, Some(9)).reported();
     assert_eq!((verdict, told.len()), (Verdict::Differs, 1), "{told:?}");
     assert_eq!(
         told[0],
         "RAS: all ranks have launched 1,042 AllReduces on communicator 9ca792c9 (tp); xpu-top: rank 1 is 1 behind"
     );
-    let (verdict, told) = Scene::new().launched(3, 1041).told();
+    let (verdict, told) = Scene::new().launched(3, 1041).reported();
     assert!(verdict == Verdict::Differs && told[0].ends_with("all ranks are at the same"), "{told:?}");
 }
 
@@ -195,7 +195,7 @@ fn another_operation_is_counted_as_that() {
     let mut scene = Scene::new().launched(3, 1041);
     scene.report.communicators[0].ranks[3].launched.all_gather = 1;
     scene.calls[3].as_mut().unwrap()[9].0 = AllGather;
-    let (verdict, told) = scene.told();
+    let (verdict, told) = scene.reported();
     assert_eq!(verdict, Verdict::Agrees, "{told:?}");
     assert_eq!(
         told[1],
@@ -213,9 +213,9 @@ fn what_nccl_has_not_launched_counts_for_neither() {
 #[test]
 fn without_a_record_the_ledgers_decide() {
     let lacks = |scene: Scene| scene.called(0, None);
-    let (verdict, told) = lacks(Scene::new().launched(3, 1041).called(3, Some(9))).told();
+    let (verdict, told) = lacks(Scene::new().launched(3, 1041).called(3, Some(9))).reported();
     assert_eq!(verdict, Verdict::Agrees, "{told:?}");
-    let (verdict, told) = lacks(Scene::new().called(3, Some(9))).told();
+    let (verdict, told) = lacks(Scene::new().called(3, Some(9))).reported();
     assert_eq!(verdict, Verdict::Differs);
     assert_eq!(
         told[0],
@@ -226,7 +226,7 @@ fn without_a_record_the_ledgers_decide() {
 #[test]
 fn counts_that_ras_leaves_out_on_all_ranks_are_no_contradiction() {
     let scene = (0..4).fold(Scene::new(), |scene, rank| scene.launched(rank, 1000));
-    let (verdict, told) = scene.told();
+    let (verdict, told) = scene.reported();
     assert_eq!(verdict, Verdict::Agrees, "{told:?}");
     assert!(told[1].starts_with("RAS: it counts 42 collectives fewer than xpu-top on"), "{told:?}");
 }
@@ -235,7 +235,7 @@ fn counts_that_ras_leaves_out_on_all_ranks_are_no_contradiction() {
 fn a_job_that_makes_progress_is_not_judged() {
     let mut scene = Scene::new().launched(3, 1041);
     scene.seconds = 2;
-    let (verdict, told) = scene.told();
+    let (verdict, told) = scene.reported();
     assert_eq!(verdict, Verdict::NotComparable);
     assert!(!told[0].contains("xpu-top:") && told[1].contains("the job makes progress"), "{told:?}");
 }
@@ -248,7 +248,7 @@ fn missing_ranks_errors_and_aborts_are_said() {
     one.ranks[1].async_error = 6;
     one.ranks[2].aborted = true;
     one.missing = vec![RasMissing { member: 3, pid: None, unresponsive: true, considered_dead: true }];
-    let (verdict, told) = scene.told();
+    let (verdict, told) = scene.reported();
     assert_eq!(verdict, Verdict::Differs);
     for said in [
         "RAS: no data of rank 3 on communicator 9ca792c9 (tp): considered dead; xpu-top: its process lives",
@@ -263,7 +263,7 @@ fn missing_ranks_errors_and_aborts_are_said() {
     one.ranks.truncate(3);
     one.missing = vec![RasMissing { member: 3, pid: None, unresponsive: true, considered_dead: false }];
     scene.dead = Some(3);
-    let (verdict, told) = scene.told();
+    let (verdict, told) = scene.reported();
     assert_eq!(verdict, Verdict::Agrees);
     assert!(told.iter().any(|one| one.ends_with("xpu-top: it has ended")), "{told:#?}");
 }
@@ -273,7 +273,7 @@ fn a_communicator_that_only_one_knows_is_named() {
     let mut scene = Scene::new();
     scene.report.communicators[0].id = CommunicatorId(0x1111_1111_0000_0000);
     scene.report.communicators[0].ranks[0].launched.all_reduce = 7;
-    let (verdict, told) = scene.told();
+    let (verdict, told) = scene.reported();
     assert_eq!(verdict, Verdict::Differs);
     assert_eq!(told[0], "RAS: it does not name communicator 9ca792c9 (tp); xpu-top: ranks 0-3 use it");
     assert_eq!(told[1], "RAS: member 0 has launched 7 AllReduces on communicator 11111111, the others 1,042");
@@ -283,10 +283,10 @@ fn a_communicator_that_only_one_knows_is_named() {
 fn no_answer_says_why() {
     let mut scene = Scene::new();
     scene.report = RasReport::unanswered("j".into(), "RAS is off".to_owned());
-    assert_eq!(scene.told(), (Verdict::NoAnswer, vec!["RAS: no answer: RAS is off".to_owned()]));
+    assert_eq!(scene.reported(), (Verdict::NoAnswer, vec!["RAS: no answer: RAS is off".to_owned()]));
     let mut scene = Scene::new();
     (scene.report.timeouts, scene.report.took) = (2, Nanoseconds(5));
-    assert!(scene.told().1.iter().any(|one| one == "RAS: it waited for data in vain 2 times"));
+    assert!(scene.reported().1.iter().any(|one| one == "RAS: it waited for data in vain 2 times"));
 }
 
 #[test]

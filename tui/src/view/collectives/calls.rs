@@ -124,7 +124,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, calls: &Calls, area: Rect,
     ];
     let [above, beside, below] = Layout::vertical(lengths).areas(inner);
     if let Some((role, text)) = ras {
-        panel::tell(app.palette, *role, text, beside, buffer);
+        panel::paragraph(app.palette, *role, text, beside, buffer);
     }
     if let Some(sentence) = &calls.sentence {
         panel::paragraph(app.palette, Role::Warning, sentence, above, buffer);
