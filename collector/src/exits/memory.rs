@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::Read as _,
+    io::{ErrorKind, Read as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     time::Duration,
@@ -81,14 +81,21 @@ impl MemoryKills {
     /// Whether a process that ended without a note was OOM-killed: if that is certain, and the source.
     pub(crate) fn killed(&mut self, pid: Pid, now: Moment) -> Option<(bool, String)> {
         self.look(&mut KillCounts::default(), now);
-        if log_names(pid) {
+        self.verdict(log_names(pid), now)
+    }
+
+    /// `named`: whether the kernel's log names it, if it can be read. The host's count is of all groups: it says
+    /// something only where neither the log nor its own group's count does.
+    fn verdict(&self, named: Option<bool>, now: Moment) -> Option<(bool, String)> {
+        if named == Some(true) {
             return Some((true, "the kernel's log names it".to_owned()));
         }
         let recent = |at: Option<Moment>| at.is_some_and(|at| now.since(at) <= DYING);
         if recent(self.in_group) {
             return Some((false, "its control group counts a kill".to_owned()));
         }
-        recent(self.on_host).then(|| (false, "its host counts a kill".to_owned()))
+        let is_all = named.is_none() && self.group.is_none();
+        (is_all && recent(self.on_host)).then(|| (false, "its host counts a kill".to_owned()))
     }
 }
 
@@ -97,24 +104,25 @@ fn count_in(path: &Path) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
-/// Whether the kernel's log, if readable, names this process as killed.
-fn log_names(pid: Pid) -> bool {
+/// Whether the kernel's log names this process as killed; `None` if it cannot be read.
+fn log_names(pid: Pid) -> Option<bool> {
     let open = File::options().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg");
-    let Ok(mut log) = open else { return false };
+    let mut log = open.ok()?;
     let mut record = [0; 8192];
     for _ in 0..RECORDS {
         match log.read(&mut record) {
             Ok(count @ 1..) => {
                 if names(&String::from_utf8_lossy(&record[..count]), pid) {
-                    return true;
+                    return Some(true);
                 }
             }
             // A record was overwritten meanwhile: the next one is read.
             Err(error) if error.raw_os_error() == Some(libc::EPIPE) => {}
-            _ => return false,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Some(false),
+            _ => return None,
         }
     }
-    false
+    Some(false)
 }
 
 /// `Memory cgroup out of memory: Killed process 1234 (python3) total-vm:...`
@@ -138,9 +146,24 @@ mod tests {
     fn a_kill_of_long_ago_is_not_why() {
         let kills = |at| MemoryKills { in_group: Some(at), ..MemoryKills::default() };
         let later = Moment(1).after(DYING * 2);
-        // No process has this number, so no log names it.
-        let nobody = Pid(u32::MAX);
-        assert_eq!(kills(Moment(1)).killed(nobody, later), None);
-        assert!(matches!(kills(later).killed(nobody, later), Some((false, _))));
+        assert_eq!(kills(Moment(1)).verdict(Some(false), later), None);
+        assert!(matches!(kills(later).verdict(Some(false), later), Some((false, _))));
+    }
+
+    #[test]
+    fn a_kill_of_another_on_the_host_is_not_why() {
+        let now = Moment(1);
+        let kills = |group: Option<&str>| MemoryKills {
+            group: group.map(PathBuf::from),
+            on_host: Some(now),
+            ..MemoryKills::default()
+        };
+        assert_eq!(kills(None).verdict(Some(false), now), None, "the log would name it");
+        assert_eq!(
+            kills(Some("/sys/fs/cgroup/a/memory.events")).verdict(None, now),
+            None,
+            "its group would count it"
+        );
+        assert!(matches!(kills(None).verdict(None, now), Some((false, _))));
     }
 }

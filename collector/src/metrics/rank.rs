@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use xpu_model::{
     finding::{self, Finding},
     job::{Job, RankView, Sample},
-    status::{RankState, age_of, stale_since},
+    status::{GpuTime, RankState, age_of, stale_since},
 };
 use xpu_wire::{
     frame::{DeviceReading, RankDigest},
@@ -82,6 +82,16 @@ fn expose_figures(exposition: &mut Exposition, labels: &[Label], job: &Job, view
     exposition.gauge(all::STEP_MEAN, labels, view.step_time().map(Nanoseconds::seconds));
     exposition.gauge(all::STEP_MEDIAN, labels, view.step_p50().map(Nanoseconds::seconds));
     exposition.gauge(all::MFU, labels, view.utilisation());
+    if let Some(time) = GpuTime::of(view, job.world_size() == 1) {
+        for (part, pct) in [
+            ("gemms", time.gemms_pct),
+            ("communication", time.communication_pct),
+            ("other_kernels", time.other_kernels_pct),
+            ("idle", time.idle_pct),
+        ] {
+            exposition.gauge(all::GPU_TIME, &with(labels, &[("part", part)]), pct / 100.0);
+        }
+    }
     exposition.gauge(all::LATENESS, labels, late.map(Nanoseconds::seconds));
     exposition.gauge(all::BUS_BANDWIDTH, labels, bus.map(|rate| rate.0 * 1e9));
     exposition.gauge(all::GEMM_RATE, labels, view.gemm_rate().map(|rate| rate.0 * 1e12));

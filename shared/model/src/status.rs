@@ -4,6 +4,7 @@ mod activity;
 mod detail;
 mod device;
 mod exit;
+mod gpu_time;
 mod live;
 mod rank;
 mod seen;
@@ -31,6 +32,7 @@ pub use activity::{Activity, BlockedStatus, CopiesStatus, GraphStatus, KernelSta
 pub use detail::{CollectiveStatus, CommunicatorStatus, GemmStatus, InsideStatus};
 pub use device::{DeviceStatus, XidStatus};
 pub use exit::ExitStatus;
+pub use gpu_time::GpuTime;
 pub use live::{STALE, age_of, stale_since};
 pub use rank::{RankStatus, rank_line, rank_status};
 pub use seen::NcclCalls;
@@ -198,6 +200,10 @@ pub struct Coverage {
     /// The share of the ranks' timed collectives that every rank of the communicator reported, in percent:
     /// bus bandwidth and lateness are of these alone. `None` while none was timed.
     pub joined_pct: Option<f64>,
+    /// The share of the time with any kernel on a GPU that is GEMMs or exposed communication, of the median rank, in
+    /// percent; the rest is kernels that are not timed. `None` while a part is unknown.
+    #[serde(default)]
+    pub gpu_time_pct: Option<f64>,
     /// Requested hosts without data, and why.
     pub hosts_unreachable: Vec<UnreachableHost>,
     /// Living ranks whose hook is off: they have no new figures.
@@ -275,6 +281,9 @@ impl Status {
                     .map(|digest| f64::from(digest.overhead_ppm) / 1e4)
                     .fold(0.0, f64::max),
                 joined_pct: job.joined().map(|share| share * 100.0),
+                gpu_time_pct: median(
+                    ranks.iter().filter_map(|rank| Some(rank.gpu_time?.identified_pct)).collect(),
+                ),
                 hosts_unreachable: Vec::new(),
                 ranks_off: u32::try_from(ranks_off(job)).unwrap_or(u32::MAX),
                 blind: blind(job),

@@ -111,9 +111,10 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
     write_blindness(to, status)?;
     writeln!(
         to,
-        "{} ranks seen, {} of timed collectives matched, {} records dropped, {} frames lost, {} untimed, overhead {:.3} %",
+        "{} ranks seen, {} of timed collectives matched,{} {} records dropped, {} frames lost, {} untimed, overhead {:.3} %",
         coverage.ranks_seen,
         coverage.joined_pct.map_or_else(|| "none".to_owned(), |percent| format!("{percent:.0} %")),
+        coverage.gpu_time_pct.map_or_else(String::new, |pct| format!(" {pct:.0} % of GPU time identified,")),
         coverage.dropped_records,
         coverage.lost_frames,
         coverage.untimed,

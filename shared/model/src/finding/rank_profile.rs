@@ -31,6 +31,8 @@ pub(super) struct RankProfile {
     /// TFLOPS, newest first.
     pub rates: Vec<f64>,
     pub rate: Option<f64>,
+    /// The mean over three times as many digests.
+    pub rate_longer: Option<f64>,
     /// Its earlier value, over minutes; `None` while too little is known.
     pub past: Option<f64>,
     /// The GEMMs' share of its steps, by FLOPs.
@@ -72,6 +74,11 @@ pub(super) struct RankProfile {
     pub pace: Option<Nanoseconds>,
 }
 
+fn mean_of(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    (count > 0.0).then(|| sum / count)
+}
+
 impl RankProfile {
     /// The standard error of its GEMM rate, by the spread of its digests.
     pub(super) fn rate_error(&self) -> f64 {
@@ -107,6 +114,7 @@ impl RankProfile {
             busy: busy(view, rate),
             busy_lately: view.arithmetic(0, LATELY).zip(rate).map(|((work, _), rate)| work / (rate * 1e12)),
             rate,
+            rate_longer: mean_of(view.gemm_rates().take(LONG).map(|(_, rate)| rate.0)),
             rates,
             lateness: (late.len() >= PERSISTENT && frequency.is_some())
                 .then(|| median(late.clone()))

@@ -10,8 +10,8 @@ use xpu_wire::{
 };
 
 use super::{
-    Activity, CollectiveStatus, CommunicatorStatus, DeviceStatus, ExitStatus, GemmStatus, InsideStatus,
-    NcclCalls, RankState, StepClock, StepSign, detail,
+    Activity, CollectiveStatus, CommunicatorStatus, DeviceStatus, ExitStatus, GemmStatus, GpuTime,
+    InsideStatus, NcclCalls, RankState, StepClock, StepSign, detail,
 };
 use crate::{
     finding::{self, Finding},
@@ -78,6 +78,9 @@ pub struct RankStatus {
     /// included, in percent of the last half minute, estimated from a sample; `None` while it is unknown.
     #[serde(default)]
     pub exposed_pct: Option<f64>,
+    /// Where the time of its GPU goes, and how much of it is identified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_time: Option<GpuTime>,
     /// Share of the last ten seconds in which it waited for the CPU, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_wait_pct: Option<f64>,
@@ -167,6 +170,7 @@ pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
         device,
         blocked_pct: view.blocked().map(|share| share * 100.0),
         exposed_pct: view.exposed().map(|share| share * 100.0),
+        gpu_time: GpuTime::of(view, job.world_size() == 1),
         cpu_wait_pct: Some(100.0 * view.cpu_wait(CPU_WAIT).share()).filter(|&pct| pct > 0.0),
         overhead_pct: latest.map(|digest| f64::from(digest.overhead_ppm) / 1e4),
         budget_pct: latest.and_then(|digest| digest.budget_ppm).map(|budget| f64::from(budget) / 1e4),

@@ -1,7 +1,10 @@
 //! The rank's GPU, as the driver reports it.
 
 use ratatui::text::{Line, Span};
-use xpu_model::{figure, status::DeviceStatus};
+use xpu_model::{
+    figure,
+    status::{DeviceStatus, GpuTime},
+};
 use xpu_wire::frame::Life;
 
 use crate::{
@@ -40,7 +43,10 @@ pub(super) fn lines(app: &App, rank: &Inspection) -> Vec<Line<'static>> {
         let next = Line::styled("is libnvidia-ml.so.1 on its host?", app.palette.of(Role::Muted));
         return if rank.is_new { vec![why] } else { vec![why, next] };
     };
-    health(device, unread(app, rank)).iter().map(|health| health.line(app.palette)).collect()
+    health(device, rank.status.gpu_time, unread(app, rank))
+        .iter()
+        .map(|health| health.line(app.palette))
+        .collect()
 }
 
 /// Why nothing is known of it.
@@ -54,7 +60,7 @@ pub(super) fn brief(app: &App, rank: &Inspection) -> Line<'static> {
     let Some(device) = &rank.status.device else {
         return Line::styled(format!("GPU: {}", untold(rank)), palette.of(Role::Muted));
     };
-    let mut all = health(device, unread(app, rank));
+    let mut all = health(device, None, unread(app, rank));
     all.sort_by_key(|health| health.role != Role::Warning);
     let mut line = Line::from(Span::styled("GPU ", palette.of(Role::Muted)));
     for (at, health) in all.iter().enumerate() {
@@ -79,7 +85,8 @@ fn unread(app: &App, rank: &Inspection) -> &'static str {
     }
 }
 
-fn health(device: &DeviceStatus, unread: &str) -> Vec<Health> {
+/// `time`: what it is busy with.
+fn health(device: &DeviceStatus, time: Option<GpuTime>, unread: &str) -> Vec<Health> {
     let of = |now: Option<String>, most: Option<String>, unit: &str| {
         let now = now?;
         Some(most.map_or_else(|| format!("{now} {unit}"), |most| format!("{now} of {most} {unit}")))
@@ -133,7 +140,10 @@ fn health(device: &DeviceStatus, unread: &str) -> Vec<Health> {
         held,
         known("power", of(watts(device.power_w), watts(device.power_limit_w), "W")),
         known("temperature", device.temperature_c.map(|degrees| format!("{degrees} °C"))),
-        known("busy", device.gpu_pct.map(|share| format!("{share} %"))),
+        known(
+            "busy",
+            device.gpu_pct.map(|share| format!("{share} %{}", time.map_or_else(String::new, parts))),
+        ),
         known("memory", memory),
         known("mem clock", of(clock(device.memory_mhz), clock(device.memory_max_mhz), "MHz")),
         errors,
@@ -141,4 +151,10 @@ fn health(device: &DeviceStatus, unread: &str) -> Vec<Health> {
         xid,
     ];
     all.into_iter().flatten().collect()
+}
+
+/// Of the last half minute.
+fn parts(time: GpuTime) -> String {
+    let GpuTime { gemms_pct, communication_pct, other_kernels_pct, .. } = time;
+    format!(" (GEMMs {gemms_pct:.0}, NCCL {communication_pct:.0}, other {other_kernels_pct:.0})")
 }

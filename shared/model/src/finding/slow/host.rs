@@ -98,8 +98,10 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
         let steadily = member.always_last && member.late_pooled - on_time > LATE;
         let late = if steadily { late.max(member.late_pooled - on_time) } else { late };
         let matters = member.begun && member.ms_a_step(late).is_none_or(|ms| ms > LEAST_MS);
-        // Neither its GPU's slowness nor waiting for others may be the reason.
-        let by_host = rate > SLOW * usual && late > 2.0 * (1.0 - rate / usual);
+        // Neither its GPU's slowness nor waiting for others may be the reason. A GPU that was slow until a moment ago
+        // was so while it was late.
+        let slowest = member.rate_longer.map_or(rate, |longer| rate.min(longer));
+        let by_host = rate > SLOW * usual && late > 2.0 * (1.0 - slowest / usual);
         let waited = member.waited > 0.5 * (late + on_time);
         // Nor more work.
         let more_lately = member.busy_lately.map_or(0.0, |own| own - busy_lately);

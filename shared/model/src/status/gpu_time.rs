@@ -1,0 +1,78 @@
+//! Where the time of a rank's GPU goes, and the share of it that is identified.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::job::RankView;
+
+/// Shares of the last half minute, in percent. The four add up to 100.
+///
+/// GEMMs and exposed communication are measured by the hook. How long the GPU ran any kernel is read from NVML, for
+/// all processes on it; the difference is kernels that the hook does not time: attention, normalization,
+/// optimizers, copies by kernels, and GEMMs of other libraries than cuBLAS.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GpuTime {
+    pub gemms_pct: f64,
+    pub communication_pct: f64,
+    pub other_kernels_pct: f64,
+    pub idle_pct: f64,
+    /// Share of the time with any kernel that is GEMMs or exposed communication.
+    pub identified_pct: f64,
+}
+
+impl GpuTime {
+    /// `None` while a part is unknown.
+    pub fn of(view: &RankView, is_alone: bool) -> Option<Self> {
+        let readings = view.device_readings().filter(|reading| !reading.is_stale());
+        let busy: Vec<f64> = readings.filter_map(|reading| reading.utilisation).map(f64::from).collect();
+        let busy = (!busy.is_empty()).then(|| busy.iter().sum::<f64>() / busy.len() as f64)?;
+        let communication = view.exposed().or_else(|| is_alone.then_some(0.0))?;
+        Self::from_shares(view.gemms_share()?, communication, busy / 100.0)
+    }
+
+    fn from_shares(gemms: f64, communication: f64, busy: f64) -> Option<Self> {
+        let gemms = gemms.clamp(0.0, 1.0);
+        let communication = communication.clamp(0.0, 1.0 - gemms);
+        let identified = gemms + communication;
+        // NVML's share is of other moments than the half minute.
+        let busy = busy.clamp(identified, 1.0);
+        (busy > 0.0).then(|| Self {
+            gemms_pct: 100.0 * gemms,
+            communication_pct: 100.0 * communication,
+            other_kernels_pct: 100.0 * (busy - identified),
+            idle_pct: 100.0 * (1.0 - busy),
+            identified_pct: 100.0 * identified / busy,
+        })
+    }
+}
+
+impl fmt::Display for GpuTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { gemms_pct, communication_pct, other_kernels_pct, idle_pct, .. } = self;
+        write!(
+            f,
+            "GEMMs {gemms_pct:.0} %, exposed communication {communication_pct:.0} %, other kernels {other_kernels_pct:.0} %, idle {idle_pct:.0} %"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_add_up_whatever_the_driver_reads() {
+        for (gemms, communication, busy) in
+            [(0.5, 0.2, 0.9), (0.5, 0.2, 0.3), (0.7, 0.6, 1.0), (0.0, 0.0, 0.4), (1.2, 0.0, 0.99)]
+        {
+            let time = GpuTime::from_shares(gemms, communication, busy).unwrap();
+            let sum = time.gemms_pct + time.communication_pct + time.other_kernels_pct + time.idle_pct;
+            assert!((sum - 100.0).abs() < 1e-9, "{time:?}");
+            assert!((0.0..=100.0).contains(&time.identified_pct), "{time:?}");
+        }
+        let time = GpuTime::from_shares(0.5, 0.2, 0.875).unwrap();
+        assert_eq!((time.other_kernels_pct, time.identified_pct), (17.5, 80.0));
+        assert_eq!(GpuTime::from_shares(0.0, 0.0, 0.0), None);
+    }
+}
