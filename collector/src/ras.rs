@@ -16,6 +16,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
         mpsc::{self, Receiver, TryRecvError},
     },
     thread,
@@ -32,7 +33,7 @@ use crate::address::Address;
 use address::{RasAddress, Unasked};
 pub(crate) use answer::Answer;
 
-/// Jobs that are asked about at the same time.
+/// Threads that ask at the same time, each about a job.
 const AT_ONCE: usize = 8;
 
 /// Viewers that wait for the same answer.
@@ -53,12 +54,13 @@ pub(crate) struct Target {
     pub job: JobName,
     /// Its living processes here, the one to begin with first.
     pub pids: Vec<Pid>,
-    /// Ranks that are creating a communicator: RAS of some versions ends a process that it asks then.
+    /// Ranks on this host, of any job, are creating a communicator: RAS of some versions ends a process that is
+    /// asked then, and which one answers at a shared port is not known before.
     pub creating: bool,
 }
 
 /// The result, and its recipients.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answered {
     pub viewers: Vec<Address>,
     pub report: RasReport,
@@ -78,15 +80,22 @@ struct Asking {
 #[derive(Debug, Default)]
 pub(crate) struct Ras {
     asking: Vec<Asking>,
-    recent: BTreeMap<JobName, (Instant, RasReport)>,
+    recent: BTreeMap<JobName, (Instant, RasReport, Vec<u8>)>,
+    /// Each thread has a clone: one that nobody waits for any more, such as for a name server, still counts.
+    threads: Arc<()>,
+    /// A rank on this host is creating a communicator: read before each question, as a thread may ask several
+    /// processes.
+    creating: Arc<AtomicBool>,
 }
 
 impl Ras {
-    /// Takes a request. Returns the report at once if it is known, or if there will be none.
-    pub(crate) fn want(&mut self, target: Target, viewer: &Address, now: Instant) -> Option<RasReport> {
-        self.recent.retain(|_, (at, _)| now.duration_since(*at) < RECENT);
-        if let Some((_, report)) = self.recent.get(&target.job) {
-            return Some(report.clone());
+    /// Takes a request. Returns the result at once if it is known, or if there will be none.
+    pub(crate) fn want(&mut self, target: Target, viewer: &Address, now: Instant) -> Option<Answered> {
+        let job = target.job.clone();
+        let at_once = |report, raw| Some(Answered { viewers: vec![viewer.clone()], report, raw });
+        self.forget(now);
+        if let Some((_, report, raw)) = self.recent.get(&job) {
+            return at_once(report.clone(), raw.clone());
         }
         if let Some(asking) = self.asking.iter_mut().find(|asking| asking.job == target.job) {
             if asking.viewers.len() < VIEWERS && !asking.viewers.contains(viewer) {
@@ -94,25 +103,39 @@ impl Ras {
             }
             return None;
         }
-        let job = target.job.clone();
-        if self.asking.len() >= AT_ONCE {
+        if Arc::strong_count(&self.threads) > AT_ONCE {
             let why = format!("RAS of {AT_ONCE} jobs is being asked: try again");
-            return Some(RasReport::unanswered(job, why));
+            return at_once(RasReport::unanswered(job, why), Vec::new());
         }
         let (answer_tx, answer) = mpsc::channel();
+        self.note(target.creating);
+        let (counted, creating) = (Arc::clone(&self.threads), Arc::clone(&self.creating));
         let started = thread::Builder::new().name("ras".to_owned()).spawn(move || {
+            let answer = ask(&target, &creating);
+            drop(counted);
             // Nobody waits any more if it took too long.
-            let _ = answer_tx.send(ask(&target));
+            let _ = answer_tx.send(answer);
         });
         if let Err(error) = started {
-            return Some(RasReport::unanswered(job, format!("no thread to ask with: {error}")));
+            let why = format!("no thread to ask with: {error}");
+            return at_once(RasReport::unanswered(job, why), Vec::new());
         }
         self.asking.push(Asking { job, viewers: vec![viewer.clone()], answer, since: now });
         None
     }
 
+    pub(crate) fn is_asking(&self) -> bool {
+        !self.asking.is_empty()
+    }
+
+    /// Whether a rank on this host, of any job, is creating a communicator now.
+    pub(crate) fn note(&self, creating: bool) {
+        self.creating.store(creating, Relaxed);
+    }
+
     /// Takes finished answers. Never blocks.
     pub(crate) fn turn(&mut self, now: Instant) -> Vec<Answered> {
+        self.forget(now);
         let mut answered = Vec::new();
         for asking in std::mem::take(&mut self.asking) {
             let none = |why: &str| (RasReport::unanswered(asking.job.clone(), why.to_owned()), Vec::new());
@@ -125,15 +148,19 @@ impl Ras {
                 Err(TryRecvError::Empty) => none("it did not answer in time"),
                 Err(TryRecvError::Disconnected) => none("its answer cannot be read"),
             };
-            self.recent.insert(asking.job, (now, report.clone()));
+            self.recent.insert(asking.job, (now, report.clone(), raw.clone()));
             answered.push(Answered { viewers: asking.viewers, report, raw });
         }
         answered
     }
+
+    fn forget(&mut self, now: Instant) {
+        self.recent.retain(|_, (at, ..)| now.duration_since(*at) < RECENT);
+    }
 }
 
 /// In a thread of its own: files of processes, the network.
-fn ask(target: &Target) -> (RasReport, Vec<u8>) {
+fn ask(target: &Target, creating: &AtomicBool) -> (RasReport, Vec<u8>) {
     let asked_at = Moment::now();
     let report = RasReport { asked_at, ..RasReport::unanswered(target.job.clone(), String::new()) };
     let address = match RasAddress::of(target) {
@@ -146,7 +173,8 @@ fn ask(target: &Target) -> (RasReport, Vec<u8>) {
     if let Some(why) = why_not {
         return (RasReport { why: why.to_string(), ..report }, Vec::new());
     }
-    match client::ask(&address, |answer: &Answer| answer.is_of(&target.pids), client::Limits::default()) {
+    let is_of_job = |answer: &Answer| answer.is_of(&target.pids);
+    match client::ask(&address, is_of_job, || creating.load(Relaxed), client::Limits::default()) {
         Ok((answer, raw)) => (answer.into_report(report), raw),
         Err(why) => (RasReport { why: why.at(&address), ..report }, Vec::new()),
     }

@@ -16,7 +16,7 @@ use xpu_wire::{
         RankExit, RankInfo, RankNccl, RankRecord, RankStacks, Summary,
     },
     id::{DeviceUuid, Step},
-    ledger::{self, KinetoCount, LedgerPage},
+    ledger::{self, Call, KinetoCount, LedgerPage},
     process::{self, Process},
     unit::{Moment, Nanoseconds},
 };
@@ -352,6 +352,12 @@ impl Worker {
             looked: now,
             ended: self.exit.as_ref().map(|exit| exit.sentence()),
         }
+    }
+
+    /// Whether a thread of it is creating a communicator; not known without a ledger.
+    pub(crate) fn creates_communicator(&self) -> bool {
+        let mut threads = self.ledger.iter().flat_map(|page| &page.ledger().threads);
+        threads.any(|thread| thread.read().is_some_and(|reading| reading.call == Call::CommunicatorInit))
     }
 
     pub(crate) fn detail(&self) -> RankDetail {

@@ -12,8 +12,9 @@ use xpu_model::{
     status::ExitCode as Code,
 };
 use xpu_wire::{
-    frame::{RasMissing, RasRank, RasReport},
+    frame::{Inside, RasMissing, RasRank, RasReport},
     id::{JobName, Rank},
+    ledger::Call,
     unit::Moment,
 };
 
@@ -53,25 +54,52 @@ pub fn ras(args: &RasArgs) -> anyhow::Result<ExitCode> {
         report_kept("ras", args.of.job.as_ref());
         return Ok(ExitCode::from(Code::NoData as u8));
     };
-    runtime.block_on(ask(&mut following, &mut arrivals, &live, &name, args.wait));
+    let refusal = runtime.block_on(ask(&mut following, &mut arrivals, &live, &name, args.wait));
     report_unreachable(&following, ": its ranks are not compared");
     let Some(job) = following.jobs().get(&name) else { return Ok(ExitCode::from(Code::NoData as u8)) };
+    if let Some(why) = refusal {
+        let witness = Witness::unanswered(&why);
+        let report = RasReport { asked_at: Moment::now(), ..RasReport::unanswered(name.clone(), why) };
+        return written(job, args, &report, &witness);
+    }
     output(job, args, || {
         "no answer: no rank of the job lives, or its collector is too old to ask RAS; try again, with a longer --wait"
             .to_owned()
     })
 }
 
-/// Records first: RAS's counts are then the newer ones, and those of a job that stands are the same.
-async fn ask(following: &mut Following, arrivals: &mut Arrivals, live: &Live, name: &JobName, seconds: u32) {
+/// Records first: RAS's counts are then the newer ones, and those of a job that stands are the same. Returns why
+/// nothing is asked.
+async fn ask(
+    following: &mut Following,
+    arrivals: &mut Arrivals,
+    live: &Live,
+    name: &JobName,
+    seconds: u32,
+) -> Option<String> {
     let deadline = Instant::now() + Duration::from_secs(seconds.into());
     let job = following.jobs().get(name);
     let living = job.into_iter().flat_map(Job::ranks).filter(|(_, view)| view.is_alive());
-    let Some(first) = living.map(|(rank, _)| rank).min() else { return };
+    let first = living.map(|(rank, _)| rank).min()?;
     gather(following, arrivals, live, name, RECORDS.min(seconds)).await;
+    if let Some(rank) = following.jobs().get(name).and_then(creating) {
+        return Some(format!(
+            "rank {rank} is creating a communicator, and RAS may crash when asked then (up to NCCL 2.29.7): try again"
+        ));
+    }
     live.ras(name.clone(), first);
     let came = |following: &Following| following.jobs().get(name).is_none_or(|job| job.ras().is_some());
     take_until(following, arrivals, deadline, came).await;
+    None
+}
+
+/// The collector that asks sees only the ranks on its own host.
+fn creating(job: &Job) -> Option<Rank> {
+    let mut living = job.ranks().filter(|(_, view)| view.is_alive());
+    let creates = |inside: &Inside| inside.call == Call::CommunicatorInit;
+    living
+        .find(|(_, view)| view.latest().is_some_and(|digest| digest.inside.iter().any(creates)))
+        .map(|(rank, _)| rank)
 }
 
 fn output(job: &Job, args: &RasArgs, none: impl FnOnce() -> String) -> anyhow::Result<ExitCode> {
@@ -79,10 +107,14 @@ fn output(job: &Job, args: &RasArgs, none: impl FnOnce() -> String) -> anyhow::R
         eprintln!("xpu-top: {}", none());
         return Ok(ExitCode::from(Code::NoData as u8));
     };
+    written(job, args, report, &witness)
+}
+
+fn written(job: &Job, args: &RasArgs, report: &RasReport, witness: &Witness) -> anyhow::Result<ExitCode> {
     if args.json {
-        print(&(serde_json::to_string_pretty(&Document::of(job, report, &witness))? + "\n"))?;
+        print(&(serde_json::to_string_pretty(&Document::of(job, report, witness))? + "\n"))?;
     } else {
-        print(&text(report, &witness))?;
+        print(&text(report, witness))?;
     }
     let has_answer = witness.verdict != Verdict::NoAnswer;
     Ok(if has_answer { ExitCode::SUCCESS } else { ExitCode::from(Code::NoData as u8) })
@@ -110,7 +142,7 @@ fn text(report: &RasReport, witness: &Witness) -> String {
     let verdict = match witness.verdict {
         Verdict::Agrees => "both say the same",
         Verdict::Differs => "the two differ",
-        Verdict::NotComparable => "not compared: what RAS says stands alone",
+        Verdict::NotComparable => "not compared with xpu-top's counts",
         Verdict::NoAnswer => return text,
     };
     text + verdict + "\n"
@@ -176,5 +208,40 @@ impl<'a> Document<'a> {
             sentences: witness.statements.iter().map(Statement::sentence).collect(),
             communicators: communicators.collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_model::job::Jobs;
+    use xpu_wire::{
+        frame::{Body, Life},
+        simulation::Simulation,
+        unit::Nanoseconds,
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_living_rank_on_any_host_that_creates_a_communicator_is_named() {
+        let simulation = Simulation::new(1, 2, 2);
+        let with = |call: Call, life: Life| {
+            let mut jobs = Jobs::default();
+            for mut frame in simulation.digests(1) {
+                let Body::Digest(host) = &mut frame.body else { unreachable!() };
+                for digest in &mut host.ranks {
+                    digest.inside.clear();
+                    if digest.rank == Rank(3) {
+                        digest.life = life;
+                        digest.inside.push(Inside { thread: 42, call, waited: Nanoseconds(1) });
+                    }
+                }
+                jobs.fold(&frame);
+            }
+            creating(jobs.get(&simulation.job).unwrap())
+        };
+        assert_eq!(with(Call::CommunicatorInit, Life::Alive), Some(Rank(3)));
+        assert_eq!(with(Call::StreamSynchronize, Life::Alive), None);
+        assert_eq!(with(Call::CommunicatorInit, Life::Died), None);
     }
 }

@@ -26,7 +26,9 @@ pub(super) enum Unasked {
     NoProcess,
     #[error("RAS is off: the job was started with NCCL_RAS_ENABLE={0}")]
     Off(String),
-    #[error("a rank is creating a communicator, and RAS may crash when asked then (up to NCCL 2.29.7)")]
+    #[error(
+        "a rank on this host is creating a communicator, and RAS may crash when asked then (up to NCCL 2.29.7)"
+    )]
     Creating,
     #[error("NCCL {0}: its RAS may crash when asked (2.26.2 to 2.26.5); use another version of NCCL")]
     Crashes(String),

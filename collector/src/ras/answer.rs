@@ -111,14 +111,14 @@ impl Answer {
         Ok((parsed, raw))
     }
 
-    /// Whether it is about a job with one of these processes. An answer without processes is about any.
+    /// Whether it is about a job with one of these processes. An answer without ranks says nothing of any job.
     pub(super) fn is_of(&self, pids: &[Pid]) -> bool {
         let there = self.communicators.iter().flat_map(|one| {
             let missing = one.missing_ranks.iter().map(|rank| rank.pid);
             one.ranks.iter().map(|rank| rank.pid).chain(missing)
         });
-        let mut there = there.filter_map(process).peekable();
-        there.peek().is_none() || there.any(|pid| pids.contains(&pid))
+        let mut there = there.map(process).peekable();
+        there.peek().is_none() || there.flatten().any(|pid| pids.contains(&pid))
     }
 
     /// `report`: when and where it was asked.

@@ -10,7 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{address::RasAddress, answer::Answer};
+use super::{
+    address::{RasAddress, Unasked},
+    answer::Answer,
+};
 
 /// Connections for one question.
 const CONNECTIONS: usize = 12;
@@ -60,6 +63,8 @@ pub(super) enum Unanswered {
     Unreadable(String),
     #[error("its RAS has no JSON, which is new in NCCL 2.28.7; ask it with NCCL's own ncclras")]
     NoJson,
+    #[error("{}", Unasked::Creating)]
+    Creating,
 }
 
 impl Unanswered {
@@ -73,10 +78,12 @@ impl Unanswered {
     }
 }
 
-/// Asks until an answer is of the job. The answer, and its bytes.
+/// Asks until an answer is of the job. The answer, and its bytes. `is_creating`: whether a process that may
+/// answer is creating a communicator; it is then not asked.
 pub(super) fn ask(
     address: &RasAddress,
     is_of_job: impl Fn(&Answer) -> bool,
+    is_creating: impl Fn() -> bool,
     limits: Limits,
 ) -> Result<(Answer, Vec<u8>), Unanswered> {
     let deadline = Instant::now() + limits.all;
@@ -85,7 +92,7 @@ pub(super) fn ask(
     for _ in 0..CONNECTIONS {
         let mut may_change = false;
         for &to in &resolved {
-            match ask_once(to, limits, deadline) {
+            match ask_once(to, &is_creating, limits, deadline) {
                 Ok((answer, raw)) if is_of_job(&answer) => return Ok((answer, raw)),
                 Ok(_) => (may_change, why) = (true, why.max(Unanswered::OtherJob)),
                 Err(error) => {
@@ -101,7 +108,12 @@ pub(super) fn ask(
     Err(why)
 }
 
-fn ask_once(to: SocketAddr, limits: Limits, deadline: Instant) -> Result<(Answer, Vec<u8>), Unanswered> {
+fn ask_once(
+    to: SocketAddr,
+    is_creating: impl Fn() -> bool,
+    limits: Limits,
+    deadline: Instant,
+) -> Result<(Answer, Vec<u8>), Unanswered> {
     let within = |time: Duration| deadline.min(Instant::now() + time);
     let mut talk = Talk::connect(to, within(limits.line))?;
     // What is no RAS gets this line and nothing more.
@@ -113,6 +125,9 @@ fn ask_once(to: SocketAddr, limits: Limits, deadline: Instant) -> Result<(Answer
     let format = talk.ask("SET FORMAT json", within(limits.line))?;
     if format != "OK" {
         return Err(if format.starts_with("ERROR") { Unanswered::NoJson } else { Unanswered::Foreign });
+    }
+    if is_creating() {
+        return Err(Unanswered::Creating);
     }
     talk.say("STATUS", within(limits.line))?;
     let raw = talk.document(within(limits.document))?;

@@ -42,6 +42,10 @@ impl Drop for Sleeper {
     }
 }
 
+fn ask_now(target: &Target) -> (RasReport, Vec<u8>) {
+    ask(target, &AtomicBool::new(target.creating))
+}
+
 fn answered(ras: &mut Ras) -> Answered {
     let deadline = Instant::now() + Duration::from_mins(1);
     loop {
@@ -57,7 +61,7 @@ fn answered(ras: &mut Ras) -> Answered {
 fn the_environment_of_the_ranks_says_where_and_whether() {
     let of = |set: &[(&str, &str)]| {
         let sleeper = Sleeper::with(set);
-        let (report, raw) = ask(&sleeper.target("train"));
+        let (report, raw) = ask_now(&sleeper.target("train"));
         assert!(raw.is_empty() && !report.is_answered());
         (report.address, report.why)
     };
@@ -69,10 +73,10 @@ fn the_environment_of_the_ranks_says_where_and_whether() {
     let (_, why) = of(&[("NCCL_RAS_ADDR", "no such host:x")]);
     assert!(why.contains("cannot connect"), "{why}");
     let sleeper = Sleeper::with(&[]);
-    let (report, _) = ask(&sleeper.target("other"));
+    let (report, _) = ask_now(&sleeper.target("other"));
     assert!(report.why.contains("no process of the job can be read"), "{}", report.why);
     let creating = Target { creating: true, ..sleeper.target("train") };
-    let (report, _) = ask(&creating);
+    let (report, _) = ask_now(&creating);
     assert_eq!(report.address, "localhost:28028");
     assert!(report.why.contains("creating a communicator"), "{}", report.why);
 }
@@ -88,8 +92,37 @@ fn one_question_serves_all_who_ask_at_the_same_time_or_soon_after() {
     assert_eq!(ras.asking.len(), 1);
     let told = answered(&mut ras);
     assert_eq!(told.viewers, [viewer(1), viewer(2)]);
-    assert_eq!(ras.want(target.clone(), &viewer(3), Instant::now()), Some(told.report));
+    let again = Answered { viewers: vec![viewer(3)], ..told };
+    assert_eq!(ras.want(target.clone(), &viewer(3), Instant::now()), Some(again));
     assert_eq!(ras.want(target, &viewer(3), Instant::now() + RECENT), None, "it is asked again");
+}
+
+#[test]
+fn a_recent_answer_is_sent_again_as_it_came() {
+    let (answer_tx, answer) = mpsc::channel();
+    let (job, now) = (JobName::from("train"), Instant::now());
+    let came = (RasReport { job: job.clone(), ..RasReport::default() }, b"{}".to_vec());
+    let mut ras = Ras::default();
+    ras.asking.push(Asking { job: job.clone(), viewers: vec![viewer(1)], answer, since: now });
+    answer_tx.send(came).unwrap();
+    assert_eq!(ras.turn(now).pop().unwrap().raw, b"{}");
+    let target = Target { job, pids: Vec::new(), creating: false };
+    let again = ras.want(target, &viewer(2), now).unwrap();
+    assert_eq!((again.viewers, again.raw), (vec![viewer(2)], b"{}".to_vec()));
+    assert!(ras.turn(now + RECENT).is_empty() && ras.recent.is_empty(), "up to 16 MiB are not kept for long");
+}
+
+#[test]
+fn threads_that_nobody_waits_for_still_count() {
+    let sleeper = Sleeper::with(&[("NCCL_RAS_ADDR", "127.0.0.1:1")]);
+    let mut ras = Ras::default();
+    let threads: Vec<_> = (0..AT_ONCE).map(|_| Arc::clone(&ras.threads)).collect();
+    let refused = ras.want(sleeper.target("train"), &viewer(1), Instant::now()).unwrap();
+    assert!(refused.report.why.contains("try again") && ras.asking.is_empty(), "{}", refused.report.why);
+    drop(threads);
+    assert_eq!(ras.want(sleeper.target("train"), &viewer(1), Instant::now()), None);
+    answered(&mut ras);
+    assert_eq!(Arc::strong_count(&ras.threads), 1, "it has ended");
 }
 
 #[test]

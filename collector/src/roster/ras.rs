@@ -2,26 +2,28 @@
 
 use xpu_wire::{
     id::{JobName, Rank},
-    ledger::Call,
     unit::Moment,
 };
 
 use super::Roster;
-use crate::{ras::Target, stacks::Reach};
+use crate::{ras::Target, stacks::Reach, worker::Worker};
 
 impl Roster {
     /// `None` if this rank does not live here: another host asks then.
     pub(crate) fn ras_target(&self, job: &JobName, rank: Rank, now: Moment) -> Option<Target> {
         let living = || self.of_job(job).filter(|worker| worker.is_there());
         living().find(|worker| worker.info.rank == rank)?;
-        let targets: Vec<_> = living().map(|worker| worker.target(false, now)).collect();
-        let creates = |target: &crate::stacks::Target| {
-            target.inside.iter().any(|inside| inside.call == Call::CommunicatorInit)
-        };
-        let creating = targets.iter().any(creates);
-        let mut here: Vec<_> = targets.iter().filter(|target| target.reach == Reach::Here).collect();
+        let creating = self.creates_communicator();
+        let targets = living().map(|worker| worker.target(false, now));
+        let mut here: Vec<_> = targets.filter(|target| target.reach == Reach::Here).collect();
         here.sort_by_key(|target| (target.rank != rank, target.rank));
         Some(Target { job: job.clone(), pids: here.iter().map(|target| target.pid).collect(), creating })
+    }
+
+    /// Whether a rank here, of any job, does: at a shared port, the kernel chooses the process that is asked.
+    pub(crate) fn creates_communicator(&self) -> bool {
+        let mut living = self.places.values().filter(|worker| worker.is_there());
+        living.any(Worker::creates_communicator)
     }
 }
 
@@ -29,7 +31,11 @@ impl Roster {
 mod tests {
     use std::process::id;
 
-    use xpu_wire::{frame::RankInfo, id::Pid, ledger::LedgerPage};
+    use xpu_wire::{
+        frame::RankInfo,
+        id::Pid,
+        ledger::{Call, LedgerPage},
+    };
 
     use super::*;
     use crate::roster::Identity;
@@ -66,5 +72,23 @@ mod tests {
         assert!(!roster.ras_target(&job, Rank(1), now).unwrap().creating);
         thread.enter(Call::CommunicatorInit, Moment(1));
         assert!(roster.ras_target(&job, Rank(1), now).unwrap().creating);
+    }
+
+    #[test]
+    fn a_rank_of_another_job_that_creates_a_communicator_counts_while_it_lives() {
+        let (job, now) = (JobName::from("j"), Moment(2_000_000_000));
+        let pages = [LedgerPage::create().unwrap(), LedgerPage::create().unwrap()];
+        let mut roster = Roster::default();
+        roster.hello(&Identity(vec![1]), 0, rank(1, &pages[0]), Moment(0));
+        let other = RankInfo { job: "other".into(), ..rank(1, &pages[1]) };
+        roster.hello(&Identity(vec![2]), 0, other, Moment(0));
+        assert!(!roster.ras_target(&job, Rank(1), now).unwrap().creating);
+        let thread = &pages[1].ledger().threads[0];
+        assert!(thread.claim(42));
+        thread.enter(Call::CommunicatorInit, Moment(1));
+        let target = roster.ras_target(&job, Rank(1), now).unwrap();
+        assert_eq!((target.pids, target.creating), (vec![Pid(id())], true));
+        roster.goodbye(&Identity(vec![2]), now);
+        assert!(!roster.ras_target(&job, Rank(1), now).unwrap().creating, "it has ended");
     }
 }

@@ -51,23 +51,33 @@ impl Collector {
         );
     }
 
-    /// Sends what RAS says to its requesters; to the thread that keeps hangs, also as it came.
+    /// Sends what RAS says, once it is known.
     pub(super) fn send_ras(&mut self, now: Moment) {
-        for ras::Answered { viewers, report, raw } in self.ras.turn(Instant::now()) {
-            let Upstream { name, ras, .. } = &self.sockets.front.upstream;
-            // In a hang: all viewers see it.
-            let is_kept = viewers.iter().any(|viewer| viewer.to.0.starts_with(name));
-            if is_kept && !raw.is_empty() {
-                ras.put(&report.job, raw);
-            }
-            if is_kept && report.is_answered() {
-                self.publish(Body::Ras(report.clone()), now);
-            }
-            self.send_all(
-                viewers.into_iter().map(|viewer| (viewer, Body::Ras(report.clone()))).collect(),
-                now,
-            );
+        if self.ras.is_asking() {
+            self.ras.note(self.roster.creates_communicator());
         }
+        for answered in self.ras.turn(Instant::now()) {
+            self.send_word_of_ras(answered, now);
+        }
+    }
+
+    /// To its requesters; to the thread that keeps hangs, also as it came.
+    pub(super) fn send_word_of_ras(&mut self, answered: ras::Answered, now: Moment) {
+        let ras::Answered { viewers, report, raw } = answered;
+        let Upstream { name, ras, .. } = &self.sockets.front.upstream;
+        let (own, mut viewers): (Vec<_>, Vec<_>) =
+            viewers.into_iter().partition(|viewer| viewer.to.0.starts_with(name));
+        let is_kept = !own.is_empty();
+        if is_kept && !raw.is_empty() {
+            ras.put(&report.job, raw);
+        }
+        if is_kept && report.is_answered() {
+            // In a hang: all viewers see it. That thread is one of them, and would get it twice.
+            self.publish(Body::Ras(report.clone()), now);
+        } else {
+            viewers.extend(own);
+        }
+        self.send_all(viewers.into_iter().map(|viewer| (viewer, Body::Ras(report.clone()))).collect(), now);
     }
 
     /// Publishes ranks' ends, once their data is complete.

@@ -106,7 +106,10 @@ impl Collector {
             }
             Request::Ras { job, rank } => {
                 let target = self.roster.ras_target(&job, rank, now)?;
-                self.ras.want(target, viewer, Instant::now()).map(Body::Ras)
+                if let Some(known) = self.ras.want(target, viewer, Instant::now()) {
+                    self.send_word_of_ras(known, now);
+                }
+                None
             }
             Request::GpuStacks { job, ranks } => {
                 let found = self.roster.gpu_stacks(&job, &ranks, now);

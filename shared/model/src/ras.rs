@@ -114,10 +114,15 @@ impl Witness {
         job.ras().map(|report| Self::compare(report, job))
     }
 
+    /// RAS was not asked, or has not answered.
+    pub fn unanswered(why: &str) -> Self {
+        let statement = Statement::of(About::Answer, format!("no answer: {why}"));
+        Self { verdict: Verdict::NoAnswer, statements: vec![statement], more: 0 }
+    }
+
     fn compare(report: &RasReport, job: &Job) -> Self {
         if !report.is_answered() {
-            let statement = Statement::of(About::Answer, format!("no answer: {}", report.why));
-            return Self { verdict: Verdict::NoAnswer, statements: vec![statement], more: 0 };
+            return Self::unanswered(&report.why);
         }
         let (stands, own) = (stands(job), own::of(job, |_| true));
         let mut named: BTreeMap<CommunicatorId, usize> = BTreeMap::new();
@@ -126,10 +131,15 @@ impl Witness {
         }
         // Of two communicators with one hash it is not known which is which.
         let mine = |id: CommunicatorId| own.get(&id).filter(|_| named.get(&id) == Some(&1));
-        let mut statements: Vec<_> =
-            report.communicators.iter().flat_map(|one| of_one(one, mine(one.id), (job, stands))).collect();
+        let (mut statements, mut are_compared) = (Vec::new(), true);
+        for one in &report.communicators {
+            let (said, is_compared) = of_one(one, mine(one.id), (job, stands));
+            statements.extend(said);
+            // A rank alone has no other to be apart from.
+            are_compared &= is_compared || one.ranks.len() < 2;
+        }
         let deviates = statements.iter().any(|one| one.about == About::Counts);
-        if !deviates && let Some(same) = counts::alike(report, stands) {
+        if !deviates && let Some(same) = counts::alike(report, are_compared) {
             statements.push(same);
         }
         let unknown = own.values().filter(|own| !named.contains_key(&own.id));
@@ -154,9 +164,9 @@ impl Witness {
         let mut named = report.communicators.iter().filter(|one| one.id == id);
         let (one, is_only) = (named.next()?, named.next().is_none());
         let own = own::of(job, |of| of == id).remove(&id).filter(|_| is_only);
-        let statements = of_one(one, own.as_ref(), (job, stands(job)));
+        let (statements, is_compared) = of_one(one, own.as_ref(), (job, stands(job)));
         let alone = RasReport { communicators: vec![one.clone()], ..RasReport::default() };
-        statements.into_iter().min_by_key(Statement::order).or_else(|| counts::alike(&alone, stands(job)))
+        statements.into_iter().min_by_key(Statement::order).or_else(|| counts::alike(&alone, is_compared))
     }
 }
 
@@ -166,14 +176,15 @@ fn stands(job: &Job) -> bool {
     living().next().is_some() && living().all(|(_, view)| view.stands_for() >= STANDS)
 }
 
-fn of_one(one: &RasCommunicator, mine: Option<&Own>, (job, stands): (&Job, bool)) -> Vec<Statement> {
-    let mut statements = counts::statements(one, mine, stands);
+/// Also whether xpu-top's own counts were compared.
+fn of_one(one: &RasCommunicator, mine: Option<&Own>, (job, stands): (&Job, bool)) -> (Vec<Statement>, bool) {
+    let (mut statements, is_compared) = counts::statements(one, mine, stands);
     statements.extend(state::statements(one, mine, job));
     for statement in &mut statements {
         statement.communicator = one.id.to_string();
         statement.name = mine.map(|own| own.name.clone()).unwrap_or_default();
     }
-    statements
+    (statements, is_compared)
 }
 
 /// What limits the answer as a whole.
@@ -181,7 +192,7 @@ fn answer(report: &RasReport, stands: bool) -> Vec<Statement> {
     let mut statements = Vec::new();
     if report.timeouts > 0 {
         let times = figure::counted(report.timeouts as usize, "time", "times");
-        statements.push(Statement::of(About::Answer, format!("it waited for data in vain {times}")));
+        statements.push(Statement::of(About::Answer, format!("it timed out {times} waiting for data")));
     }
     if report.communicators.is_empty() {
         statements.push(Statement::of(About::Answer, "it knows no communicator".to_owned()));

@@ -116,6 +116,9 @@ fn an_answer_is_of_the_job_whose_processes_it_has() {
     assert!(!answer.is_of(&[Pid(1), Pid(2)]));
     let (none, _) = Answer::parse(br#"{"communicators": []}"#.to_vec()).unwrap();
     assert!(none.is_of(&[Pid(1)]));
+    let unknown = OF_2_28.replace("400", "-400");
+    let (unknown, _) = Answer::parse(unknown.into_bytes()).unwrap();
+    assert!(!unknown.is_of(&[Pid(4001)]), "ranks without process numbers may be of any job");
 }
 
 #[test]

@@ -26,6 +26,13 @@ const LIMITS: Limits = Limits {
 type Serve = fn(TcpStream, usize);
 
 fn ask_one_that(serves: Serve) -> (Result<Vec<Pid>, Unanswered>, usize) {
+    ask_one_that_while(serves, || false)
+}
+
+fn ask_one_that_while(
+    serves: Serve,
+    is_creating: impl Fn() -> bool,
+) -> (Result<Vec<Pid>, Unanswered>, usize) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = RasAddress::from(&*listener.local_addr().unwrap().to_string());
     let taken = Arc::new(AtomicUsize::new(0));
@@ -36,7 +43,7 @@ fn ask_one_that(serves: Serve) -> (Result<Vec<Pid>, Unanswered>, usize) {
             thread::spawn(move || serves(stream.unwrap(), number));
         }
     });
-    let asked = ask(&address, |answer| answer.is_of(&[Pid(4001)]), LIMITS);
+    let asked = ask(&address, |answer| answer.is_of(&[Pid(4001)]), is_creating, LIMITS);
     (asked.map(|_| vec![Pid(4001)]), taken.load(SeqCst))
 }
 
@@ -77,6 +84,17 @@ fn another_job_behind_the_port_is_passed_over() {
     assert_eq!(ask_one_that(of_two), (Ok(vec![Pid(4001)]), 4));
     let (asked, connections) = ask_one_that(|stream, _| ras(stream, &OF_2_28.replace("400", "500")));
     assert_eq!((asked, connections), (Err(Unanswered::OtherJob), CONNECTIONS));
+}
+
+#[test]
+fn nobody_is_asked_once_a_communicator_is_being_created() {
+    let asked = ask_one_that_while(|stream, _| ras(stream, OF_2_28), || true);
+    assert_eq!(asked, (Err(Unanswered::Creating), 1), "it would have answered");
+    // After another job has answered.
+    let looks = AtomicUsize::new(0);
+    let begins = || looks.fetch_add(1, SeqCst) > 0;
+    let asked = ask_one_that_while(|stream, _| ras(stream, &OF_2_28.replace("400", "500")), begins);
+    assert_eq!(asked, (Err(Unanswered::Creating), 2));
 }
 
 #[test]
@@ -125,7 +143,7 @@ fn what_is_no_ras_harms_nobody() {
     assert_eq!(ask_one_that(drips).0, Err(Unanswered::Silent));
     assert!(begun.elapsed() < LIMITS.all, "each connection ends in time");
     let nobody = RasAddress::from("127.0.0.1:1");
-    assert_eq!(ask(&nobody, |_| true, LIMITS).map(drop), Err(Unanswered::Nobody));
+    assert_eq!(ask(&nobody, |_| true, || false, LIMITS).map(drop), Err(Unanswered::Nobody));
 }
 
 #[test]

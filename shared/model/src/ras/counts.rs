@@ -19,7 +19,8 @@ const VALUES: usize = 4;
 /// Counts of members.
 type Counts = BTreeMap<u32, u64>;
 
-pub(super) fn statements(one: &RasCommunicator, own: Option<&Own>, stands: bool) -> Vec<Statement> {
+/// Also whether xpu-top's own counts were compared: without them, no word of RAS is confirmed.
+pub(super) fn statements(one: &RasCommunicator, own: Option<&Own>, stands: bool) -> (Vec<Statement>, bool) {
     let members: Vec<u32> = one.ranks.iter().map(|rank| rank.member).collect();
     let mut statements = Vec::new();
     let mut compared = false;
@@ -49,16 +50,16 @@ pub(super) fn statements(one: &RasCommunicator, own: Option<&Own>, stands: bool)
         let all = (counts(one, RasCounts::all), own.enqueued(&members));
         if let (theirs, Some(ours)) = all {
             if !compared {
-                judge_sums(&mut statements, (&theirs, &ours), own);
+                compared = judge_sums(&mut statements, (&theirs, &ours), own);
             }
             statements.extend(left_out(&theirs, &ours, (one, own)));
         }
     }
-    statements
+    (statements, compared)
 }
 
 /// One statement for all communicators, where none deviates.
-pub(super) fn alike(report: &RasReport, stands: bool) -> Option<Statement> {
+pub(super) fn alike(report: &RasReport, are_compared: bool) -> Option<Statement> {
     let communicators = report.communicators.iter().filter(|one| one.ranks.len() > 1).count();
     let ras = match communicators {
         1 => "all ranks have launched the same collectives".to_owned(),
@@ -68,8 +69,8 @@ pub(super) fn alike(report: &RasReport, stands: bool) -> Option<Statement> {
         ),
     };
     let new = Statement::of(About::Counts, ras);
-    let same = stands.then(|| "the same".to_owned());
-    (communicators > 0).then_some(Statement { xpu_top: same, agrees: stands.then_some(true), ..new })
+    let same = are_compared.then(|| "the same".to_owned());
+    (communicators > 0).then_some(Statement { xpu_top: same, agrees: are_compared.then_some(true), ..new })
 }
 
 fn counts(one: &RasCommunicator, count: impl Fn(&RasCounts) -> u64) -> Counts {
@@ -151,24 +152,32 @@ fn apart(own: Option<&Own>, deviations: &BTreeMap<u32, i64>) -> String {
     if told.is_empty() { "all ranks are at the same".to_owned() } else { told.join(", ") }
 }
 
-/// Where records are missing, the ledgers still count: all operations together.
-fn judge_sums(statements: &mut Vec<Statement>, (theirs, ours): (&Counts, &Counts), own: &Own) {
+/// Where records are missing, the ledgers still count: all operations together. Returns whether the two can be
+/// compared.
+fn judge_sums(statements: &mut Vec<Statement>, (theirs, ours): (&Counts, &Counts), own: &Own) -> bool {
+    // What the ledgers have more may be of the kinds that RAS leaves out. Only what they lack contradicts it.
+    let lack = theirs.iter().any(|(member, count)| ours.get(member).is_none_or(|counted| counted < count));
     let (theirs, ours) = (deviations(theirs), deviations(ours));
-    let agrees = theirs == ours;
-    let xpu_top = if agrees { "the same".to_owned() } else { apart(Some(own), &ours) };
+    let agrees = if theirs == ours { Some(true) } else { lack.then_some(false) };
+    let xpu_top = match agrees {
+        Some(true) => "the same".to_owned(),
+        Some(false) => apart(Some(own), &ours),
+        None => format!("{}, counting all kinds of collectives", apart(Some(own), &ours)),
+    };
     for statement in statements.iter_mut() {
-        (statement.xpu_top, statement.agrees) = (Some(xpu_top.clone()), Some(agrees));
+        (statement.xpu_top, statement.agrees) = (Some(xpu_top.clone()), agrees);
     }
-    if statements.is_empty() && !agrees {
+    if statements.is_empty() && agrees != Some(true) {
         let ras = format!("all ranks have launched the same on {}", which(own.id, Some(own)));
         let members: Vec<_> = ours.keys().copied().collect();
         statements.push(Statement {
             ranks: own.ranks(&members),
             xpu_top: Some(xpu_top),
-            agrees: Some(false),
+            agrees,
             ..Statement::of(About::Counts, ras)
         });
     }
+    agrees.is_some()
 }
 
 /// Collectives that one of the two does not count, on all ranks alike: no contradiction.
