@@ -250,6 +250,10 @@ def test_a_token_comes_in_the_fragment_or_is_asked_for(browser, tmp_path, enviro
         asked = Visit(browser)
         asked.open(address).shows("needs a token", "#page")
         asked.page.fill("#token", "wrong" * 8)
+        # Redraws, every second and when the window changes, leave the form and what has been typed.
+        asked.gives("dispatchEvent(new Event('resize'))")
+        asked.gives("new Promise((done) => setTimeout(() => requestAnimationFrame(done), 2_500))")
+        assert asked.page.input_value("#token") == "wrong" * 8
         asked.press("Enter")
         asked.shows("needs a token", "#page")
         asked.page.fill("#token", token)
