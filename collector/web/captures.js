@@ -10,7 +10,9 @@ const STEPS = 3;
 
 let captures = [];
 let report = null;
+/** Why the reader's last request was refused, and why the list is not current. */
 let said = "";
+let unread = "";
 let timer = 0;
 
 export const capturesPage = {
@@ -35,7 +37,7 @@ export const capturesPage = {
       : h("p", { class: "muted" }, "none by this collector; `xpu-top capture` writes files of its own");
     root.replaceChildren(
       h("h2", {}, "Captures ", h("small", {}, `the last 16; every operation of ${STEPS} steps`), " ", h("button", { onclick: () => begin(go) }, `capture ${STEPS} steps (c)`)),
-      said ? h("p", { class: "warning" }, `▲ ${said}`) : "", rows,
+      ...[...new Set([said, unread])].filter(Boolean).map((why) => h("p", { class: "warning" }, `▲ ${why}`)), rows,
       report ? h("section", {}, h("h2", {}, `Report of capture ${count(report.id)}`), h("pre", { class: "report" }, report.text)) : "");
   },
 
@@ -47,17 +49,29 @@ export const capturesPage = {
   },
 };
 
+const reason = (refusal) => `${refusal.message}${refusal.next ? `: ${refusal.next}` : ""}`;
+
+/** Does what the reader asks for. A refusal is shown until the reader asks for something else. */
 async function attempt(work, go) {
   said = "";
   try {
     await work();
   } catch (refusal) {
-    said = `${refusal.message}${refusal.next ? `: ${refusal.next}` : ""}`;
+    said = reason(refusal);
   }
   if (state.page === "captures") go("captures");
 }
 
-const load = (go) => attempt(async () => { ({ captures } = await json("/api/v1/capture")); }, go);
+/** Reads the list again. Nobody has asked for that, so a refusal of something else stays. */
+async function load(go) {
+  try {
+    ({ captures } = await json("/api/v1/capture"));
+    unread = "";
+  } catch (refusal) {
+    unread = reason(refusal);
+  }
+  if (state.page === "captures") go("captures");
+}
 
 const begin = (go) => attempt(async () => {
   await json("/api/v1/capture", { body: { job: state.status.job, steps: STEPS } });
@@ -67,7 +81,12 @@ const begin = (go) => attempt(async () => {
 const show = ({ id }, go) => attempt(async () => {
   report = { id, text: "reading …" };
   go("captures");
-  report = { id, text: await (await ask(`/api/v1/capture/${id}/report`)).text() };
+  try {
+    report = { id, text: await (await ask(`/api/v1/capture/${id}/report`)).text() };
+  } catch (refusal) {
+    report = null;
+    throw refusal;
+  }
 }, go);
 
 /** Fetched with the token, and then handed to the browser. */

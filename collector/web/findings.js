@@ -56,7 +56,7 @@ function card(finding, index, go) {
     finding.collective && ["hangs at", `${finding.collective.operation ?? "a collective"} number ${finding.collective.number} of communicator ${finding.collective.communicator}${finding.collective.name ? ` (${finding.collective.name})` : ""}`],
     ["since", age(finding.since_s)],
     ["costs", known(finding.cost_pct) ? `${cost(finding)}: ${word(finding.severity)}` : `not known: ${word(finding.severity)}`],
-    ["sure", finding.confidence === "guess" ? "a guess" : finding.confidence],
+    ["confidence", finding.confidence === "guess" ? "a guess" : finding.confidence],
   ];
   return h("section", { class: `finding${stops(finding) ? " stops" : ""}${chosen ? " chosen" : ""}`, onclick: open },
     h("h3", { class: role }, `${stops(finding) ? "✖" : "▲"} ${name(finding)}`),

@@ -19,6 +19,8 @@ const PAGES = [overview, rankPage, stepsPage, stacksPage, findingsPage, captures
 /** The page that has been entered. */
 let entered = null;
 let isDue = false;
+/** The form for the token is shown: nothing replaces it until a token is given. */
+let isRefused = false;
 /** A redraw between press and release would lose a click. */
 let isPressed = false;
 
@@ -42,6 +44,7 @@ function later() {
 }
 
 function draw({ isAsked }) {
+  if (isRefused) return;
   const root = byId("page");
   drawHeader(PAGES, go);
   drawBanner();
@@ -85,12 +88,19 @@ function onRefused() {
     const give = (event) => {
       event.preventDefault();
       useToken(input.value);
+      isRefused = false;
+      draw({ isAsked: true });
       resolve();
     };
     entered?.leave?.();
     entered = null;
+    // A refusal is an answer: the collector can be reached.
     state.status = null;
+    state.lostAt = null;
     drawHeader([], go);
+    drawBanner();
+    drawHeadline(go);
+    isRefused = true;
     byId("page").replaceChildren(h("div", { class: "empty" }, h("h2", {}, "This collector needs a token"),
       h("p", { class: "muted" }, "On a host with the key, this prints it:"), h("pre", {}, "xpu-top keygen --token"),
       h("form", { onsubmit: give }, input, " ", h("button", {}, "show the job"))));

@@ -172,10 +172,12 @@ while True:
     }
     let mut listening = Listening::to(&client, true);
     assert_eq!(listening.next().name, "status");
-    // Who asks for files too often takes nothing from who may ask for data.
-    let mut refused = (0..1000).map(|_| stranger.once("GET", "/", None).status);
-    assert_eq!(refused.find(|&status| status != 200), Some(429));
-    assert_eq!(client.once("GET", "/api/v1/jobs", None).status, 200);
+    // Who asks too often for what needs no token takes nothing from who has it.
+    for path in ["/", "/healthz"] {
+        let mut refused = (0..1000).map(|_| stranger.once("GET", path, None).status);
+        assert_eq!(refused.find(|&status| status != 200), Some(429), "{path}");
+        assert_eq!(client.once("GET", "/api/v1/jobs", None).status, 200, "{path}");
+    }
 }
 
 #[test]
@@ -183,7 +185,10 @@ fn serve_prints_the_address_of_a_page_for_many_hosts() {
     let host = Host::new();
     let _ranks = [0, 1].map(|rank| host.rank(rank, TRAINS));
     let mut command = host.xpu_top("serve --job train --base-port");
-    command.args([BASE, "--hosts", &host.address, "--key-file"]).arg(host.key());
+    let hosts = format!("{},no host", host.address);
+    command.args([BASE, "--hosts", &hosts, "--key-file"]).arg(host.key());
+    // Settings of collectors, which its page does not have.
+    command.env("XPU_TOP_NO_HTTP", "1").env("XPU_TOP_TOKEN_FILE", "/nonexistent");
     let serve = Program::start(&mut command);
     let line = until("an address", || {
         serve.wrote().lines().find(|line| line.starts_with("http:")).map(str::to_owned)
@@ -197,6 +202,7 @@ fn serve_prints_the_address_of_a_page_for_many_hosts() {
     until("both ranks", || {
         (client.get("/api/v1/jobs/train").json()["ranks"].as_array()?.len() == 2).then_some(())
     });
+    assert!(serve.said().contains("xpu-top: --hosts: `no host` is not a host name"), "{}", serve.said());
     let refused = host.ask("serve --ssh");
     assert!(!refused.status.success() && refused.stderr.contains("through ssh"), "{refused:?}");
 }

@@ -128,6 +128,40 @@ def test_the_keys_are_those_of_the_terminal(browser, slow_job):
     visit.is_clean()
 
 
+def test_a_refusal_on_the_captures_page_stays_until_the_next_request(browser, slow_job):
+    capture = {"id": 1, "job": "demo", "steps": 3, "state": "done", "said": "", "bytes": 1}
+    listed = {"captures": [{**capture, "file": "/api/v1/capture/1/file"}]}
+
+    def refuse(route, error):
+        route.fulfill(status=409, json={"error": error, "next": "try again"})
+
+    def captures(route):
+        if route.request.method == "POST":
+            refuse(route, "one is already running")
+        else:
+            route.fulfill(json=listed)
+
+    visit = Visit(browser)
+    visit.page.route("**/api/v1/capture", captures)
+    visit.page.route("**/api/v1/capture/1/report", lambda route: refuse(route, "another report is being made"))
+    visit.open(slow_job).shows("8 of 8", "#header")
+
+    def stays(refusal):
+        visit.shows(f"{refusal}: try again", "#page .warning")
+        for _ in range(2):
+            # The list is read every two seconds.
+            with visit.page.expect_response(lambda answer: answer.url.endswith("/api/v1/capture")):
+                pass
+        visit.gives("new Promise((done) => requestAnimationFrame(done))")
+        assert visit.page.locator("#page .warning").all_inner_texts() == [f"▲ {refusal}: try again"]
+
+    visit.press("8", "c")
+    stays("one is already running")
+    visit.page.get_by_role("button", name="report").click()
+    stays("another report is being made")
+    assert visit.page.locator(".report").count() == 0, "nothing is read any more"
+
+
 def test_light_and_dark(browser, slow_job):
     ground = "getComputedStyle(document.body).backgroundColor"
     for scheme, colour, other in [("dark", "rgb(13, 17, 23)", "light"), ("light", "rgb(255, 255, 255)", "dark")]:
@@ -250,6 +284,10 @@ def test_a_token_comes_in_the_fragment_or_is_asked_for(browser, tmp_path, enviro
         asked = Visit(browser)
         asked.open(address).shows("needs a token", "#page")
         asked.page.fill("#token", "wrong" * 8)
+        # Redraws, every second and when the window changes, leave the form and what has been typed.
+        asked.gives("dispatchEvent(new Event('resize'))")
+        asked.gives("new Promise((done) => setTimeout(() => requestAnimationFrame(done), 2_500))")
+        assert asked.page.input_value("#token") == "wrong" * 8
         asked.press("Enter")
         asked.shows("needs a token", "#page")
         asked.page.fill("#token", token)

@@ -3,13 +3,16 @@
 //! It becomes a relay in front of the job's hosts, which serves the page like every collector.
 
 use std::{
+    fs::File,
+    io::{self, Seek as _, Write as _},
     net::{Ipv4Addr, TcpListener},
-    os::unix::process::CommandExt as _,
+    os::{fd::FromRawFd as _, unix::process::CommandExt as _},
+    path::Path,
     process::Command,
 };
 
 use anyhow::bail;
-use xpu_wire::endpoint::BasePort;
+use xpu_wire::endpoint::{BasePort, Endpoint};
 
 use crate::{
     args::{ServeArgs, UsageError},
@@ -19,6 +22,9 @@ use crate::{
 /// Ports tried after the first: on a host that trains, a collector has the usual ones.
 const TRIES: u16 = 200;
 
+/// Settings of collectors: with them the relay would have no page, or a page with another token than printed.
+const OF_COLLECTORS: [&str; 2] = ["XPU_TOP_NO_HTTP", "XPU_TOP_TOKEN_FILE"];
+
 /// Returns only if it failed.
 pub fn serve(args: &ServeArgs) -> anyhow::Result<std::process::ExitCode> {
     if args.of.ssh.is_some() {
@@ -27,11 +33,14 @@ pub fn serve(args: &ServeArgs) -> anyhow::Result<std::process::ExitCode> {
     }
     let hosts = args.of.hosts()?;
     let key = args.of.way.key()?;
+    hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
     let program = Parts::beside_this_program()?.find(Part::Collector)?;
     let base = choose(args.port)?;
-    let listed = hosts.endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    let mut relay = Command::new(&program);
-    relay.args(["--relay", "--hosts", &listed, "--hosts-base-port", &BasePort::DEFAULT.0.to_string()]);
+    let mut relay = collector(&program);
+    relay
+        .args(["--relay", "--job-hosts", "/dev/stdin", "--hosts-base-port"])
+        .arg(BasePort::DEFAULT.0.to_string());
+    relay.stdin(hosts_file(&hosts.endpoints)?);
     relay.args(["--bind", "127.0.0.1", "--http-bind", "127.0.0.1", "--base-port", &base.0.to_string()]);
     let mut about = String::new();
     if let Some(path) = &args.of.way.key_file {
@@ -46,9 +55,32 @@ pub fn serve(args: &ServeArgs) -> anyhow::Result<std::process::ExitCode> {
     bail!("cannot start {}: {error}; install xpu-top again", program.display())
 }
 
-/// The page asks for it. The collector derives it from the key.
-fn token(program: &std::path::Path, args: &ServeArgs) -> anyhow::Result<String> {
+fn collector(program: &Path) -> Command {
     let mut command = Command::new(program);
+    OF_COLLECTORS.iter().for_each(|name| {
+        command.env_remove(name);
+    });
+    command
+}
+
+/// A hosts file in memory: thousands of hosts are too long for an argument, and a file on disk would remain.
+fn hosts_file(hosts: &[Endpoint]) -> io::Result<File> {
+    // SAFETY: the name is NUL-terminated and 'static.
+    let file = unsafe { libc::memfd_create(c"xpu-top-hosts".as_ptr(), libc::MFD_CLOEXEC) };
+    if file < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it was just made and belongs to nobody else.
+    let mut file = unsafe { File::from_raw_fd(file) };
+    let lines: String = hosts.iter().map(|host| format!("{host}\n")).collect();
+    file.write_all(lines.as_bytes())?;
+    file.rewind()?;
+    Ok(file)
+}
+
+/// The page asks for it. The collector derives it from the key.
+fn token(program: &Path, args: &ServeArgs) -> anyhow::Result<String> {
+    let mut command = collector(program);
     command.arg("--print-token");
     if let Some(path) = &args.of.way.key_file {
         command.arg("--key-file").arg(path);
@@ -79,4 +111,25 @@ fn choose(named: Option<BasePort>) -> anyhow::Result<BasePort> {
 fn is_free(base: BasePort) -> bool {
     let ports = [base.http(), base.data(), base.control()];
     ports.iter().all(|&port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_model::hosts::Hosts;
+
+    use super::*;
+
+    #[test]
+    fn the_relay_reads_as_many_hosts_as_there_are() {
+        let listed = "node[00001-16000]:19001,10.0.0.7,[::1],[fe80::1]:18900";
+        let hosts = Hosts::from_list(listed, BasePort::DEFAULT).endpoints;
+        let mut command = Command::new("cat");
+        let output = command.arg("/dev/stdin").stdin(hosts_file(&hosts).unwrap()).output().unwrap();
+        assert!(output.stdout.len() > 128 << 10, "more than one argument may have");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hosts");
+        std::fs::write(&path, output.stdout).unwrap();
+        let read = Hosts::from_file(&path, BasePort::DEFAULT).unwrap();
+        assert_eq!((read.endpoints, read.warnings), (hosts, Vec::new()));
+    }
 }

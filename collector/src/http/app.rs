@@ -13,7 +13,7 @@ use super::{
     capture::{Captures, What},
     error::Problem,
     events::Events,
-    gate::Pace,
+    gate::Paces,
 };
 use crate::{
     follow::Follow,
@@ -28,11 +28,7 @@ pub(super) struct App {
     pub(super) follow: Arc<Follow>,
     pub(super) config: HttpConfig,
     pub(super) own: Own,
-    pub(super) pace: Pace,
-    /// The rate limit of requests without permission.
-    pub(super) strangers: Pace,
-    /// That of the web page's files, which need no permission.
-    pub(super) files: Pace,
+    pub(super) paces: Paces,
     pub(super) events: Events,
     pub(super) captures: Captures,
     /// By PyTorch's profiler.
@@ -51,9 +47,7 @@ impl App {
             follow,
             config,
             own: Own::default(),
-            pace: Pace::default(),
-            strangers: Pace::default(),
-            files: Pace::default(),
+            paces: Paces::default(),
             events: Events::default(),
             captures: Captures::default(),
             traces: Captures::of(What::Kineto),

@@ -15,7 +15,7 @@ use axum::{
 use tokio::time::timeout;
 use xpu_wire::endpoint::host_name;
 
-use super::{HttpConfig, app::App, door::Peer, error::Problem, web};
+use super::{HttpConfig, app::App, door::Peer, error::Problem, token::Token, web};
 
 /// Requests a second on average, and in a burst.
 const RATE: f64 = 50.0;
@@ -52,6 +52,30 @@ impl Pace {
     }
 }
 
+/// Separate rate limits: what is asked for without permission takes nothing from requests with permission.
+#[derive(Debug, Default)]
+pub(super) struct Paces {
+    /// With permission: with the token, or where none is configured.
+    permitted: Pace,
+    /// The web page's files, which browsers load without the token.
+    files: Pace,
+    /// What else needs no token.
+    open: Pace,
+    refused: Pace,
+}
+
+impl Paces {
+    fn of(&self, token: Option<&Token>, request: &Request, is_refused: bool) -> &Pace {
+        match token {
+            _ if is_refused => &self.refused,
+            Some(token) if token.is_shown(request.headers()) => &self.permitted,
+            _ if web::is_of_page(request.uri().path()) => &self.files,
+            Some(_) => &self.open,
+            None => &self.permitted,
+        }
+    }
+}
+
 pub(super) async fn pass(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let response = match refuse(&app, &request) {
         Some(problem) => {
@@ -71,14 +95,7 @@ pub(super) async fn pass(State(app): State<Arc<App>>, request: Request, next: Ne
 
 fn refuse(app: &App, request: &Request) -> Option<Problem> {
     let problem = not_let_in(&app.config, request);
-    // Requests without permission have a separate limit: they take nothing from permitted ones.
-    let pace = if problem.is_some() {
-        &app.strangers
-    } else if web::is_of_page(request.uri().path()) {
-        &app.files
-    } else {
-        &app.pace
-    };
+    let pace = app.paces.of(app.config.token.as_ref(), request, problem.is_some());
     if pace.lets_through(Instant::now()) {
         return problem;
     }
@@ -191,6 +208,35 @@ mod tests {
         assert_eq!(passed, BURST as usize);
         let later = now + Duration::from_secs(1);
         assert_eq!((0..1000).filter(|_| pace.lets_through(later)).count(), RATE as usize);
+    }
+
+    #[test]
+    fn requests_without_the_token_take_nothing_from_those_with_it() {
+        let key = Key { public: [1; 32], secret: [2; 32] };
+        let (token, text) = (Token::of(&key), Token::text_of(&key));
+        let paces = Paces::default();
+        let of = |token: Option<&Token>, path: &str, shown: Option<&str>, is_refused| {
+            let mut request = Request::builder().uri(path);
+            if let Some(shown) = shown {
+                request = request.header(header::AUTHORIZATION, format!("Bearer {shown}"));
+            }
+            std::ptr::from_ref(paces.of(token, &request.body(Body::empty()).unwrap(), is_refused))
+        };
+        let (with, own) = (Some(&token), Some(text.as_str()));
+        let permitted: *const Pace = &raw const paces.permitted;
+        for path in ["/", "/web/main.js", HEALTH, METRICS, "/api/v1/jobs"] {
+            assert_eq!(of(with, path, own, false), permitted, "{path}");
+            for shown in [None, Some("another")] {
+                assert_ne!(of(with, path, shown, false), permitted, "{path}");
+            }
+            assert_eq!(of(with, path, None, true), &raw const paces.refused, "{path}");
+        }
+        for (path, pace) in [("/web/main.js", &raw const paces.files), (HEALTH, &raw const paces.open)] {
+            assert_eq!(of(with, path, None, false), pace, "{path}");
+        }
+        // Without a configured token everybody has permission.
+        assert_eq!(of(None, HEALTH, None, false), permitted);
+        assert_eq!(of(None, "/web/main.js", None, false), &raw const paces.files);
     }
 
     #[test]

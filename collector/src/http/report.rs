@@ -1,19 +1,27 @@
 //! The report of a capture: what `xpu-top report` prints.
 
-use std::{process::Stdio, sync::Arc};
+use std::{
+    process::{Output, Stdio},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{
     extract::{Path, State},
     http::{StatusCode, header},
     response::{IntoResponse as _, Response},
 };
-use tokio::process::Command;
+use tokio::{process::Command, time::timeout};
 
 use super::{
     app::App,
     capture::{Phase, program},
     error::Problem,
 };
+
+/// Time limit of a report: shorter than that of every request (`gate::ANSWER`), whose answer does not know
+/// what to do instead.
+const LONGEST: Duration = Duration::from_secs(25);
 
 pub(super) async fn show(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, Problem> {
     let capture = app.captures.get(&id)?;
@@ -27,8 +35,8 @@ pub(super) async fn show(State(app): State<Arc<App>>, Path(id): Path<String>) ->
         Problem::new(StatusCode::CONFLICT, "another report is being made", next)
     })?;
     let mut command = Command::new(program()?);
-    command.arg("report").arg(&capture.path).env_remove("LD_PRELOAD").stdin(Stdio::null()).kill_on_drop(true);
-    let made = command.output().await.map_err(|error| failed(error.to_string()))?;
+    command.arg("report").arg(&capture.path).env_remove("LD_PRELOAD").stdin(Stdio::null());
+    let made = output(command, LONGEST).await?;
     if !made.status.success() {
         let said =
             String::from_utf8_lossy(&made.stderr).replace(&capture.path.display().to_string(), "the file");
@@ -38,6 +46,33 @@ pub(super) async fn show(State(app): State<Arc<App>>, Path(id): Path<String>) ->
     Ok(([(header::CONTENT_TYPE, kind)], made.stdout).into_response())
 }
 
+/// What a command writes, if it ends in time; otherwise it is killed.
+async fn output(mut command: Command, limit: Duration) -> Result<Output, Problem> {
+    match timeout(limit, command.kill_on_drop(true).output()).await {
+        Ok(made) => made.map_err(|error| failed(error.to_string())),
+        Err(_late) => Err(failed("the report takes too long".to_owned())),
+    }
+}
+
 fn failed(why: String) -> Problem {
     Problem::new(StatusCode::CONFLICT, why, "fetch the file, and run `xpu-top report FILE`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_that_takes_too_long_is_refused_with_what_to_do_instead() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let run = |script: &str, limit| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).stdin(Stdio::null());
+            runtime.block_on(output(command, limit))
+        };
+        assert_eq!(run("echo steps", Duration::from_mins(1)).unwrap().stdout, b"steps\n");
+        let problem = run("sleep 60", Duration::from_millis(10)).unwrap_err();
+        let said = serde_json::to_string(&problem.body()).unwrap();
+        assert!(said.contains("takes too long") && said.contains("xpu-top report FILE"), "{said}");
+    }
 }
