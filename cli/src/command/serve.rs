@@ -57,9 +57,9 @@ pub fn serve(args: &ServeArgs) -> anyhow::Result<std::process::ExitCode> {
 
 fn collector(program: &Path) -> Command {
     let mut command = Command::new(program);
-    OF_COLLECTORS.iter().for_each(|name| {
+    for name in OF_COLLECTORS {
         command.env_remove(name);
-    });
+    }
     command
 }
 
@@ -72,7 +72,8 @@ fn hosts_file(hosts: &[Endpoint]) -> io::Result<File> {
     }
     // SAFETY: it was just made and belongs to nobody else.
     let mut file = unsafe { File::from_raw_fd(file) };
-    let lines: String = hosts.iter().map(|host| format!("{host}\n")).collect();
+    let lines: Vec<String> = hosts.iter().map(|host| format!("{host}\n")).collect();
+    let lines = lines.concat();
     file.write_all(lines.as_bytes())?;
     file.rewind()?;
     Ok(file)

@@ -42,7 +42,7 @@ impl KillCounts {
         if let Some(count) = self.0.get(path) {
             return *count;
         }
-        *self.0.entry(path.to_owned()).or_insert(count_in(path))
+        *self.0.entry(path.to_owned()).or_insert_with(|| count_in(path))
     }
 
     fn around(&mut self, group: Option<&Path>) -> Counts {
