@@ -77,7 +77,7 @@ impl Statistic {
         values.sort_by(f64::total_cmp);
         let share = match self {
             Self::Median => return median(values),
-            Self::Mean => return xpu_model::status::mean(values.into_iter()),
+            Self::Mean => return xpu_model::job::mean(values.into_iter()),
             Self::Min => 0.0,
             Self::P10 => 0.1,
             Self::P90 => 0.9,

@@ -272,6 +272,11 @@ impl Job {
     }
 }
 
+pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0_u32), |(sum, count), value| (sum + value, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
 /// The median; the mean of the two middle values for an even number.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     median_of(&mut values)

@@ -25,7 +25,7 @@ use crate::{
     divergence::Divergence,
     figure::counted,
     finding::{self, Cost, Episode, Finding, Price},
-    job::{Bound, Job, Jobs, RankView, median},
+    job::{Bound, Job, Jobs, RankView, mean, median},
 };
 
 pub use activity::{Activity, BlockedStatus, CopiesStatus, GraphStatus, KernelStatus, MemoryStatus};
@@ -332,11 +332,6 @@ impl Status {
 /// `None` for no values: unknown is not zero.
 pub fn sum(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.reduce(|sum, value| sum + value)
-}
-
-pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (sum, count) = values.fold((0.0, 0_u32), |(sum, count), value| (sum + value, count + 1));
-    (count > 0).then(|| sum / f64::from(count))
 }
 
 /// The optimizer that the first rank with one follows.

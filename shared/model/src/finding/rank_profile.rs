@@ -7,7 +7,7 @@ use super::{
     cohort::{ALIKE, LONG, PERSISTENT, RECENT},
     slow::{host, work},
 };
-use crate::job::{Arrivals, RankView, Toll, median};
+use crate::job::{Arrivals, RankView, Toll, mean, median};
 
 /// Digests whose FLOPs count as current.
 const LATELY: usize = RECENT;
@@ -74,11 +74,6 @@ pub(super) struct RankProfile {
     pub pace: Option<Nanoseconds>,
 }
 
-fn mean_of(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
-    (count > 0.0).then(|| sum / count)
-}
-
 impl RankProfile {
     /// The standard error of its GEMM rate, by the spread of its digests.
     pub(super) fn rate_error(&self) -> f64 {
@@ -92,7 +87,7 @@ impl RankProfile {
         let frequency = frequency(view);
         let arrivals: Vec<_> = view.arrivals().take(RECENT).collect();
         let per_second = frequency.unwrap_or(0.0) / 1e9;
-        let mean = |windows: usize, of: fn(&Arrivals) -> f64| {
+        let weighted = |windows: usize, of: fn(&Arrivals) -> f64| {
             let windows = || view.arrivals().take(windows);
             let weight: f64 = windows().map(|window| f64::from(window.joined)).sum();
             let sum: f64 = windows().map(|window| of(window) * f64::from(window.joined)).sum();
@@ -114,7 +109,7 @@ impl RankProfile {
             busy: busy(view, rate),
             busy_lately: view.arithmetic(0, LATELY).zip(rate).map(|((work, _), rate)| work / (rate * 1e12)),
             rate,
-            rate_longer: mean_of(view.gemm_rates().take(LONG).map(|(_, rate)| rate.0)),
+            rate_longer: mean(view.gemm_rates().take(LONG).map(|(_, rate)| rate.0)),
             rates,
             lateness: (late.len() >= PERSISTENT && frequency.is_some())
                 .then(|| median(late.clone()))
@@ -129,8 +124,8 @@ impl RankProfile {
             late_pooled: lost(&pooled, per_second, view.pace()),
             since_last: view.arrivals().take_while(|window| mostly_last(window)).count() as f64,
             always_last: arrivals.iter().filter(|window| mostly_last(window)).count() >= ALWAYS,
-            waited: mean(2 * RECENT, |window| window.waited) * per_second,
-            last: mean(RECENT, |window| f64::from(window.last) / f64::from(window.joined)),
+            waited: weighted(2 * RECENT, |window| window.waited) * per_second,
+            last: weighted(RECENT, |window| f64::from(window.last) / f64::from(window.joined)),
             arithmetic: work::DIGESTS
                 .map(|digests| work::spans(digests).map(|(skip, take)| view.arithmetic(skip, take))),
             shared: shared(view),

@@ -1,10 +1,8 @@
 //! Where the time of a rank's GPU goes, and the share of it that is identified.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
-use crate::job::RankView;
+use crate::job::{RankView, mean};
 
 /// Shares of the last half minute, in percent. The four add up to 100.
 ///
@@ -25,8 +23,7 @@ impl GpuTime {
     /// `None` while a part is unknown.
     pub fn of(view: &RankView, is_alone: bool) -> Option<Self> {
         let readings = view.device_readings().filter(|reading| !reading.is_stale());
-        let busy: Vec<f64> = readings.filter_map(|reading| reading.utilisation).map(f64::from).collect();
-        let busy = (!busy.is_empty()).then(|| busy.iter().sum::<f64>() / busy.len() as f64)?;
+        let busy = mean(readings.filter_map(|reading| reading.utilisation).map(f64::from))?;
         let communication = view.exposed().or_else(|| is_alone.then_some(0.0))?;
         Self::from_shares(view.gemms_share()?, communication, busy / 100.0)
     }
@@ -34,7 +31,7 @@ impl GpuTime {
     fn from_shares(gemms: f64, communication: f64, busy: f64) -> Option<Self> {
         let gemms = gemms.clamp(0.0, 1.0);
         let communication = communication.clamp(0.0, 1.0 - gemms);
-        let identified = gemms + communication;
+        let identified = (gemms + communication).min(1.0);
         // NVML's share is of other moments than the half minute.
         let busy = busy.clamp(identified, 1.0);
         (busy > 0.0).then(|| Self {
@@ -44,16 +41,6 @@ impl GpuTime {
             idle_pct: 100.0 * (1.0 - busy),
             identified_pct: 100.0 * identified / busy,
         })
-    }
-}
-
-impl fmt::Display for GpuTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { gemms_pct, communication_pct, other_kernels_pct, idle_pct, .. } = self;
-        write!(
-            f,
-            "GEMMs {gemms_pct:.0} %, exposed communication {communication_pct:.0} %, other kernels {other_kernels_pct:.0} %, idle {idle_pct:.0} %"
-        )
     }
 }
 

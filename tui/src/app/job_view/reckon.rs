@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use xpu_model::{
     finding::{self, Cost, Price},
-    job::{Job, median},
+    job::{Job, mean, median},
     status,
 };
 use xpu_wire::{
@@ -69,7 +69,7 @@ impl JobView {
         self.step_clock = self.current().filter_map(|row| row.status.step_timed_by).max();
         self.optimizer = status::optimizer(job);
         self.tokens_per_s = status::sum(self.current().filter_map(|row| row.status.tokens_per_s));
-        self.mfu = status::mean(self.current().filter_map(|row| row.status.mfu));
+        self.mfu = mean(self.current().filter_map(|row| row.status.mfu));
         self.partly_seen = job.partly_seen();
         self.ranks_off = status::ranks_off(job);
         self.blind = status::blind(job);
