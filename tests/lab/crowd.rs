@@ -66,8 +66,8 @@ pub struct Tally {
 
 #[derive(Debug)]
 enum Order {
-    /// These hosts speak from now on, or do not.
-    Speak(std::ops::Range<u32>, bool),
+    /// These hosts speak from now on, or do not; an answer comes once their ports are bound, or closed.
+    Speak { hosts: std::ops::Range<u32>, on: bool, done: mpsc::Sender<()> },
 }
 
 impl Crowd {
@@ -105,12 +105,19 @@ impl Crowd {
         (0..self.hosts).step_by(BLOCK as usize).map(block).collect::<Vec<_>>().join(",")
     }
 
+    /// Returns once somebody who connects is answered.
     pub fn speak(&self, hosts: std::ops::Range<u32>) {
-        let _ = self.orders.send(Order::Speak(hosts, true));
+        self.order(hosts, true);
     }
 
     pub fn fall_silent(&self, hosts: std::ops::Range<u32>) {
-        let _ = self.orders.send(Order::Speak(hosts, false));
+        self.order(hosts, false);
+    }
+
+    fn order(&self, hosts: std::ops::Range<u32>, on: bool) {
+        let (done, is_done) = mpsc::channel();
+        let _ = self.orders.send(Order::Speak { hosts, on, done });
+        let _ = is_done.recv();
     }
 
     pub fn tally(&self) -> &Tally {
@@ -172,11 +179,12 @@ impl Cast {
     }
 
     fn obey(&mut self, order: Order) {
-        let Order::Speak(hosts, on) = order;
+        let Order::Speak { hosts, on, done } = order;
         for host in hosts {
             let context = &self.contexts[host as usize / TOGETHER];
             self.voices[host as usize] = on.then(|| Voice::new(context, address(host)));
         }
+        let _ = done.send(());
     }
 
     /// Sends what is due, answers, and waits a moment.

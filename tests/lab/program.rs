@@ -11,7 +11,7 @@ use std::{
 };
 
 /// Longer than anything takes on a machine that does much else.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Polling interval for conditions without notification.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -145,7 +145,10 @@ impl Drop for Program {
     fn drop(&mut self) {
         // The whole group: what it forked may outlive it.
         kill("-KILL", &format!("-{}", self.pid()));
-        let _ = self.child.wait();
+        let status = self.child.wait();
+        if thread::panicking() {
+            eprintln!("process {} ({status:?}) wrote:\n{}{}", self.pid(), self.wrote(), self.said());
+        }
     }
 }
 
