@@ -81,7 +81,8 @@ impl Offline {
     pub fn for_new_viewer(&mut self, length: Duration, now: Moment) -> Vec<Frame> {
         let jobs = self.roster.jobs();
         let parts = self.past.of(&jobs, length, now);
-        let mut frames: Vec<Frame> = parts.iter().flat_map(|part| part.frames.frames()).collect();
+        let mut frames: Vec<Frame> =
+            parts.into_iter().map(|part| self.frame(Body::History(part), now)).collect();
         let snapshot = HostSnapshot {
             version: xpu_wire::VERSION.to_owned(),
             started: self.started,

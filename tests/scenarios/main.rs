@@ -106,6 +106,9 @@ fn main() -> ExitCode {
                 for text in &verdict.last {
                     println!("    at the end: {text}");
                 }
+                for text in verdict.last_for_late.iter().filter(|_| verdict.late == Some(false)) {
+                    println!("    to who comes then: {text}");
+                }
                 for (at, text) in &verdict.wrong {
                     println!("    wrong at {at:+.1} s: {text}");
                 }

@@ -39,8 +39,9 @@ pub(crate) struct Verdict {
     pub cost: Option<(f64, f64)>,
     /// Whether a viewer that comes only at the end finds the same.
     pub late: Option<bool>,
-    /// What was found at the end.
+    /// What was found at the end, and what a viewer that comes only then finds.
     pub last: Vec<String>,
+    pub last_for_late: Vec<String>,
 }
 
 impl Verdict {
@@ -92,10 +93,7 @@ pub(crate) fn play(scenario: &Scenario) -> Verdict {
             break;
         }
     }
-    verdict.last = found
-        .iter()
-        .map(|one| format!("{:?} {:?} {:?} {:?}: {}", one.kind, one.class, one.ranks, one.cost, one.evidence))
-        .collect();
+    verdict.last = texts(&found);
     verdict.in_time = scenario.may_be_left
         || verdict.named.is_some_and(|(seconds, steps)| {
             if scenario.is_stall() { seconds <= HANG_SECONDS } else { seconds <= SECONDS || steps <= STEPS }
@@ -103,14 +101,22 @@ pub(crate) fn play(scenario: &Scenario) -> Verdict {
     if scenario.is_found(&found) {
         let mut late = Jobs::default();
         collectors.for_new_viewer(at).iter().for_each(|frame| late.fold(frame));
-        let told = late.foremost().map(|job| finding::examine(job, moment(at + ARRIVES)));
-        verdict.late = Some(told.is_some_and(|told| scenario.is_found(&told)));
+        let told = late.foremost().map(|job| finding::examine(job, moment(at + ARRIVES))).unwrap_or_default();
+        verdict.late = Some(scenario.is_found(&told));
+        verdict.last_for_late = texts(&told);
         verdict.cost = scenario.costs().and_then(|expected| {
             let told = reported_cost(&found, expected)?;
             Some((told, injected_cost(setting, at)))
         });
     }
     verdict
+}
+
+fn texts(found: &[Finding]) -> Vec<String> {
+    found
+        .iter()
+        .map(|one| format!("{:?} {:?} {:?} {:?}: {}", one.kind, one.class, one.ranks, one.cost, one.evidence))
+        .collect()
 }
 
 fn reported_cost(found: &[Finding], expected: &Expected) -> Option<f64> {
