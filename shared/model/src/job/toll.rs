@@ -15,9 +15,13 @@ use xpu_wire::{
 
 use super::rank::push_bounded;
 
-/// Digests of an estimate, and the minimum.
+/// Digests of an estimate.
 const DIGESTS: usize = 15;
+
+/// Digests with matched collectives that it needs. With steps of many seconds it looks back further for them,
+/// over this many digests at most.
 const LEAST: usize = 5;
+const MOST: usize = 120;
 
 /// Steps that compile and warm up: their loss does not recur.
 const FIRST: u64 = 10;
@@ -52,6 +56,7 @@ pub struct Toll {
 
 #[derive(Debug, Default)]
 pub(super) struct Window {
+    /// Each with matched collectives, but the last.
     digests: VecDeque<Tally>,
     /// Before the first of them, and its step then.
     from: Moment,
@@ -99,9 +104,11 @@ impl Former {
     }
 }
 
-/// The matched collectives of one digest.
+/// The matched collectives of one digest, which followed some without.
 #[derive(Debug, Default)]
 struct Tally {
+    /// With those before it.
+    digests: usize,
     at: Moment,
     step: Option<Step>,
     communicators: Vec<Counts>,
@@ -131,13 +138,31 @@ impl Window {
         if step.is_some_and(|step| step.0 < FIRST) {
             *self = Self { from: at, from_step: step, ..Self::default() };
         }
-        if self.digests.len() == DIGESTS {
-            self.retire();
-        } else if self.digests.is_empty() && self.from == Moment::default() {
+        if self.digests.is_empty() && self.from == Moment::default() {
             // The first digest covers an unknown time.
             (self.from, self.from_step) = (at, step);
         }
-        push_bounded(&mut self.digests, Tally { at, step, communicators: Vec::new() }, DIGESTS);
+        if let Some(last) = self.digests.back_mut().filter(|last| last.communicators.is_empty()) {
+            // The first only begins it.
+            let before = if last.at == self.from { 0 } else { last.digests };
+            (last.digests, last.at, last.step) = (before + 1, at, step);
+        } else {
+            self.digests.push_back(Tally { digests: 1, at, step, communicators: Vec::new() });
+        }
+        while self.reaches_too_far() {
+            self.retire();
+        }
+    }
+
+    fn reaches_too_far(&self) -> bool {
+        let digests: usize = self.digests.iter().map(|tally| tally.digests).sum();
+        let without_oldest = self.matched().saturating_sub(1);
+        digests > MOST || (digests > DIGESTS && without_oldest >= LEAST)
+    }
+
+    /// Digests with matched collectives.
+    fn matched(&self) -> usize {
+        self.digests.iter().filter(|tally| !tally.communicators.is_empty()).count()
     }
 
     /// The oldest digest counts towards a segment from now on.
@@ -147,6 +172,7 @@ impl Window {
         let from = u32::try_from(self.from.0 / 1_000_000_000).unwrap_or(u32::MAX);
         self.former.take(Segment { from, lost: (lost / 1e9) as f32 });
         (self.from, self.from_step) = (at, step);
+        self.digests.pop_front();
     }
 
     /// The estimated loss in a digest.
@@ -201,13 +227,12 @@ impl Window {
 
     /// `None` while too few collectives matched.
     pub(super) fn toll(&self) -> Option<Toll> {
-        let told = self.digests.iter().filter(|tally| !tally.communicators.is_empty()).count();
         let passed = self.digests.back()?.at.since(self.from).as_nanos() as f64;
-        if told < LEAST || passed <= 0.0 {
+        if self.matched() < LEAST || passed <= 0.0 {
             return None;
         }
         let mut toll = Toll { since: self.from, ..Toll::default() };
-        let mut lost = [0.0; DIGESTS];
+        let mut lost = vec![0.0; self.digests.len()];
         for (tally, lost) in self.digests.iter().zip(&mut lost) {
             for counts in &tally.communicators {
                 let stands_for = self.stands_for(counts);
@@ -218,7 +243,6 @@ impl Window {
                 toll.last += counts.last;
             }
         }
-        let lost = &lost[..self.digests.len()];
         let (sum, most) = (lost.iter().sum::<f64>(), lost.iter().copied().fold(0.0, f64::max));
         // The first digest with at least half of the mean loss.
         let began = lost.iter().position(|lost| 2.0 * lost > sum / self.digests.len() as f64).unwrap_or(0);
@@ -386,6 +410,30 @@ mod tests {
             let since = window.toll().unwrap().since.0 / SECOND - 100;
             assert!((105..=135).contains(&since), "{rate:?}: since second {since}");
         }
+    }
+
+    /// A collective in each step of six seconds.
+    #[test]
+    fn of_long_steps_as_many_are_looked_at() {
+        let mut window = Window::default();
+        for second in 0..120 {
+            window.begin(Moment((100 + second) * SECOND), Some(Step(FIRST + second / 6)));
+            if second % 6 == 5 {
+                let collective = (CommunicatorId(1), Sequence(second / 6), Rate::EVERY);
+                window.take(collective, Nanoseconds(3 * SECOND), Nanoseconds(0));
+            }
+            if second >= 6 * (LEAST as u64 + 1) {
+                let toll = window.toll().expect("five steps ended");
+                assert!((0.4..=0.6).contains(&toll.cost), "second {second}: {toll:?}");
+            }
+        }
+        assert_eq!(window.toll().unwrap().step, Some(Nanoseconds(6 * SECOND)));
+        let digests: usize = window.digests.iter().map(|tally| tally.digests).sum();
+        assert!((25..=36).contains(&digests), "{digests}");
+        for second in 120..400 {
+            window.begin(Moment((100 + second) * SECOND), None);
+        }
+        assert_eq!(window.toll(), None, "none were matched for minutes");
     }
 
     #[test]

@@ -262,8 +262,9 @@ fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<
 
 /// What distinguishes it from the others, if nothing measured accounts for the cost.
 fn guessed(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Cause {
-    // More GEMMs are more launches too.
-    if let Some(times) = more_work(member, others).filter(|times| *times > 1.0 + CLEARLY_MORE) {
+    // More GEMMs are more launches too: each part of the step may have grown alike, and no more.
+    let accounts = |times: f64| times > 1.0 + CLEARLY_MORE && 1.0 - 1.0 / times > EXPLAINS * share;
+    if let Some(times) = more_work(member, others).filter(|times| accounts(*times)) {
         return Cause::MoreWork { times };
     }
     let blocked = beside(member, others, |member| member.blocked[0]);
@@ -279,8 +280,8 @@ fn more_work(member: &Member<'_>, others: &[&Member<'_>]) -> Option<f64> {
         member.view.arithmetic_of_last(Duration::from_secs(digests as u64) + LATE_DIGEST)
     };
     let arithmetic = |member: &Member<'_>| within(member, LONG).or_else(|| within(member, RECENT));
-    // Digests cut steps in two: the error of that explains nothing. Steps may just have become longer.
-    let step = member.pace.max(member.view.step_time());
+    // Digests cut steps in two: the error of that explains nothing.
+    let step = member.pace.max(member.view.longest_step());
     let uneven = arithmetic(member).zip(step);
     let blur = uneven.map_or(1.0, |((_, uneven), step)| uneven + step.seconds() / LONG as f64);
     let (own, usual) = beside(member, others, |member| arithmetic(member).map(|(work, _)| work))?;

@@ -78,8 +78,7 @@ impl Usual {
     /// A rank's work as a multiple of that, if significant.
     fn more(&self, member: &Member<'_>) -> Option<f64> {
         let (own, seconds) = member.arithmetic[self.span][self.part]?;
-        // Its steps may just have become longer.
-        let step = member.pace?.max(member.view.step_time().unwrap_or_default());
+        let step = member.pace?.max(member.view.longest_step().unwrap_or_default());
         let least = (MORE + BLUR * step.seconds() / seconds).max(SPREADS * self.spread);
         Some(own / self.work).filter(|times| times - 1.0 > least)
     }

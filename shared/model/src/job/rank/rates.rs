@@ -44,19 +44,19 @@ impl RankView {
 
     /// GEMM FLOPs per second over the last `length` of digests with progress: some have nothing new, so that as
     /// many of two ranks may cover different times. And by which share another rank's may differ that does the
-    /// same, because its digests end elsewhere: twice what the largest digest has more than the mean one.
+    /// same, because its digests end elsewhere: twice what the largest digest has more than the mean second.
     pub fn arithmetic_of_last(&self, length: Duration) -> Option<(f64, f64)> {
         let mut latest_first = self.intervals.active().rev();
         let last = latest_first.next()?;
-        let (mut first, mut largest, mut digests) = (last, 0.0, 0.0);
+        let (mut first, mut largest) = (last, 0.0);
         for one in latest_first.take_while(|one| last.heard.since(one.heard) <= length) {
             largest = f64::max(largest, first.arithmetic - one.arithmetic);
-            (first, digests) = (one, digests + 1.0);
+            first = one;
         }
         let seconds = last.heard.since(first.heard).as_secs_f64();
         let all = last.arithmetic - first.arithmetic;
         (2.0 * seconds > length.as_secs_f64() && all > 0.0)
-            .then(|| (all / seconds, 2.0 * (largest / all - 1.0 / digests)))
+            .then(|| (all / seconds, 2.0 * (largest / all - 1.0 / seconds).max(0.0)))
     }
 
     /// Collectives a second over the last half minute.
@@ -72,6 +72,20 @@ impl RankView {
     pub fn step_time(&self) -> Option<Nanoseconds> {
         let (passed, steps) = self.steps_measured()?;
         passed.0.checked_div(steps).map(Nanoseconds)
+    }
+
+    /// The longest that a step took in the last half minute, as far as digests show; one that has not ended counts.
+    pub fn longest_step(&self) -> Option<Nanoseconds> {
+        let known = |progress: &Progress| Some((progress.step?, progress.step_at));
+        let mut steps = self.intervals.progress().filter_map(known);
+        let (mut before, mut longest) = (steps.next()?, Nanoseconds(0));
+        for one in steps.filter(|(_, at)| *at > Moment::default()) {
+            if let Some(passed) = one.0.0.checked_sub(before.0.0).filter(|steps| *steps > 0) {
+                longest = longest.max(Nanoseconds(one.1.since(before.1).as_nanos() as u64 / passed));
+            }
+            before = one;
+        }
+        Some(longest.max(Nanoseconds(self.heard().since(before.1).as_nanos() as u64)))
     }
 
     /// The total time of its last steps, and their number: those of the last half minute.
