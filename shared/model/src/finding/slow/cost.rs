@@ -24,6 +24,9 @@ const STEADY: f64 = 0.016;
 /// Timed collectives from which few waits are known to be few.
 const ENOUGH: u32 = 30;
 
+/// Timed collectives, into all of which a rank is hardly last by chance.
+const ALL_OF: u32 = 8;
+
 /// Waits for the GPU per step, beyond the others' and as a multiple of theirs, that leave the GPU idle.
 const MORE_WAITS: f64 = 5.0;
 const TIMES_THEIRS: f64 = 2.0;
@@ -76,6 +79,17 @@ fn waited_for(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     let share = toll.cost - usual;
     let error = WIDTH * toll.error;
     (share > error.max(0.0)).then_some(Lost { share, error })
+}
+
+/// The same of a rank that was last into all its timed collectives, and no other into many: of a step's few
+/// collectives one carries the whole delay, and it is seldom among the timed ones.
+fn always_waited_for(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
+    let toll = member.toll.filter(|toll| toll.joined >= ALL_OF && toll.last == toll.joined)?;
+    let seldom = |toll: Toll| 2 * toll.last <= toll.joined;
+    let share =
+        toll.cost - usual_of_others(others.iter().filter_map(|other| Some(other.toll?.cost)).collect())?;
+    let is_alone = others.iter().all(|other| other.toll.is_none_or(seldom));
+    (is_alone && share > 0.0).then_some(Lost { share, error: WIDTH * toll.error })
 }
 
 /// The others' loss through it: no more than their wait for it.
@@ -164,8 +178,14 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
         return None;
     }
     // If steps became longer that is the cost, and the most awaited rank accounts for it.
-    let measure = if growth.is_some() { waited_for } else { lost };
-    let known = suspects.filter_map(|member| Some((*member, measure(member, &others(&all, member.rank))?)));
+    let measure = |member: &Member<'_>| {
+        let others = others(&all, member.rank);
+        if growth.is_none() {
+            return lost(member, &others);
+        }
+        waited_for(member, &others).or_else(|| always_waited_for(member, &others))
+    };
+    let known = suspects.filter_map(|member| Some((*member, measure(member)?)));
     let mut known: Vec<_> = known.filter(|(_, lost)| lost.share > ALONE * TOLD).collect();
     known.sort_by(|(_, one), (_, other)| other.share.total_cmp(&one.share));
     let &(member, lost) = known.first()?;
