@@ -65,6 +65,8 @@ pub(crate) struct Worker {
     step_times: StepTimes,
     times: Times,
     device: Option<DeviceReading>,
+    /// The GPU memory it held after its first steps, and after how many.
+    first_held: Option<(Step, u64)>,
     digest: RankDigest,
     /// Its totals at the last digests, oldest first.
     progress: VecDeque<Progress>,
@@ -113,6 +115,7 @@ impl Worker {
             step_times: StepTimes::default(),
             times: Times::default(),
             device: None,
+            first_held: None,
             digest: digest::empty(&info, now),
             progress: VecDeque::new(),
             advance: Advance::default(),

@@ -113,6 +113,14 @@ pub(crate) fn failed(function: &CStr, code: i32) {
     }
 }
 
+/// CUDA refused GPU memory to the program, which holds `held` bytes.
+#[cold]
+pub(crate) fn refused(bytes: u64, held: u64) {
+    if let Some(words) = words() {
+        words.refused(bytes, held, Moment::now());
+    }
+}
+
 /// At every turn of the hook's thread: takes back an exit that did not happen.
 pub(crate) fn look(observer: &Observer) {
     excepthook::attach_if_late();

@@ -145,6 +145,29 @@ fn an_error_of_cuda_is_reported_with_the_function() {
     assert!(ended.evidence().contains("raised RuntimeError"), "{}", ended.evidence());
 }
 
+/// As PyTorch's allocator: it asks, frees what it has cached, asks again, and raises.
+#[test]
+fn memory_that_a_gpu_had_no_more_is_reported_with_sizes() {
+    let script = "
+def allocate(gib):
+    to = ctypes.c_void_p()
+    return process.cudaMalloc(ctypes.byref(to), ctypes.c_size_t(gib << 30))
+def grow():
+    ok(allocate(3))
+    if allocate(500) == 2:
+        raise MemoryError('CUDA out of memory')
+outer(grow)";
+    let (ended, _host) = Job::new(&[], script).ends();
+    assert_eq!(ended.finding["class"], "cuda_error", "{}", ended.evidence());
+    let told =
+        "cudaMalloc failed with 2 (cudaErrorMemoryAllocation): requested 500.00 GiB; the process held 3.";
+    assert!(ended.evidence().contains(told), "{}", ended.evidence());
+    let memory = &ended.exit["gpu_memory"];
+    assert_eq!(memory["requested_bytes"], 500_u64 << 30, "{memory}");
+    assert!(memory["held_bytes"].as_u64().is_some_and(|held| held >= 3 << 30), "{memory}");
+    assert!(ended.finding["advice"].as_str().unwrap().contains("batch"), "{}", ended.finding);
+}
+
 /// As `xpu-top run --gpu-core-on-exception` prepares it; the file is that of a real exception, and the driver then aborts the process.
 #[test]
 fn the_kernel_that_an_exception_stopped_is_reported() {

@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use xpu_wire::{
-    frame::{ApiError, Asked, Ending, FatalSignal, Life, PythonException, RankExit, TERM},
+    frame::{ApiError, Asked, Ending, FatalSignal, Life, PythonException, RankExit, RefusedMemory, TERM},
     id::Pid,
     ledger::{FaultReading, LastReading},
     text,
@@ -21,6 +21,12 @@ const AFTER_THREADS: Duration = Duration::from_secs(10);
 
 /// Older hooks noted SIGTERM, which ends a process without a handler at once.
 const AT_ONCE: Duration = Duration::from_secs(2);
+
+/// Both notes of a failed call are written within this time.
+const AT_THE_SAME_CALL: Duration = Duration::from_millis(100);
+
+/// `cudaErrorMemoryAllocation`
+const NO_MEMORY: i32 = 2;
 
 /// `SIGABRT` has no address.
 const ABORT: i32 = 6;
@@ -52,6 +58,8 @@ impl Worker {
             name: text::clean(&name).into_owned(),
             at,
         });
+        let error = error(&last, at);
+        let memory = error.as_ref().and_then(|error| self.refused(&last, error));
         let report = RankExit {
             job: self.info.job.clone(),
             rank: self.info.rank,
@@ -59,8 +67,9 @@ impl Worker {
             at,
             step: self.step.map(|(step, _)| step),
             exception: exception(&last, at),
-            error: error(&last, at),
+            error,
             kernel: None,
+            memory,
             asked: asked.filter(|asked| asked.at <= at),
             ending,
         };
@@ -71,6 +80,19 @@ impl Worker {
 }
 
 impl Worker {
+    /// The memory that this error refused.
+    fn refused(&self, last: &LastReading, error: &ApiError) -> Option<RefusedMemory> {
+        let is_of_this_call = |at: Moment| at >= error.at && at.since(error.at) < AT_THE_SAME_CALL;
+        let refused = last.refused.filter(|refused| is_of_this_call(refused.at))?;
+        let used = self.device.as_ref().and_then(|device| device.memory_used.zip(device.memory_total));
+        (error.function.starts_with("cudaMalloc") && error.code == NO_MEMORY).then_some(RefusedMemory {
+            requested: refused.bytes,
+            held: refused.held,
+            held_at: self.first_held,
+            used,
+        })
+    }
+
     /// Whether its last note is an exit with code 0.
     pub(super) fn exited_well(&self) -> bool {
         let last = self.ledger.as_ref().map(|page| page.ledger().last.read()).unwrap_or_default();

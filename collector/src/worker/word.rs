@@ -9,6 +9,9 @@ use xpu_wire::{
 use super::Worker;
 use crate::digest::{foremost, inside};
 
+/// After these, allocators hold what a step needs.
+const FIRST_STEPS: u64 = 10;
+
 impl Worker {
     /// The digest of the events since the last one; `None` without news.
     pub(crate) fn next_digest(&mut self, peaks: Peaks, now: Moment) -> Option<&RankDigest> {
@@ -67,6 +70,9 @@ impl Worker {
             enabled,
             blind: self.blind(),
         };
+        if let Some(step) = digest.step.filter(|step| step.0 >= FIRST_STEPS && digest.memory_held > 0) {
+            self.first_held.get_or_insert((step, digest.memory_held));
+        }
         let before = std::mem::replace(&mut self.digest, digest);
         self.times.take(&self.digest, &self.latest);
         let first = self.advance == Advance::default();

@@ -2,16 +2,19 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use cudarc::runtime::sys::{cudaMemPool_t, cudaStream_t};
+use cudarc::runtime::sys::{cudaError, cudaMemPool_t, cudaStream_t};
 use xpu_wire::ledger::Call;
 
 use crate::{
     allocations::{Allocation, Whose},
     clock::coarse_now,
+    exit_note,
     interpose::{interpose, interpose_twins},
     lane::Lane,
     runtime::{CUDART, MISSING},
 };
+
+const NO_MEMORY: c_int = cudaError::cudaErrorMemoryAllocation as c_int;
 
 /// An allocation may wait for the GPU; so may a free.
 fn begin(lane: &Lane) {
@@ -22,9 +25,12 @@ fn begin(lane: &Lane) {
 /// CUDA has written the address to `place` if it answered with success.
 unsafe fn allocated(lane: &Lane, result: c_int, whose: Whose, place: *mut *mut c_void, bytes: u64) {
     lane.left();
+    let allocations = &lane.observer().allocations;
     if result == 0 && !place.is_null() {
         // SAFETY: the caller promises it.
-        lane.observer().allocations.allocated(unsafe { *place }, whose, bytes);
+        allocations.allocated(unsafe { *place }, whose, bytes);
+    } else if result == NO_MEMORY && whose == Whose::Device {
+        exit_note::refused(bytes, allocations.bytes(whose).0);
     }
 }
 

@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// `xpuledg` and the version of the layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"xpuledg\x07");
+const MAGIC: u64 = u64::from_le_bytes(*b"xpuledg\x08");
 
 /// Communicators a rank can show at once; a 5-way parallel job uses about ten.
 pub const COMMUNICATORS: usize = 64;

@@ -54,7 +54,7 @@ pub(super) fn ranks(job: &Job, now: Moment) -> Option<Finding> {
             told: others.iter().filter(|(_, view)| followed(view)).count(),
             followers,
         }),
-        advice: advice(class, view.exit().is_some_and(|exit| exit.kernel.is_some())).to_owned(),
+        advice: advice(class, view.exit()).to_owned(),
         collective: None,
         severity: Severity::Critical,
         cost: None,
@@ -73,7 +73,9 @@ pub(super) fn over(job: &Job) -> Option<Moment> {
     job.ranks().map(gone).collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
-fn advice(class: Class, kernel_is_known: bool) -> &'static str {
+fn advice(class: Class, exit: Option<&RankExit>) -> &'static str {
+    let kernel_is_known = exit.is_some_and(|exit| exit.kernel.is_some());
+    let memory = exit.and_then(|exit| exit.memory);
     match class {
         Class::Exception => "look at its traceback and its input at that step",
         Class::Signal => {
@@ -83,6 +85,15 @@ fn advice(class: Class, kernel_is_known: bool) -> &'static str {
             "give the job more host memory, or look for what grows on this rank: loaders, pinned buffers"
         }
         Class::ExitCode => "look at the end of its log: the program chose to exit",
+        Class::CudaError if memory.is_some_and(|memory| memory.grew()) => {
+            "look for what this rank keeps from step to step: longer sequences, tensors in lists, losses with their graph"
+        }
+        Class::CudaError if memory.is_some_and(|memory| memory.is_mostly_of_others()) => {
+            "look for another process on its GPU (nvidia-smi): it holds most of the memory"
+        }
+        Class::CudaError if memory.is_some() => {
+            "reduce the batch or the sequence length, recompute activations, or shard more of the model's state"
+        }
         Class::CudaError if kernel_is_known => {
             "look at what this kernel was given at that step; compute-sanitizer names the access and its thread"
         }

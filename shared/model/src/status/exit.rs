@@ -1,7 +1,7 @@
 //! A rank's end, in a document.
 
 use serde::{Deserialize, Serialize};
-use xpu_wire::frame::{Ending, FailedKernel, RankExit, StackFrame, signal_name};
+use xpu_wire::frame::{Ending, FailedKernel, RankExit, RefusedMemory, StackFrame, signal_name};
 
 use crate::finding::Class;
 
@@ -19,10 +19,39 @@ pub struct ExitStatus {
     pub message: Option<String>,
     /// The kernel that an exception of the GPU stopped, of jobs started with `xpu-top run --gpu-core-on-exception`.
     pub kernel: Option<FailedKernel>,
+    /// The GPU memory that CUDA refused, if that is why it ended.
+    pub gpu_memory: Option<GpuMemory>,
     /// Its end, as a sentence without the rank's name.
     pub text: String,
     /// Where it was, outermost first.
     pub frames: Vec<StackFrame>,
+}
+
+/// GPU memory when an allocation failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuMemory {
+    pub requested_bytes: u64,
+    /// Allocated by the process through the CUDA runtime and not freed: caching allocators keep more than they use.
+    pub held_bytes: u64,
+    /// The same after this many steps, the first that are known.
+    pub first_step: Option<u64>,
+    pub held_at_first_step_bytes: Option<u64>,
+    /// Of the GPU by all processes, up to a second before.
+    pub used_bytes: Option<u64>,
+    pub size_bytes: Option<u64>,
+}
+
+impl From<&RefusedMemory> for GpuMemory {
+    fn from(memory: &RefusedMemory) -> Self {
+        Self {
+            requested_bytes: memory.requested,
+            held_bytes: memory.held,
+            first_step: memory.held_at.map(|(step, _)| step.0),
+            held_at_first_step_bytes: memory.held_at.map(|(_, bytes)| bytes),
+            used_bytes: memory.used.map(|(used, _)| used),
+            size_bytes: memory.used.map(|(_, size)| size),
+        }
+    }
 }
 
 impl From<&RankExit> for ExitStatus {
@@ -47,6 +76,7 @@ impl From<&RankExit> for ExitStatus {
             exception: exception.map(|exception| exception.kind.clone()),
             message: exception.map(|exception| exception.message.clone()),
             kernel: exit.kernel.clone(),
+            gpu_memory: exit.memory.as_ref().map(GpuMemory::from),
             text: exit.sentence(),
             frames: exit.frames().to_vec(),
         }

@@ -5,7 +5,7 @@ pub mod stacks;
 
 use super::{
     ApiError, Asked, Ending, FailedKernel, FatalSignal, PythonException, RankExit, RasCommunicator,
-    RasCounts, RasRank, RasReport, StackFrame,
+    RasCounts, RasRank, RasReport, RefusedMemory, StackFrame,
 };
 use crate::{
     id::{CommunicatorId, Pid, Rank, Step},
@@ -66,6 +66,12 @@ pub fn exit() -> RankExit {
             block: [1, 0, 0],
             grid_size: [3, 1, 1],
             block_size: [64, 1, 1],
+        }),
+        memory: Some(RefusedMemory {
+            requested: 2 << 30,
+            held: 70 << 30,
+            held_at: Some((Step(10), 61 << 30)),
+            used: Some((79 << 30, 80 << 30)),
         }),
         asked: Some(Asked { by: Pid(1), name: "torchrun".to_owned(), at: Moment(1) }),
     }

@@ -39,6 +39,8 @@ pub struct RankExit {
     pub error: Option<ApiError>,
     /// By a core dump of its GPU.
     pub kernel: Option<FailedKernel>,
+    /// If that error is that CUDA had no GPU memory left.
+    pub memory: Option<RefusedMemory>,
     pub asked: Option<Asked>,
 }
 
@@ -130,6 +132,29 @@ pub struct FailedKernel {
     /// Blocks of the grid, and threads of a block.
     pub grid_size: [u32; 3],
     pub block_size: [u32; 3],
+}
+
+/// GPU memory that CUDA refused. Bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedMemory {
+    pub requested: u64,
+    /// Allocated by the process through the CUDA runtime and not freed: caching allocators keep more than they use.
+    pub held: u64,
+    /// The same after its first steps, and after how many.
+    pub held_at: Option<(Step, u64)>,
+    /// Of the GPU by all processes, at the last reading before, and its size.
+    pub used: Option<(u64, u64)>,
+}
+
+impl RefusedMemory {
+    /// Whether it held clearly more than after its first steps.
+    pub fn grew(&self) -> bool {
+        self.held_at.is_some_and(|(_, before)| self.held > before + before / 10)
+    }
+
+    pub fn is_mostly_of_others(&self) -> bool {
+        self.used.is_some_and(|(used, _)| used > 2 * self.held)
+    }
 }
 
 /// It received SIGTERM.

@@ -39,6 +39,8 @@ pub struct ExitNote {
     /// The first error after which CUDA returns only errors, and the last of the others.
     lasting: ErrorLine,
     passing: ErrorLine,
+    /// The last GPU memory that was refused.
+    refused: RefusedLine,
     exception_at: AtomicU64,
     exception: Bytes<EXCEPTION>,
     pub fault: Fault,
@@ -86,6 +88,11 @@ impl ExitNote {
         }
     }
 
+    /// CUDA had no memory of this size left. `held`: what the process had allocated and not freed.
+    pub fn refused(&self, bytes: u64, held: u64, now: Moment) {
+        self.refused.note(bytes, held, now);
+    }
+
     pub fn read(&self) -> LastReading {
         let code = self.code.load(Acquire);
         let asked_at = Moment(self.asked_at.load(Acquire));
@@ -96,6 +103,7 @@ impl ExitNote {
             asked: there(asked_at).then(|| (self.asked_by.load(Relaxed) as u32, self.asker.text(), asked_at)),
             lasting: self.lasting.read(),
             passing: self.passing.read(),
+            refused: self.refused.read(),
             exception: there(exception_at).then(|| (self.exception.text(), exception_at)),
             fault: self.fault.read(),
         }
@@ -110,6 +118,7 @@ pub struct LastReading {
     pub asked: Option<(u32, String, Moment)>,
     pub lasting: Option<ErrorReading>,
     pub passing: Option<ErrorReading>,
+    pub refused: Option<RefusedReading>,
     /// As the hook wrote it: see [`crate::frame::PythonException::parse`].
     pub exception: Option<(String, Moment)>,
     pub fault: Option<FaultReading>,
@@ -121,6 +130,43 @@ pub struct ErrorReading {
     pub function: String,
     pub code: i32,
     pub at: Moment,
+}
+
+/// GPU memory that was refused, and what the process held then. Bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusedReading {
+    pub bytes: u64,
+    pub held: u64,
+    pub at: Moment,
+}
+
+#[repr(C)]
+#[derive(Debug)]
+struct RefusedLine {
+    busy: AtomicU64,
+    at: AtomicU64,
+    bytes: AtomicU64,
+    held: AtomicU64,
+}
+
+impl RefusedLine {
+    fn note(&self, bytes: u64, held: u64, now: Moment) {
+        // If two threads fail at once, one note is enough.
+        if self.busy.swap(1, Acquire) != 0 {
+            return;
+        }
+        self.at.store(0, Relaxed);
+        self.bytes.store(bytes, Relaxed);
+        self.held.store(held, Relaxed);
+        self.at.store(now.0, Release);
+        self.busy.store(0, Release);
+    }
+
+    fn read(&self) -> Option<RefusedReading> {
+        let at = Moment(self.at.load(Acquire));
+        let (bytes, held) = (self.bytes.load(Relaxed), self.held.load(Relaxed));
+        (at != Moment(0)).then_some(RefusedReading { bytes, held, at })
+    }
 }
 
 #[repr(C)]
@@ -177,6 +223,15 @@ mod tests {
         let of = |error: Option<ErrorReading>| error.map(|error| (error.function, error.code, error.at.0));
         assert_eq!(of(read.lasting), Some(("cudaStreamSynchronize".to_owned(), 700, 3)));
         assert_eq!(of(read.passing), Some(("cublasGemmEx".to_owned(), 13, 2)));
+    }
+
+    #[test]
+    fn the_last_memory_that_was_refused_stays() {
+        let words = empty();
+        words.refused(1 << 30, 5 << 30, Moment(1));
+        words.refused(2 << 20, 4 << 30, Moment(2));
+        let last = RefusedReading { bytes: 2 << 20, held: 4 << 30, at: Moment(2) };
+        assert_eq!(words.read().refused, Some(last));
     }
 
     #[test]

@@ -19,7 +19,14 @@ const PITCH: usize = 512;
 
 /// Addresses that were given out and not taken back, their bytes, and the device they are on.
 #[derive(Debug, Default)]
-pub(crate) struct Memory(Mutex<HashMap<usize, Given>>);
+pub(crate) struct Memory(Mutex<Book>);
+
+#[derive(Debug, Default)]
+struct Book {
+    given: HashMap<usize, Given>,
+    /// Bytes of each device.
+    held: HashMap<c_int, u64>,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Given {
@@ -34,6 +41,23 @@ impl Given {
     }
 }
 
+impl Book {
+    fn take(&mut self, address: usize, given: Given) {
+        self.given.insert(address, given);
+        if let Some(device) = given.device {
+            *self.held.entry(device).or_default() += given.bytes;
+        }
+    }
+
+    fn give_back(&mut self, address: usize) -> Option<Given> {
+        let given = self.given.remove(&address)?;
+        if let Some(held) = given.device.and_then(|device| self.held.get_mut(&device)) {
+            *held -= given.bytes;
+        }
+        Some(given)
+    }
+}
+
 impl Memory {
     /// # Safety
     /// `address` must be NULL or writable.
@@ -43,6 +67,9 @@ impl Memory {
         bytes: usize,
         device: Option<c_int>,
     ) -> Result<(), Error> {
+        if device.is_some_and(|device| self.held(device).saturating_add(bytes as u64) > gauge::MEMORY) {
+            return Err(Error::OUT_OF_MEMORY);
+        }
         // SAFETY: malloc has no precondition; its pages cost nothing until touched, and nobody touches them.
         let memory = unsafe { libc::malloc(bytes.max(1)) };
         let memory = NonNull::new(memory).ok_or(Error::OUT_OF_MEMORY)?;
@@ -54,7 +81,7 @@ impl Memory {
             return told;
         }
         let given = Given { bytes: bytes as u64, device };
-        lock(&self.0).insert(memory.as_ptr().addr(), given);
+        lock(&self.0).take(memory.as_ptr().addr(), given);
         if let Some(page) = given.page() {
             page.allocated(given.bytes);
         }
@@ -63,14 +90,14 @@ impl Memory {
 
     /// Bytes of a device.
     pub(crate) fn held(&self, device: c_int) -> u64 {
-        lock(&self.0).values().filter(|given| given.device == Some(device)).map(|given| given.bytes).sum()
+        lock(&self.0).held.get(&device).copied().unwrap_or(0)
     }
 
     fn take_back(&self, address: *mut c_void) -> Result<(), Error> {
         if address.is_null() {
             return Ok(());
         }
-        let given = lock(&self.0).remove(&address.addr()).ok_or(Error::INVALID_VALUE)?;
+        let given = lock(&self.0).give_back(address.addr()).ok_or(Error::INVALID_VALUE)?;
         if let Some(page) = given.page() {
             page.freed(given.bytes);
         }

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{ABORT, ApiError, Ending, FailedKernel, FatalSignal, PythonException, RankExit, TERM};
+use super::{
+    ABORT, ApiError, Ending, FailedKernel, FatalSignal, PythonException, RankExit, RefusedMemory, TERM,
+};
 
 /// The innermost frames, this many of which a sentence names.
 const NAMED: usize = 3;
@@ -41,6 +43,9 @@ impl RankExit {
             let ApiError { function, code, .. } = error;
             let name = crate::error_name::of(function, *code);
             let _ = write!(text, "; before that {function} failed with {code}{name}");
+            if let Some(memory) = &self.memory {
+                let _ = write!(text, ": {}", memory.sentence());
+            }
         }
         if let Some(kernel) = &self.kernel {
             let _ = write!(text, "; {}", kernel.sentence());
@@ -55,6 +60,26 @@ impl FailedKernel {
         let name = if name.is_empty() { "a kernel of no loaded module" } else { name };
         let size = kernel_size(self.grid_size, self.block_size);
         format!("on GPU {device}, {name} failed: {error} in block {x},{y},{z}, {size}")
+    }
+}
+
+impl RefusedMemory {
+    /// `requested 2.00 GiB; the process held 70.10 GiB, 9.10 GiB more than at step 10; 78.90 of 79.60 GiB of its GPU in use`
+    fn sentence(&self) -> String {
+        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+        let mut text =
+            format!("requested {:.2} GiB; the process held {:.2} GiB", gib(self.requested), gib(self.held));
+        if let Some((step, before)) = self.held_at {
+            let (grown, word) = match self.held.checked_sub(before) {
+                Some(more) => (more, "more"),
+                None => (before - self.held, "less"),
+            };
+            let _ = write!(text, ", {:.2} GiB {word} than at step {}", gib(grown), step.0);
+        }
+        if let Some((used, size)) = self.used {
+            let _ = write!(text, "; {:.2} of {:.2} GiB of its GPU were in use", gib(used), gib(size));
+        }
+        text
     }
 }
 
