@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use xpu_net::socket;
 use xpu_tests::{
     built,
@@ -292,6 +292,15 @@ fn whoever_asks_hears_the_same_since_and_what_came_and_went() {
         assert!(outcome.status.success(), "{outcome:?}");
         let replayed = run(job.xpu_top("status --json --replay").arg(&file));
         is_told(&findings(&serde_json::from_str(&replayed.stdout).expect("a document")));
+        for list in [job.ask("findings --json"), run(job.xpu_top("findings --json").arg(&file))] {
+            let list: Value = serde_json::from_str(&list.stdout).expect("a document");
+            let with = |state: &str| {
+                let all = list["findings"].as_array().expect("findings");
+                all.iter().filter(|one| one["state"] == state).cloned().collect::<Vec<_>>()
+            };
+            is_told(&findings(&json!({ "findings": with("present") })));
+            is_gone(&json!({ "came_and_went": with("ended") }));
+        }
     }
 }
 

@@ -95,6 +95,8 @@ pub enum Command {
     Run(RunArgs),
     /// Print the status of a job, and exit
     Status(StatusArgs),
+    /// List every finding of a recording, or of a job so far, with when it came and went
+    Findings(FindingsArgs),
     /// Record what all ranks report to a file, for --replay
     Record(RecordArgs),
     /// Capture every operation of a few steps on all ranks to a file
@@ -193,6 +195,18 @@ pub struct StatusArgs {
     /// How long to wait for all hosts to answer and for a job
     #[arg(long, value_name = "SECONDS")]
     pub wait: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct FindingsArgs {
+    /// A recording, a capture or an incident folder; without it, what the collectors of a running job remember
+    #[arg(value_name = "FILE|DIR", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
+    pub file: Option<PathBuf>,
+    #[command(flatten)]
+    pub of: JobArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

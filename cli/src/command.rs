@@ -8,6 +8,7 @@ pub mod demo;
 pub mod diff;
 pub mod doctor;
 pub mod export;
+pub mod findings;
 pub mod gemm_replay;
 mod hang_up;
 pub mod keygen;

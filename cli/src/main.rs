@@ -46,6 +46,10 @@ fn main() -> ExitCode {
         Some(Command::Status(args)) => {
             line.config().map_err(Into::into).and_then(|config| command::status::status(args, config.price))
         }
+        Some(Command::Findings(args)) => line
+            .config()
+            .map_err(Into::into)
+            .and_then(|config| command::findings::findings(args, config.price)),
         Some(Command::Collectives(args)) => command::collectives::collectives(args),
         Some(Command::Ras(args)) => command::ras::ras(args),
         Some(Command::Stacks(args)) => command::stacks::stacks(args),

@@ -1,0 +1,143 @@
+//! `xpu-top findings`: every finding of a recording, or of the history of a running job, with when it came and
+//! went.
+
+use std::{fmt::Write as _, process::ExitCode, time::Duration};
+
+use serde::Serialize;
+use tokio::time::Instant;
+use xpu_client::follow::Following;
+use xpu_model::{
+    figure::{age, clock, time_of_day},
+    finding::{Episode, Finding, Price},
+    status::{ExitCode as Code, Status},
+};
+use xpu_wire::{id::JobName, text::is_steering, unit::Moment};
+
+use super::{
+    living::{LOOK, connect, nobody, report_kept, report_unreachable, take_until},
+    past,
+    stacks::print,
+};
+use crate::args::FindingsArgs;
+
+pub fn findings(args: &FindingsArgs, price: Option<Price>) -> anyhow::Result<ExitCode> {
+    let (following, now) = match &args.file {
+        Some(path) => past::followed(path, None, args.of.job.as_ref(), None)?,
+        None => {
+            let (mut following, _live, mut arrivals) = connect(&args.of)?;
+            following.note_what_goes();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+            let complete = Following::is_complete;
+            runtime.block_on(take_until(&mut following, &mut arrivals, Instant::now() + LOOK, complete));
+            report_unreachable(&following, "");
+            (following, Moment::now())
+        }
+    };
+    let mut status = following.status(now);
+    if status.ranks.is_empty() {
+        match &args.file {
+            Some(path) => eprintln!("xpu-top: {}: it has no ranks{}", path.display(), of(args)),
+            None => {
+                eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
+                report_kept("status", args.of.job.as_ref());
+            }
+        }
+        return Ok(ExitCode::from(Code::NoData as u8));
+    }
+    status.price(price);
+    let list = List::of(&status, now);
+    print(&if args.json {
+        serde_json::to_string_pretty(&list)? + "\n"
+    } else {
+        list.text(args.file.is_some())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn of(args: &FindingsArgs) -> String {
+    args.of.job.as_ref().map_or_else(String::new, |job| format!(" of job {job}"))
+}
+
+/// In the order they came. Times are seconds since 1970.
+#[derive(Debug, Serialize)]
+struct List<'a> {
+    job: &'a JobName,
+    /// The end of the recording, or now.
+    until: f64,
+    findings: Vec<One<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+enum One<'a> {
+    /// Still there at the end.
+    Present {
+        came_at: f64,
+        #[serde(flatten)]
+        finding: &'a Finding,
+    },
+    Ended {
+        #[serde(flatten)]
+        episode: &'a Episode,
+    },
+}
+
+impl One<'_> {
+    fn came_at(&self) -> f64 {
+        match self {
+            Self::Present { came_at, .. } => *came_at,
+            Self::Ended { episode } => episode.came_at,
+        }
+    }
+}
+
+impl<'a> List<'a> {
+    fn of(status: &'a Status, now: Moment) -> Self {
+        let until = now.0 as f64 / 1e9;
+        let present = |finding: &'a Finding| One::Present { came_at: until - finding.since_s, finding };
+        let ended = status.came_and_went.iter().map(|episode| One::Ended { episode });
+        let mut findings: Vec<_> = status.findings.iter().map(present).chain(ended).collect();
+        findings.sort_by(|one, other| one.came_at().total_cmp(&other.came_at()));
+        Self { job: &status.job, until, findings }
+    }
+
+    fn text(&self, is_recorded: bool) -> String {
+        let end = clock(moment(self.until));
+        if self.findings.is_empty() {
+            return format!("{}: no findings until {end}\n", self.job);
+        }
+        let mut text = format!("{}: {} until {end}\n", self.job, counted(self.findings.len()));
+        for one in &self.findings {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "\n{}  ", time_of_day(moment(one.came_at())));
+            let _ = match one {
+                One::Present { finding, .. } => {
+                    let lasted = age(Duration::from_secs_f64(finding.since_s.max(0.0)));
+                    let there = if is_recorded { "there at the end" } else { "still there" };
+                    let cost =
+                        finding.cost.as_ref().map_or_else(String::new, |cost| format!("\n  costs {cost}"));
+                    writeln!(text, "{lasted}, {there}\n  {}{cost}", clean(&finding.sentence()))
+                }
+                One::Ended { episode } => {
+                    let lasted = age(Duration::from_secs_f64((episode.went_at - episode.came_at).max(0.0)));
+                    let went = time_of_day(moment(episode.went_at));
+                    writeln!(text, "{lasted}, until {went}\n  {}", clean(&episode.evidence))
+                }
+            };
+        }
+        text
+    }
+}
+
+fn counted(number: usize) -> String {
+    xpu_model::figure::counted(number, "finding", "findings")
+}
+
+fn moment(seconds: f64) -> Moment {
+    Moment((seconds.max(0.0) * 1e9) as u64)
+}
+
+/// Names come from hosts: nothing of them may move the cursor.
+fn clean(text: &str) -> String {
+    text.chars().filter(|&c| !is_steering(c)).collect()
+}
