@@ -12,6 +12,9 @@ use crate::job::{Arrivals, RankView, Toll, mean, median};
 /// Digests whose FLOPs count as current.
 const LATELY: usize = RECENT;
 
+/// Digests that its cost is of: [`LONG`] matched ones, and those whose collectives others have yet to report.
+const COST: usize = LONG + 3;
+
 /// A rank that is last into this share of its collectives, in this many of the recent digests, is always
 /// last.
 const MOST: f64 = 0.6;
@@ -31,7 +34,7 @@ pub(super) struct RankProfile {
     /// TFLOPS, newest first.
     pub rates: Vec<f64>,
     pub rate: Option<f64>,
-    /// The mean over three times as many digests.
+    /// The mean over all digests that are in its cost.
     pub rate_longer: Option<f64>,
     /// Its earlier value, over minutes; `None` while too little is known.
     pub past: Option<f64>,
@@ -109,7 +112,7 @@ impl RankProfile {
             busy: busy(view, rate),
             busy_lately: view.arithmetic(0, LATELY).zip(rate).map(|((work, _), rate)| work / (rate * 1e12)),
             rate,
-            rate_longer: mean(view.gemm_rates().take(LONG).map(|(_, rate)| rate.0)),
+            rate_longer: mean(view.gemm_rates().take(COST).map(|(_, rate)| rate.0)),
             rates,
             lateness: (late.len() >= PERSISTENT && frequency.is_some())
                 .then(|| median(late.clone()))

@@ -272,8 +272,12 @@ fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<
         usual > 0.0 && own < (1.0 - apart) * usual && explains(in_gemms * (1.0 - own / usual))
     };
     let against = beside(member, others, |member| member.rate).map(|(own, usual)| (own, usual, false));
+    // It may have ended meanwhile, and still be in the cost.
+    let until_now =
+        beside(member, others, |member| member.rate_longer).map(|(own, usual)| (own, usual, false));
     let before = member.rate.zip(member.past).map(|(own, past)| (own, past, true));
-    let found = against.into_iter().chain(before).find(|&(own, usual, _)| slower(own, usual));
+    let found =
+        against.into_iter().chain(until_now).chain(before).find(|&(own, usual, _)| slower(own, usual));
     let (tflops, usual_tflops, is_past) = found?;
     let all = others.iter().map(|other| other.view).chain([member.view]);
     let clocks = Clocks::of(member.view, device::usual_clock(all)).or_no_cause_at(tflops / usual_tflops);
