@@ -47,7 +47,7 @@ const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 /// Datagrams taken before other sockets have their turn, and in a second. A thousand ranks send two hundred.
 const TURN: u32 = 64;
-const A_SECOND: u32 = 2000;
+const A_SECOND: u32 = 5000;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A rank, as its hook describes it.

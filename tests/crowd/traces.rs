@@ -41,7 +41,15 @@ fn main() {
     let folder = place.path("traces");
     let mut command = place.command(built::artifact("xpu-top"));
     command.env("HOME", place.path("")).env_remove("XDG_CONFIG_HOME");
-    command.args(["kineto", "--duration", "100ms", "--wait", &PATIENCE_S.to_string(), "--hosts", &crowd.list()]);
+    command.args([
+        "kineto",
+        "--duration",
+        "100ms",
+        "--wait",
+        &PATIENCE_S.to_string(),
+        "--hosts",
+        &crowd.list(),
+    ]);
     command.args(["--base-port", &BASE.0.to_string(), "-o"]).arg(&folder);
     let tracing = Program::start(&mut command);
     let pid = tracing.pid();
@@ -58,7 +66,11 @@ fn main() {
             crowd.fall_silent(dies..dies + 1);
             died = Some(seen);
         }
-        assert!(at.elapsed() < Duration::from_secs(2 * u64::from(PATIENCE_S)), "no byte came: {}", tracing.said());
+        assert!(
+            at.elapsed() < Duration::from_secs(2 * u64::from(PATIENCE_S)),
+            "no byte came: {}",
+            tracing.said()
+        );
         thread::sleep(LOOK);
     }
     let took = began.map_or(Duration::ZERO, |began: Instant| at - began);
@@ -67,18 +79,26 @@ fn main() {
         .expect("a manifest");
     let of = |status: &str| {
         let all = manifest["ranks"].as_array().into_iter().flatten();
-        all.filter(|rank| rank["status"] == status).filter_map(|rank| rank["rank"].as_u64()).collect::<Vec<_>>()
+        all.filter(|rank| rank["status"] == status)
+            .filter_map(|rank| rank["rank"].as_u64())
+            .collect::<Vec<_>>()
     };
     let (written, lost) = (of("written"), of("lost"));
-    let size = |rank: u64| fs::metadata(folder.join(format!("rank-{rank:04}.json.gz"))).map_or(0, |file| file.len());
+    let size =
+        |rank: u64| fs::metadata(folder.join(format!("rank-{rank:04}.json.gz"))).map_or(0, |file| file.len());
     println!("{hosts} hosts, {ranks} ranks, {mib} MiB each: {} MiB in all", (u64::from(ranks) * whole) >> 20);
     println!("host {dies} died after {} MiB", died.unwrap_or(0) >> 20);
-    println!("{} MiB in {:.1} s, {:.0} MiB/s", seen >> 20, took.as_secs_f64(), (seen >> 20) as f64 / took.as_secs_f64());
+    println!(
+        "{} MiB in {:.1} s, {:.0} MiB/s",
+        seen >> 20,
+        took.as_secs_f64(),
+        (seen >> 20) as f64 / took.as_secs_f64()
+    );
     println!("peak memory of xpu-top: {:.1} MiB", most as f64 / 1024.0);
     println!("exit code {:?}", done.status.code());
     println!("written: {}, each whole: {}", written.len(), written.iter().all(|&rank| size(rank) == whole));
     println!("lost: {lost:?}, of these no file: {}", lost.iter().all(|&rank| size(rank) == 0));
-    println!("{}", done.stderr);
+    println!("{}", done.stderr.lines().next_back().unwrap_or_default());
 }
 
 /// Of all files there.

@@ -1,6 +1,6 @@
 //! Whatever comes to the socket: the collector lives, keeps its memory and descriptors, and serves the ranks meanwhile and after.
 
-use std::fs;
+use std::{fs, time::Instant};
 
 use serde_json::Value;
 use xpu_tests::{
@@ -21,13 +21,16 @@ fn a_hundred_thousand_hostile_datagrams_harm_nobody() {
     let host = Host::new();
     let ranks = host.job(["kineto = Kineto()\ntrain()"; 2]);
     let traced = |name: &str| {
+        let began = Instant::now();
         let done = host.ask(&format!("kineto --steps 2 -o {}", host.place.path(name).display()));
         assert_eq!(done.status.code(), Some(0), "{name}: {done:?}\n{}", host.log());
+        println!("a trace {name}: {:.1} s", began.elapsed().as_secs_f64());
     };
     traced("before");
     let collector = host.collector().unwrap();
     let state = || (peak_kib(collector).unwrap(), descriptors(collector));
     let (quiet_kib, quiet_descriptors) = state();
+    let quiet_cpu = cpu_seconds(collector);
 
     let mut hostile = host.place.command("python3");
     hostile.arg(built::source("kineto/hostile.py")).arg(host.folder()).arg(DATAGRAMS.to_string());
@@ -43,6 +46,8 @@ fn a_hundred_thousand_hostile_datagrams_harm_nobody() {
     assert!(taken.iter().sum::<u64>() >= DATAGRAMS && taken.iter().all(|count| *count > 1000), "{sent:#}");
     assert!(sent["answers"].as_u64() > Some(1000), "{sent:#}");
 
+    let cpu = cpu_seconds(collector) - quiet_cpu;
+    println!("{:.1} us of a core for each", cpu * 1e6 / taken.iter().sum::<u64>() as f64);
     traced("after");
     assert_eq!(host.collector(), Some(collector), "it is the same process");
     let (kib, held) = state();
@@ -58,4 +63,11 @@ fn a_hundred_thousand_hostile_datagrams_harm_nobody() {
 
 fn descriptors(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+}
+
+/// Of all its threads.
+fn cpu_seconds(pid: u32) -> f64 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let texts = tasks.filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());
+    texts.filter_map(|text| text.split(' ').next()?.parse::<f64>().ok()).sum::<f64>() / 1e9
 }

@@ -291,7 +291,8 @@ struct Profiler {
 
 impl Profiler {
     fn new(job: JobName, parts: u32) -> Self {
-        let noise = (0..KinetoPart::BYTES as u64 / 8).flat_map(|number| sampling::priority(number).to_ne_bytes());
+        let noise =
+            (0..KinetoPart::BYTES as u64 / 8).flat_map(|number| sampling::priority(number).to_ne_bytes());
         Self { job, parts, noise: noise.collect() }
     }
 

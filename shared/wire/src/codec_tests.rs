@@ -106,6 +106,7 @@ fn of_hosts() -> Vec<Frame> {
         frame(Body::Request(Request::GpuStacks { job: "j".into(), ranks: vec![Rank(1)] })),
         frame(Body::PythonSamples(crate::frame::example::capture::samples(1))),
         frame(Body::Work(crate::frame::HostWork { job: "j".into(), ranks: vec![(Rank(1), Pid(7))] })),
+        frame(Body::Load(crate::frame::HostLoad::example())),
         frame(Body::Request(Request::Ras { job: "j".into(), rank: Rank(1) })),
         frame(Body::Ras(crate::frame::example::ras(&[(0, 1042), (1, 1041)]))),
     ]
