@@ -263,7 +263,7 @@ fn the_frames_that_other_languages_are_tried_on_are_of_this_format_and_of_every_
         rest = after;
     }
     assert_eq!(kinds, all.iter().map(|frame| frame.body.kind()).collect());
-    assert_eq!(kinds.len(), 28, "of every kind there is one");
+    assert_eq!(kinds.len(), 29, "of every kind there is one");
 }
 
 #[test]

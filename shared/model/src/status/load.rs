@@ -60,8 +60,9 @@ impl From<Traffic> for TrafficStatus {
 }
 
 impl TrafficStatus {
-    pub fn is_known(self) -> bool {
-        self.received_bytes_per_s.is_some() || self.sent_bytes_per_s.is_some()
+    /// Of the two directions, the one that moves more.
+    pub fn larger(self) -> Option<u64> {
+        self.received_bytes_per_s.max(self.sent_bytes_per_s)
     }
 }
 
@@ -83,6 +84,11 @@ impl HostLoadStatus {
             rdma: rate(host.rdma),
             disk: rate(host.disk),
         }
+    }
+
+    /// The larger rate of both kinds of network.
+    pub fn busiest_network(self) -> Option<u64> {
+        self.network.larger().max(self.rdma.larger())
     }
 }
 
