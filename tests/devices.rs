@@ -68,8 +68,7 @@ fn each_rank_has_the_health_of_its_own_gpu_whatever_it_numbers_it() {
 fn what_gpus_and_processes_move_and_compute_is_seen() {
     let host = Host::with_visible_gpus();
     fs::write(host.place.path("machine/no-gpm-1"), "").unwrap();
-    let ranks =
-        [0, 1].map(|rank| host.rank_where(rank, &[("CUDA_VISIBLE_DEVICES", ["0", "1"][rank])], TRAINS));
+    let ranks = [0, 1].map(|rank| host.rank_where(rank, &[("CUDA_VISIBLE_DEVICES", "0,1")], TRAINS));
     let [new, old] = until("both loads", || {
         let status = host.status();
         let both = [0, 1].map(|rank| status["ranks"][rank]["load"].clone());
