@@ -84,8 +84,10 @@ with tempfile.NamedTemporaryFile(dir=sys.argv[1]) as file:
             os.fsync(file.fileno())
 ";
         let mut command = std::process::Command::new("python3");
-        // Not in memory, where nothing is written to a disk.
-        let mut child = command.args(["-c", script, env!("CARGO_MANIFEST_DIR")]).spawn().unwrap();
+        // Beside this program: /tmp may be in memory, and no disk is written to then.
+        let here = std::env::current_exe().unwrap();
+        let folder = tempfile::tempdir_in(here.parent().unwrap()).unwrap();
+        let mut child = command.args(["-c", script]).arg(folder.path()).spawn().unwrap();
         let pid = Pid(child.id());
         let (mut loads, until) = (Loads::default(), Instant::now() + Duration::from_secs(30));
         let rank = || Loaded { job: "j".into(), rank: Rank(3), pid, gpu: None };

@@ -19,7 +19,7 @@ daemon.bind(name)
 os.chmod(name, 0o666)
 print("ready", file=sys.stderr, flush=True)
 
-# What each process is to be told, by its number.
+# The configuration that each process gets at its next poll, by its number.
 processes = {}
 
 

@@ -64,9 +64,12 @@ pub(super) fn watch(nvml: &Arc<Nvml>, uuid: DeviceUuid, slot: &Arc<Slot>) {
                 *lock(&slot.load) = meter.read(nvml, &gpu.whole, now).map(|load| (Moment::now(), load));
             });
         }
-        sensors.measure(now, || gpu.read_sensors(&mut known));
-        *lock(&slot.reading) = Some(known.clone());
-        thread::sleep(sensors.due().saturating_duration_since(Instant::now()).max(SHORTEST));
+        if sensors.is_due(now) {
+            sensors.measure(now, || gpu.read_sensors(&mut known));
+            *lock(&slot.reading) = Some(known.clone());
+        }
+        let next = sensors.due().min(traffic.due());
+        thread::sleep(next.saturating_duration_since(Instant::now()).max(SHORTEST));
     }
 }
 

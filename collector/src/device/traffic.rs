@@ -1,4 +1,4 @@
-//! What a GPU moves and computes: its performance monitor (GPM, Hopper and newer), else its counters of PCIe bytes.
+//! What a GPU moves and computes: its performance monitor (GPM, Hopper and newer), else its counters of `PCIe` bytes.
 //!
 //! `nvmlDeviceGetPcieThroughput` is not used: it blocks for 20 ms to measure, and what it measures is these 20 ms.
 

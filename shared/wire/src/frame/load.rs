@@ -58,7 +58,7 @@ pub struct GpuLoad {
     pub sm: Option<f64>,
     /// Share of its memory's bandwidth that was used.
     pub dram: Option<f64>,
-    /// Bytes a second over PCIe and over all `NVLink`s.
+    /// Bytes a second over `PCIe` and over all `NVLink`s.
     pub pcie: Traffic,
     pub nvlink: Traffic,
 }

@@ -1,4 +1,4 @@
-//! The performance monitor of a device (GPM), and its counters of PCIe bytes: all follow from how busy the device is.
+//! The performance monitor of a device (GPM), and its counters of `PCIe` bytes: all follow from how busy the device is.
 //!
 //! A file `no-gpm-<device>` in the machine's folder makes it a device from before Hopper, which has the counters alone.
 
@@ -46,7 +46,7 @@ pub(crate) struct Metric {
     unit: *const c_char,
 }
 
-/// `nvmlGpmMetricsGet_t` up to its list, of which as many are there as the caller says.
+/// `nvmlGpmMetricsGet_t` up to its list, whose length is `count`.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -113,7 +113,7 @@ pub(crate) unsafe extern "C" fn nvmlGpmMetricsGet(request: *mut Metrics) -> c_in
         let passed = later.at.since(earlier.at).as_nanos() as f64;
         let share = (later.busy_ns.saturating_sub(earlier.busy_ns) as f64 / passed.max(1.0)).min(1.0);
         for place in 0..count as usize {
-            // SAFETY: the caller says that so many are there.
+            // SAFETY: NVML asks its callers for a list of this length.
             let metric = unsafe { &mut *(&raw mut (*request).list).cast::<Metric>().add(place) };
             let (value, unit): (f64, &CStr) = match metric.id {
                 2 => (100.0 * share, c"%"),
