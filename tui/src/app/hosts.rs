@@ -209,7 +209,9 @@ impl Host {
             HostColumn::Heat => self.gpus.hottest.map(|(degrees, _)| f64::from(degrees)),
             HostColumn::Power => self.gpus.power,
             HostColumn::Cpu => self.load.and_then(|load| load.cpu_pct),
-            HostColumn::Network => self.load.and_then(|load| load.busiest_network()).map(|rate| rate as f64),
+            HostColumn::Network => {
+                self.load.and_then(HostLoadStatus::busiest_network).map(|rate| rate as f64)
+            }
             HostColumn::Disk => self.load.and_then(|load| load.disk.larger()).map(|rate| rate as f64),
         }
     }

@@ -6,7 +6,7 @@ use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
 };
-use xpu_model::figure;
+use xpu_model::{figure, status::HostLoadStatus};
 
 use super::{
     header,
@@ -168,7 +168,7 @@ fn cells(host: &Host) -> Vec<Cell> {
         known(host.gpus.hottest.map(|(degrees, _)| degrees.to_string())),
         known(host.gpus.power.map(|watts| figure::count(watts.round() as u64))),
         known(host.load.and_then(|load| load.cpu_pct).map(|share| format!("{share:.0}"))),
-        known(host.load.and_then(|load| load.busiest_network()).map(load::rounded)),
+        known(host.load.and_then(HostLoadStatus::busiest_network).map(load::rounded)),
         known(host.load.and_then(|load| load.disk.larger()).map(load::rounded)),
         match &host.collector {
             Some(collector) if host.differs => {

@@ -44,7 +44,7 @@ pub(super) fn lines(app: &App, rank: &Inspection) -> Vec<Line<'static>> {
         let next = Line::styled("is libnvidia-ml.so.1 on its host?", app.palette.of(Role::Muted));
         return if rank.is_new { vec![why] } else { vec![why, next] };
     };
-    let load = rank.status.load.as_ref().map_or_else(Vec::new, |load| load::of(load));
+    let load = rank.status.load.as_ref().map_or_else(Vec::new, load::of);
     health(device, rank.status.gpu_time, unread(app, rank))
         .iter()
         .chain(&load)

@@ -12,20 +12,23 @@ use crate::palette::Role;
 pub(super) fn of(load: &LoadStatus) -> Vec<Health> {
     let known = |name, text: Option<String>| text.map(|text| Health { name, text, role: Role::Text });
     let gpu = |of: &dyn Fn(&GpuLoadStatus) -> Option<String>| load.gpu.as_ref().and_then(of);
-    let percent = |share: f64| format!("{share:.0} %");
-    let process = load.cpu_cores.map(|cores| {
+    let activity = |gpu: &GpuLoadStatus| {
+        let sm = gpu.sm_pct.map(|share| format!("SMs {share:.0} %"));
+        let dram = gpu.dram_pct.map(|share| format!("DRAM {share:.0} % of its bandwidth"));
+        joined([sm, dram], ", ")
+    };
+    let cores = load.cpu_cores.map(|cores| {
         format!("{cores:.1} cores, {}", figure::counted(load.processes as usize, "process", "processes"))
     });
     let all = [
-        known("SM active", gpu(&|gpu| gpu.sm_pct.map(percent))),
-        known("DRAM", gpu(&|gpu| gpu.dram_pct.map(|share| format!("{share:.0} % of its bandwidth")))),
+        known("active", gpu(&activity)),
         known("PCIe", gpu(&|gpu| traffic(gpu.pcie, ["in", "out"]))),
-        known("NVLink", gpu(&|gpu| traffic(gpu.nvlink, ["in", "out"]))),
-        known("CPU", process),
-        known("disk", traffic(load.disk, ["read", "written"])),
-        known("host CPU", cpu(load.host)),
-        known("host net", network(load.host)),
-        known("host disk", traffic(load.host.disk, ["read", "written"])),
+        known("over NVLink", gpu(&|gpu| traffic(gpu.nvlink, ["in", "out"]))),
+        known("rank's CPU", cores),
+        known("rank's disk", traffic(load.disk, ["read", "written"])),
+        known("host's CPU", cpu(load.host)),
+        known("network", network(load.host)),
+        known("disks", traffic(load.host.disk, ["read", "written"])),
     ];
     all.into_iter().flatten().collect()
 }
@@ -38,15 +41,17 @@ pub(in crate::view) fn cpu(host: HostLoadStatus) -> Option<String> {
 /// Of both kinds of network, those that there are.
 pub(in crate::view) fn network(host: HostLoadStatus) -> Option<String> {
     let rdma = traffic(host.rdma, ["in", "out"]).map(|rates| format!("RDMA {rates}"));
-    let known: Vec<_> = [traffic(host.network, ["in", "out"]), rdma].into_iter().flatten().collect();
-    (!known.is_empty()).then(|| known.join("; "))
+    joined([traffic(host.network, ["in", "out"]), rdma], "; ")
+}
+
+fn joined(texts: [Option<String>; 2], between: &str) -> Option<String> {
+    let known: Vec<_> = texts.into_iter().flatten().collect();
+    (!known.is_empty()).then(|| known.join(between))
 }
 
 pub(in crate::view) fn traffic(traffic: TrafficStatus, [received, sent]: [&str; 2]) -> Option<String> {
     let one = |rate: Option<u64>, word: &str| rate.map(|rate| format!("{} {word}", rounded(rate)));
-    let known = [one(traffic.received_bytes_per_s, received), one(traffic.sent_bytes_per_s, sent)];
-    let known: Vec<_> = known.into_iter().flatten().collect();
-    (!known.is_empty()).then(|| known.join(", "))
+    joined([one(traffic.received_bytes_per_s, received), one(traffic.sent_bytes_per_s, sent)], ", ")
 }
 
 /// Bytes a second as networks have them, in powers of ten.
