@@ -11,7 +11,7 @@ use std::{
 };
 
 /// Longer than anything takes on a machine that does much else.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Polling interval for conditions without notification.
 const LOOK_EVERY: Duration = Duration::from_millis(2);

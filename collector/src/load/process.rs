@@ -83,7 +83,7 @@ fn ticks(stat: &str) -> Option<u64> {
 pub(super) fn nanoseconds(ticks: u64) -> Option<u64> {
     // SAFETY: sysconf has no precondition.
     let per_second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok()?;
-    Some(ticks.saturating_mul(1_000_000_000).checked_div(per_second)?)
+    ticks.saturating_mul(1_000_000_000).checked_div(per_second)
 }
 
 /// The process and its descendants, as far as main threads started them: a rank has hundreds of threads, and data loaders start

@@ -69,7 +69,7 @@ fn is_reached(name: &str) -> bool {
     name.starts_with('@') || UnixDatagram::unbound().is_ok_and(|socket| socket.connect(name).is_ok())
 }
 
-/// Of the sockets by this name, in the kernel's list: Num RefCount Protocol Flags Type St Inode Path.
+/// Of the sockets by this name, in the kernel's list: the seventh field is its inode, the last its name.
 fn inodes(sockets: &str, name: &str) -> Vec<String> {
     let of = |line: &str| {
         let mut fields = line.split_ascii_whitespace();
