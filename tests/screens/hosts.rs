@@ -69,9 +69,7 @@ fn hosts_are_sorted_by_what_they_cost_and_how_hot_they_are() {
 #[test]
 fn what_hosts_move_and_compute_is_shown_and_can_be_sorted_by() {
     let mut lab = Lab::new(Simulation::new(7, 4, 8));
-    let loads = lab.simulation().loads(1_841);
-    lab.arrive(loads);
-    lab.keys("9").screen(200, 40).shows("CPU %").shows("GB/s").shows("of 192 cores").shows("RDMA");
+    lab.load().keys("9").screen(200, 40).shows("CPU %").shows("GB/s").shows("of 192 cores").shows("RDMA");
     golden("hosts-load", &lab.screen(200, 40));
     lab.keys("ooooooo").screen(200, 40).shows("CPU %↓");
 }

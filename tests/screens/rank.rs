@@ -121,9 +121,7 @@ fn a_rank_alone_shows_its_shapes_and_sizes() {
 #[test]
 fn what_its_gpu_its_processes_and_its_host_move_is_shown() {
     let mut lab = looked_at();
-    let loads = lab.simulation().loads(1_841);
-    lab.arrive(loads);
-    lab.screen(132, 40).shows("DRAM 4").shows("over NVLink").shows("rank's CPU").shows("9 processes");
+    lab.load().screen(132, 40).shows("DRAM 4").shows("over NVLink").shows("rank's CPU").shows("9 processes");
     golden("rank-load", &lab.screen(132, 40));
 }
 

@@ -99,7 +99,7 @@ fn columns(app: &App) -> [Column; 15] {
         Column::figure("cost %", 7, 5),
         Column::figure("°C", 4, 6),
         Column::figure("W", 6, 7),
-        Column::figure("CPU %", 5, 10),
+        Column::figure("CPU %", 6, 10),
         Column::figure("net", 10, 11),
         Column::figure("disk", 10, 12),
         Column::text("version", 9, 8),
