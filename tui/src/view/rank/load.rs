@@ -27,7 +27,8 @@ pub(super) fn of(load: &LoadStatus) -> Vec<Health> {
         known("rank's CPU", cores),
         known("rank's disk", traffic(load.disk, ["read", "written"])),
         known("host's CPU", cpu(load.host)),
-        known("network", network(load.host)),
+        known("network", traffic(load.host.network, ["in", "out"])),
+        known("RDMA", traffic(load.host.rdma, ["in", "out"])),
         known("disks", traffic(load.host.disk, ["read", "written"])),
     ];
     all.into_iter().flatten().collect()
