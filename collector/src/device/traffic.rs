@@ -91,7 +91,7 @@ fn value(metric: &GpmMetricResult) -> Option<f64> {
 }
 
 fn in_unit(value: f64, unit: &str) -> Option<f64> {
-    let factor = match unit {
+    let factor = match unit.replace("/sec", "/s").as_str() {
         "%" => 0.01,
         "B/s" => 1.0,
         "KiB/s" => 1024.0,
@@ -120,8 +120,13 @@ mod tests {
 
     #[test]
     fn units_are_as_the_driver_names_them_and_unknown_ones_are_no_figure() {
-        for (unit, one) in [("%", Some(0.01)), ("MiB/s", Some(1_048_576.0)), ("GB/s", Some(1e9)), ("", None)]
-        {
+        for (unit, one) in [
+            ("%", Some(0.01)),
+            ("MiB/s", Some(1_048_576.0)),
+            ("GB/s", Some(1e9)),
+            ("MiB/sec", Some(1_048_576.0)),
+            ("", None),
+        ] {
             assert_eq!(in_unit(1.0, unit), one, "{unit}");
         }
         assert_eq!(in_unit(f64::NAN, "%"), None);
