@@ -63,6 +63,45 @@ fn each_rank_has_the_health_of_its_own_gpu_whatever_it_numbers_it() {
     end(&host, ranks);
 }
 
+/// By the performance monitor of one GPU, and by the counters of the other, which is an older one.
+#[test]
+fn what_gpus_and_processes_move_and_compute_is_seen() {
+    let host = Host::with_visible_gpus();
+    fs::write(host.place.path("machine/no-gpm-1"), "").unwrap();
+    let ranks = [0, 1].map(|rank| host.rank_where(rank, &[("CUDA_VISIBLE_DEVICES", "0,1")], TRAINS));
+    let [new, old] = until("both loads", || {
+        let status = host.status();
+        let both = [0, 1].map(|rank| status["ranks"][rank]["load"].clone());
+        let is_known = |load: &Value| load["gpu"]["pcie"]["received_bytes_per_s"].as_u64() > Some(100 << 20);
+        both.iter().all(is_known).then_some(both)
+    });
+    // The stand-in's rates are in proportion to the share of the time in which the GPU was busy.
+    let share = new["gpu"]["sm_pct"].as_f64().unwrap() / 100.0;
+    let is = |found: &Value, rate: f64| {
+        let found = found.as_f64().unwrap() / f64::from(1 << 20);
+        assert!((found / (rate * share) - 1.0).abs() < 0.01, "{found} MiB/s: {new:#}");
+    };
+    assert!(share > 0.3 && share <= 1.0, "{new:#}");
+    assert!((new["gpu"]["dram_pct"].as_f64().unwrap() / 50.0 - share).abs() < 0.01, "{new:#}");
+    is(&new["gpu"]["pcie"]["received_bytes_per_s"], 2000.0);
+    is(&new["gpu"]["pcie"]["sent_bytes_per_s"], 500.0);
+    is(&new["gpu"]["nvlink"]["received_bytes_per_s"], 90_000.0);
+    is(&new["gpu"]["nvlink"]["sent_bytes_per_s"], 80_000.0);
+    let pcie =
+        ["received", "sent"].map(|way| old["gpu"]["pcie"][format!("{way}_bytes_per_s")].as_f64().unwrap());
+    assert!((pcie[0] / pcie[1] - 4.0).abs() < 0.01, "{old:#}");
+    for unknown in [&old["gpu"]["sm_pct"], &old["gpu"]["dram_pct"], &old["gpu"]["nvlink"]["sent_bytes_per_s"]]
+    {
+        assert_eq!(unknown, &Value::Null, "{old:#}");
+    }
+    for load in [&new, &old] {
+        assert!(load["processes"].as_u64() >= Some(1) && load["cpu_cores"].is_number(), "{load:#}");
+        assert!(load["host"]["cores"].as_u64() >= Some(1) && load["host"]["cpu_pct"].is_number(), "{load:#}");
+        assert!(load["host"]["network"]["received_bytes_per_s"].is_u64(), "{load:#}");
+    }
+    end(&host, ranks);
+}
+
 #[test]
 fn an_error_of_a_gpu_is_heard_and_counted() {
     let (host, ranks) = trains("0,1", "1980");

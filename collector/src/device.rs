@@ -8,6 +8,7 @@ mod errors;
 mod gpu;
 mod library;
 mod pace;
+mod traffic;
 
 use std::{
     collections::HashMap,
@@ -20,7 +21,7 @@ use std::{
 };
 
 use xpu_wire::{
-    frame::{DeviceReading, Xid},
+    frame::{DeviceReading, GpuLoad, Xid},
     id::DeviceUuid,
     unit::Moment,
 };
@@ -38,6 +39,8 @@ const MOST: usize = 64;
 #[derive(Debug, Default)]
 struct Slot {
     reading: Mutex<Option<DeviceReading>>,
+    /// What it moved and computed, and when that was read.
+    load: Mutex<Option<(Moment, GpuLoad)>>,
     /// `None` while errors cannot be received.
     xids: Mutex<Option<Xids>>,
     /// This GPU is no longer needed: its threads end when they see it.
@@ -84,6 +87,12 @@ impl Devices {
             (reading.xids, reading.last_xid) = (Some(xids.count), xids.last);
         }
         Some(reading)
+    }
+
+    /// What a GPU that is read moved and computed in the last seconds.
+    pub(crate) fn load(&self, uuid: DeviceUuid, now: Moment) -> Option<GpuLoad> {
+        let (read, load) = (*lock(&self.watched.get(&uuid)?.slot.load))?;
+        (now.since(read) < DeviceReading::STALE).then_some(load)
     }
 
     /// Drops GPUs whose ranks have gone. One whose thread is blocked in a call is kept: a job that restarts

@@ -47,7 +47,7 @@ const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 /// Datagrams taken before other sockets have their turn, and in a second. A thousand ranks send two hundred.
 const TURN: u32 = 64;
-const A_SECOND: u32 = 2000;
+const A_SECOND: u32 = 5000;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A rank, as its hook describes it.
@@ -97,6 +97,11 @@ impl Kineto {
 
     /// Binds the name, if it is free. A taken name is logged once.
     fn bind(&mut self, now: Moment) {
+        if self.socket.as_ref().is_some_and(|socket| !socket.has_its_name()) {
+            tracing::warn!("{} was removed or taken by another daemon", self.name.shown());
+            // Who polls from now on polls the other one.
+            (self.socket, self.tried, self.clients) = (None, None, Clients::default());
+        }
         let is_due = self.tried.is_none_or(|tried| now.since(tried) >= TRY_AGAIN);
         if self.socket.is_some() || self.name == KinetoName::Off || !is_due {
             return;

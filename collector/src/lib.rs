@@ -30,6 +30,7 @@ mod history;
 mod http;
 mod kineto;
 mod listen;
+mod load;
 mod lock;
 mod memory;
 mod metrics;

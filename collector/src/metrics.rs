@@ -8,7 +8,7 @@ mod catalogue;
 mod compat;
 mod job;
 mod ladder;
-mod machine;
+pub(crate) mod machine;
 mod otlp;
 mod own;
 mod page;

@@ -25,6 +25,7 @@ use crate::{
     history::Past,
     kineto::Kineto,
     listen::{Config, Front, OpenError, Sockets},
+    load::Loads,
     memory::Memory,
     ras::Ras,
     roster::Roster,
@@ -60,6 +61,7 @@ pub struct Collector {
     captures: Captures,
     devices: Devices,
     cpu: Cpus,
+    loads: Loads,
     past: Past,
     runs: Runs,
     sampler: Sampler,
@@ -97,6 +99,7 @@ impl Collector {
             subscriptions: Subscriptions::default(),
             devices: Devices::default(),
             cpu: Cpus::default(),
+            loads: Loads::default(),
             complaints: Complaints::default(),
             busy: now,
         })
@@ -147,6 +150,10 @@ impl Collector {
                     self.publish(body, now);
                 }
                 self.cpu.forget(now);
+                let loaded = self.roster.loaded(|uuid| self.devices.load(uuid, now));
+                for load in self.loads.read(loaded, now) {
+                    self.publish(Body::Load(load), now);
+                }
                 for digest in self.roster.digests(now) {
                     self.publish(Body::Digest(digest), now);
                 }

@@ -81,6 +81,12 @@ class Kineto:
     def take(self, config):
         self.told.append(config)
         self.config = config
+        if "PROFILE_START_ITERATION" in config:
+            # One that is over means the next one, rounded up.
+            start, upto = int(config["PROFILE_START_ITERATION"]), int(config.get("PROFILE_START_ITERATION_ROUNDUP", 1))
+            if start <= self.count:
+                start = -(-(self.count + 1) // upto) * upto
+            config["PROFILE_START_ITERATION"] = start
         if at := config.get("PROFILE_START_TIME"):
             length = int(config["ACTIVITIES_DURATION_MSECS"]) / 1e3
             threading.Timer(int(at) / 1e3 + length - time.time(), self.write).start()

@@ -3,12 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod beside_dynolog;
+mod hostile;
+
 use std::{
-    collections::BTreeSet,
     fs,
     io::{Read as _, Write as _},
     net::TcpStream,
-    os::unix::{fs::symlink, net::UnixDatagram},
+    os::unix::fs::symlink,
     path::PathBuf,
     process::Command,
     time::Duration,
@@ -137,6 +139,17 @@ impl Host {
         serde_json::from_str(&text).unwrap()
     }
 
+    /// The collector that the job started.
+    fn collector(&self) -> Option<u32> {
+        let mine = format!("--base-port={}", self.base);
+        let is_mine = |process: &fs::DirEntry| {
+            let line = fs::read_to_string(process.path().join("cmdline")).unwrap_or_default();
+            line.contains("xpu-collector") && line.split('\0').any(|word| word == mine)
+        };
+        let found = fs::read_dir("/proc").into_iter().flatten().flatten().find(is_mine)?;
+        found.file_name().to_str()?.parse().ok()
+    }
+
     fn log(&self) -> String {
         fs::read_to_string(self.place.path("run").join(format!("collector-{}.log", self.base)))
             .unwrap_or_default()
@@ -146,13 +159,8 @@ impl Host {
 /// The collector that a job started goes with the test.
 impl Drop for Host {
     fn drop(&mut self) {
-        let mine = format!("--base-port={}", self.base);
-        for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let line = fs::read_to_string(process.path().join("cmdline")).unwrap_or_default();
-            if line.contains("xpu-collector") && line.split('\0').any(|word| word == mine) {
-                let pid = process.file_name().to_string_lossy().into_owned();
-                let _ = Command::new("kill").args(["-TERM", &pid]).status();
-            }
+        if let Some(pid) = self.collector() {
+            let _ = Command::new("kill").args(["-TERM", &pid.to_string()]).status();
         }
     }
 }
@@ -384,59 +392,6 @@ fn traces_can_be_had_over_http() {
     for path in ["1/../../../etc/passwd", "1/%2e%2e%2fkey", "1/other", "7", "7/manifest.json"] {
         assert_eq!(request("GET", &format!("/api/v1/kineto/{path}"), "").0, 404, "{path}");
     }
-}
-
-/// Whatever comes to the socket, the ranks are served.
-#[test]
-fn who_sends_garbage_harms_nobody() {
-    let host = Host::new();
-    let _ranks = host.job(["kineto = Kineto()\ntrain()"; 2]);
-    let daemon = host.folder().join("dynolog");
-    let stranger = UnixDatagram::bind(host.folder().join("dynoconfigclient-stranger")).unwrap();
-    stranger.set_nonblocking(true).unwrap();
-    let mut state = 7_u64;
-    let mut random = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
-    let mut kinds = BTreeSet::new();
-    for _ in 0..100_000 {
-        let length = random(500);
-        let mut bytes: Vec<u8> = (0..length).map(|_| random(256) as u8).collect();
-        // Some with a good header, and a few with a lie in it.
-        if bytes.len() > 60 && random(2) == 0 {
-            let stated = if random(4) == 0 { random(1 << 60) } else { length - 40 };
-            bytes[..8].copy_from_slice(&stated.to_ne_bytes());
-            bytes[8..40].fill(0);
-            bytes[8..11].copy_from_slice(b"req");
-            kinds.insert(stated == length - 40);
-        }
-        // What finds it full is lost.
-        let _ = stranger.send_to(&bytes, &daemon);
-        let mut answer = [0; 64];
-        while let Ok(length) = stranger.recv(&mut answer) {
-            assert_eq!((length, &answer[..8]), (40, &0_u64.to_ne_bytes()[..]), "nothing to do");
-        }
-    }
-    assert_eq!(kinds.len(), 2);
-    let done = host.kineto("--steps 2");
-    assert_eq!(done.status.code(), Some(0), "{done:?}\n{}", host.log());
-    assert!(host.log().contains("not a Kineto message: process "), "{}", host.log());
-    assert!(host.log().len() < 1 << 14, "a flood fills no disk");
-}
-
-/// A dynolog that was there first is left alone, and the job is watched as ever.
-#[test]
-fn another_daemon_keeps_its_name() {
-    let host = Host::new();
-    let other = UnixDatagram::bind(host.folder().join("dynolog")).unwrap();
-    let _ranks = host.job(["kineto = Kineto()\ntrain()"; 2]);
-    let done = host.kineto("--steps 2");
-    assert_eq!(done.status.code(), Some(1), "{done:?}");
-    assert!(done.stderr.contains("another daemon has "), "{done:?}");
-    assert_eq!(host.log().matches("belongs to another daemon").count(), 1, "said once: {}", host.log());
-    let mut request = [0; 256];
-    assert_eq!(other.recv(&mut request).unwrap(), 64, "the ranks ask it as before");
 }
 
 #[test]

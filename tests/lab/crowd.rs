@@ -21,6 +21,7 @@ use xpu_wire::{
         Request, Summary, topic,
     },
     id::{JobName, Pid, Rank},
+    sampling,
     simulation::Simulation,
     unit::{Moment, Nanoseconds},
 };
@@ -78,12 +79,17 @@ impl Crowd {
 
     /// The hosts of this job.
     pub fn of(simulation: Simulation) -> Self {
+        Self::tracing(simulation, TRACE_PARTS)
+    }
+
+    /// The same, with this many parts in the trace of every rank.
+    pub fn tracing(simulation: Simulation, trace_parts: u32) -> Self {
         let hosts = simulation.hosts;
         let (orders, ordered) = mpsc::channel();
         let (tally, stop) = (Arc::new(Tally::default()), Arc::new(AtomicBool::new(false)));
         let thread = thread::spawn({
             let (tally, stop) = (Arc::clone(&tally), Arc::clone(&stop));
-            let mut cast = Cast::new(simulation, tally);
+            let mut cast = Cast::new(simulation, trace_parts, tally);
             move || {
                 while !stop.load(Relaxed) {
                     for order in ordered.try_iter() {
@@ -160,13 +166,15 @@ struct Cast {
     due: VecDeque<(u32, Frame)>,
     /// What every host answers in this second, once somebody asked.
     known: (u64, Vec<Frame>),
+    profiler: Profiler,
 }
 
 impl Cast {
-    fn new(simulation: Simulation, tally: Arc<Tally>) -> Self {
+    fn new(simulation: Simulation, trace_parts: u32, tally: Arc<Tally>) -> Self {
         let voices = (0..simulation.hosts).map(|_| None).collect::<Vec<_>>();
         let contexts = (0..voices.len().div_ceil(TOGETHER)).map(|_| Context::new()).collect();
         Self {
+            profiler: Profiler::new(simulation.job.clone(), trace_parts),
             simulation,
             contexts,
             voices,
@@ -245,7 +253,7 @@ impl Cast {
                     .iter()
                     .filter(|rank| rank.0 / self.simulation.ranks_per_host == host as u32)
                     .collect();
-                for body in ranks.into_iter().filter_map(|rank| profiled(&self.simulation.job, *rank, wish)) {
+                for body in ranks.into_iter().filter_map(|rank| self.profiler.answer(*rank, wish)) {
                     let name = self.simulation.host(host as u32);
                     let frame = Frame { host: name, number: 0, now: Moment::now(), lost: 0, body };
                     let answer = codec::encode(&frame);
@@ -270,15 +278,51 @@ impl Cast {
     }
 }
 
-/// Parts of the trace of every rank.
+/// Parts of the trace of every rank, unless another number is given.
 pub const TRACE_PARTS: u32 = 4;
 
-/// What a rank's Kineto answers: it has a trace of a few MiB at once.
-fn profiled(job: &JobName, rank: Rank, wish: &KinetoWish) -> Option<Body> {
-    let of = |number, standing| {
+/// What every rank's Kineto has: a trace at once.
+struct Profiler {
+    job: JobName,
+    parts: u32,
+    /// One part of each trace, but for its first byte. Noise: a trace is compressed before it is sent.
+    noise: Vec<u8>,
+}
+
+impl Profiler {
+    fn new(job: JobName, parts: u32) -> Self {
+        let noise =
+            (0..KinetoPart::BYTES as u64 / 8).flat_map(|number| sampling::priority(number).to_ne_bytes());
+        Self { job, parts, noise: noise.collect() }
+    }
+
+    fn answer(&self, rank: Rank, wish: &KinetoWish) -> Option<Body> {
+        let bytes = KinetoPart::BYTES as u64 * u64::from(self.parts);
+        match wish {
+            KinetoWish::Tell => Some(self.rank(0, rank, KinetoStanding::Idle)),
+            KinetoWish::Trace(order) => {
+                Some(self.rank(order.number, rank, KinetoStanding::Written { bytes }))
+            }
+            KinetoWish::Part { number, part } => {
+                let mut its = self.noise.clone();
+                its[0] = rank.0 as u8;
+                Some(Body::KinetoPart(KinetoPart {
+                    number: *number,
+                    job: self.job.clone(),
+                    rank,
+                    part: *part,
+                    bytes: KinetoBytes(its),
+                    end: (part + 1 == self.parts).then(|| KinetoEnd { bytes, ..KinetoEnd::default() }),
+                }))
+            }
+            KinetoWish::End { .. } => None,
+        }
+    }
+
+    fn rank(&self, number: u64, rank: Rank, standing: KinetoStanding) -> Body {
         Body::Kineto(KinetoRank {
             number,
-            job: job.clone(),
+            job: self.job.clone(),
             rank,
             pid: Pid(1000 + rank.0),
             standing,
@@ -287,20 +331,6 @@ fn profiled(job: &JobName, rank: Rank, wish: &KinetoWish) -> Option<Body> {
             count: None,
             clock_offset: 0,
         })
-    };
-    let bytes = KinetoPart::BYTES as u64 * u64::from(TRACE_PARTS);
-    match wish {
-        KinetoWish::Tell => Some(of(0, KinetoStanding::Idle)),
-        KinetoWish::Trace(order) => Some(of(order.number, KinetoStanding::Written { bytes })),
-        KinetoWish::Part { number, part } => Some(Body::KinetoPart(KinetoPart {
-            number: *number,
-            job: job.clone(),
-            rank,
-            part: *part,
-            bytes: KinetoBytes(vec![rank.0 as u8; KinetoPart::BYTES]),
-            end: (part + 1 == TRACE_PARTS).then(|| KinetoEnd { bytes, ..KinetoEnd::default() }),
-        })),
-        KinetoWish::End { .. } => None,
     }
 }
 

@@ -282,6 +282,13 @@ impl Lab {
         }
     }
 
+    /// What hosts, processes and GPUs move and compute arrives too.
+    pub fn load(&mut self) -> &mut Self {
+        let frames = self.simulation.loads(self.second);
+        self.arrive(frames);
+        self
+    }
+
     fn tell_time(&mut self) {
         let now = self.now();
         self.effects.extend(update(&mut self.app, Action::Time(now)));

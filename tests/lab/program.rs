@@ -11,7 +11,7 @@ use std::{
 };
 
 /// Longer than anything takes on a machine that does much else.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Polling interval for conditions without notification.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -115,9 +115,7 @@ impl Program {
 
     /// The most memory it has had at once so far, in KiB (`VmHWM`).
     pub fn peak_kib(&self) -> Option<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-        line.split_whitespace().next()?.parse().ok()
+        peak_kib(self.pid())
     }
 
     pub fn is_running(&mut self) -> bool {
@@ -150,6 +148,13 @@ impl Drop for Program {
             eprintln!("process {} ({status:?}) wrote:\n{}{}", self.pid(), self.wrote(), self.said());
         }
     }
+}
+
+/// The same of any process.
+pub fn peak_kib(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 /// Runs a program to its end.

@@ -97,23 +97,59 @@ def test_a_capture_has_the_traces_and_the_stacks_of_its_steps(job, tmp_path):
     assert arrows and all(ranks == set(range(RANKS)) for ranks in arrows.values()), arrows
 
 
-def test_hta_reads_the_traces_of_all_ranks(job, tmp_path):
-    kineto(job, tmp_path / "steps", "--steps", "2")
-    reads = """
-import json, pathlib, sys
-from hta.common.trace import Trace
-folder = pathlib.Path(sys.argv[1])
-files = {rank["rank"]: rank["file"] for rank in json.loads((folder / "manifest.json").read_text())["ranks"]}
-trace = Trace(trace_files=files, trace_dir=str(folder))
-trace.parse_traces(use_multiprocessing=False)
-names = trace.symbol_table.sym_table
-print(json.dumps({rank: sum(names[at].startswith("Optimizer.step#") for at in table["name"])
-    for rank, table in trace.traces.items()}))
-"""
-    command = [f"{with_torch('torchrun')}/python", "-c", reads, tmp_path / "steps"]
+def read_with_torch(script, *arguments):
+    command = [f"{with_torch('torchrun')}/python", "-c", script, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == {str(rank): 2 for rank in range(RANKS)}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_pytorch_and_hta_read_the_traces_of_all_ranks(job, tmp_path):
+    folder = tmp_path / "steps"
+    kineto(job, folder, "--steps", "2", "--record-shapes")
+    # PyTorch's readers open plain files.
+    for rank in range(RANKS):
+        (tmp_path / f"{rank}.json").write_bytes(gzip.decompress((folder / f"rank-{rank:04}.json.gz").read_bytes()))
+
+    # The layer's product, (8, 64) by (64, 64), once a step: its operations from the shapes in the trace.
+    by_torch = """
+import json, sys
+from torch._inductor.analysis.profile_analysis import JsonProfile
+from torch.profiler._utils import map_recorded_events_to_aten_ops_with_stack_trace
+flops = []
+for path in sys.argv[1:]:
+    profile = JsonProfile(path)
+    profile.augment_trace()
+    profile.report()
+    map_recorded_events_to_aten_ops_with_stack_trace(profile.data)
+    flops.append([profile.calculate_flops(event) for event in profile.events if event["name"] == "aten::addmm"])
+print(json.dumps(flops))
+"""
+    flops = read_with_torch(by_torch, *(tmp_path / f"{rank}.json" for rank in range(RANKS)))
+    assert flops == [[2 * 8 * 64 * 64] * 2] * RANKS
+
+    # HTA's other analyses are of GPU events, which gloo has none of.
+    by_hta = """
+import json, pathlib, sys
+from hta.trace_analysis import TraceAnalysis
+folder = pathlib.Path(sys.argv[1])
+files = {rank["rank"]: rank["file"] for rank in json.loads((folder / "manifest.json").read_text())["ranks"]}
+analysis = TraceAnalysis(trace_files=files, trace_dir=str(folder))
+names = analysis.t.symbol_table.sym_table
+steps = {rank: sum(names[at].startswith("Optimizer.step#") for at in table["name"])
+    for rank, table in analysis.t.traces.items()}
+spans = analysis.get_gpu_user_annotation_breakdown(use_gpu_annotation=False, visualize=False)
+rows = [[int(row["rank"]), row["name"], row["sum (us)"]] for _, row in spans.iterrows()]
+print(json.dumps([steps, rows]))
+"""
+    steps, rows = read_with_torch(by_hta, folder)
+    assert steps == {str(rank): 2 for rank in range(RANKS)}
+    for rank in range(RANKS):
+        events = trace(folder, rank)["traceEvents"]
+        ours = sum(event["dur"] for event in events if event.get("name") == "Optimizer.step#SGD.step")
+        [found] = [took for of, name, took in rows if (of, name) == (rank, "Optimizer.step#SGD.step")]
+        # HTA rounds each event to whole microseconds.
+        assert ours > 0 and found == pytest.approx(ours, abs=4), (rank, ours, rows)
 
 
 def test_a_job_trains_as_before_where_no_daemon_answers(tmp_path, environment):

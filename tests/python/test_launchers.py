@@ -9,12 +9,12 @@ import subprocess
 import time
 
 import pytest
-from conftest import ROOT, free_port, with_torch
+from conftest import BUILT, free_port, with_torch
 
 RANKS = 4
 LONGEST = 120
 TRAINS = pathlib.Path(__file__).with_name("trains_with_gloo.py")
-PROGRAM = ROOT / "target/release/xpu-top"
+PROGRAM = BUILT / "xpu-top"
 LAUNCHERS = {
     "torchrun": ("--nproc_per_node", str(RANKS), "--master_port", "{port}"),
     "accelerate": (

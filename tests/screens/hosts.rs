@@ -67,6 +67,14 @@ fn hosts_are_sorted_by_what_they_cost_and_how_hot_they_are() {
 }
 
 #[test]
+fn what_hosts_move_and_compute_is_shown_and_can_be_sorted_by() {
+    let mut lab = Lab::new(Simulation::new(7, 4, 8));
+    lab.load().keys("9").screen(200, 40).shows("CPU %").shows("GB/s").shows("of 192 cores").shows("RDMA");
+    golden("hosts-load", &lab.screen(200, 40));
+    lab.keys("ooooooo").screen(200, 40).shows("CPU %↓");
+}
+
+#[test]
 fn many_hosts_scroll() {
     let mut lab = Lab::new(Simulation::new(7, 128, 8));
     lab.keys("9").screen(80, 24).shows("all are up").shows("128 hosts").shows("gpu-001");

@@ -119,6 +119,13 @@ fn a_rank_alone_shows_its_shapes_and_sizes() {
 }
 
 #[test]
+fn what_its_gpu_its_processes_and_its_host_move_is_shown() {
+    let mut lab = looked_at();
+    lab.load().screen(132, 40).shows("DRAM 4").shows("over NVLink").shows("rank's CPU").shows("9 processes");
+    golden("rank-load", &lab.screen(132, 40));
+}
+
+#[test]
 fn a_rank_stands_among_those_that_do_the_same_work() {
     let mut lab = looked_at();
     let screen = lab.screen(132, 40);

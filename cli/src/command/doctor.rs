@@ -3,6 +3,7 @@
 mod bundle;
 mod check;
 mod hosts;
+mod kineto;
 mod libraries;
 mod machine;
 mod ports;

@@ -20,13 +20,14 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use super::{Slot, errors, lock, pace::Pace};
+use super::{Slot, errors, lock, pace::Pace, traffic::Meter};
 
 /// Readings with separate intervals: the share of a core each may take, and the shortest and longest
 /// interval. Eight GPUs stay within the collector's budget of 1 %; an H200 takes 3 ms for the first and 4 ms
 /// for the second.
 const SENSORS: (f64, [Duration; 2]) = (0.0004, [Duration::from_secs(1), Duration::from_secs(5)]);
 const UTILISATION: (f64, [Duration; 2]) = (0.0003, [Duration::from_secs(1), Duration::from_secs(15)]);
+const TRAFFIC: (f64, [Duration; 2]) = (0.0002, [Duration::from_secs(1), Duration::from_secs(5)]);
 const LIMITS_AND_ERRORS: (f64, [Duration; 2]) = (0.0002, [Duration::from_secs(10), Duration::from_mins(10)]);
 
 /// Shortest pause between two readings.
@@ -47,7 +48,9 @@ pub(super) fn watch(nvml: &Arc<Nvml>, uuid: DeviceUuid, slot: &Arc<Slot>) {
     errors::listen(nvml, uuid, slot);
     let mut known = DeviceReading::unknown(uuid, Moment::default());
     let pace = |(share, [least, most]): (f64, [Duration; 2])| Pace::new(share, least, most, Instant::now());
-    let [mut sensors, mut utilisation, mut rest] = [SENSORS, UTILISATION, LIMITS_AND_ERRORS].map(pace);
+    let [mut sensors, mut utilisation, mut traffic, mut rest] =
+        [SENSORS, UTILISATION, TRAFFIC, LIMITS_AND_ERRORS].map(pace);
+    let mut meter = Meter::Unread;
     while !slot.unwanted.load(Relaxed) {
         let now = Instant::now();
         if utilisation.is_due(now) {
@@ -56,9 +59,17 @@ pub(super) fn watch(nvml: &Arc<Nvml>, uuid: DeviceUuid, slot: &Arc<Slot>) {
         if rest.is_due(now) {
             rest.measure(now, || gpu.read_limits_and_errors(&mut known));
         }
-        sensors.measure(now, || gpu.read_sensors(&mut known));
-        *lock(&slot.reading) = Some(known.clone());
-        thread::sleep(sensors.due().saturating_duration_since(Instant::now()).max(SHORTEST));
+        if traffic.is_due(now) {
+            traffic.measure(now, || {
+                *lock(&slot.load) = meter.read(nvml, &gpu.whole, now).map(|load| (Moment::now(), load));
+            });
+        }
+        if sensors.is_due(now) {
+            sensors.measure(now, || gpu.read_sensors(&mut known));
+            *lock(&slot.reading) = Some(known.clone());
+        }
+        let next = sensors.due().min(traffic.due());
+        thread::sleep(next.saturating_duration_since(Instant::now()).max(SHORTEST));
     }
 }
 

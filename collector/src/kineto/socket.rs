@@ -9,9 +9,13 @@ use std::{
     fs, io, mem,
     os::{
         fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
-        unix::{ffi::OsStrExt as _, fs::PermissionsExt as _, net::UnixDatagram},
+        unix::{
+            ffi::OsStrExt as _,
+            fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+            net::UnixDatagram,
+        },
     },
-    path::{Path, PathBuf},
+    path::PathBuf,
     ptr,
 };
 
@@ -88,7 +92,28 @@ pub(super) struct Received<'a> {
 pub(super) struct Socket {
     datagrams: UnixDatagram,
     name: KinetoName,
+    /// In a folder: the file that was made.
+    file: Option<File>,
     buffer: [u8; LARGEST],
+}
+
+/// A socket's file. A name in a folder is not kept by the one who has it: dynolog removes what it finds there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct File {
+    path: PathBuf,
+    /// Its device and number.
+    identity: (u64, u64),
+}
+
+impl File {
+    fn at(path: PathBuf) -> io::Result<Self> {
+        let found = fs::symlink_metadata(&path)?;
+        Ok(Self { path, identity: (found.dev(), found.ino()) })
+    }
+
+    fn is_there(&self) -> bool {
+        Self::at(self.path.clone()).is_ok_and(|found| found == *self)
+    }
 }
 
 impl Socket {
@@ -96,15 +121,21 @@ impl Socket {
     /// `AddrInUse` if another daemon has the name.
     pub(super) fn bind(name: &KinetoName) -> io::Result<Self> {
         let socket = make()?;
-        match name {
+        let file = match name {
             KinetoName::Off => return Err(io::ErrorKind::Unsupported.into()),
             KinetoName::Abstract(text) => {
                 // Its closing NUL is part of the name that clients poll.
                 bind(&socket, &[b"\0", &text[..], b"\0"].concat())?;
+                None
             }
-            KinetoName::Folder(folder) => bind_in_folder(&socket, &KinetoName::path(folder))?,
-        }
-        Ok(Self { datagrams: socket.into(), name: name.clone(), buffer: [0; LARGEST] })
+            KinetoName::Folder(folder) => Some(bind_in_folder(&socket, KinetoName::path(folder))?),
+        };
+        Ok(Self { datagrams: socket.into(), name: name.clone(), file, buffer: [0; LARGEST] })
+    }
+
+    /// Whether clients that poll the name still reach this socket.
+    pub(super) fn has_its_name(&self) -> bool {
+        self.file.as_ref().is_none_or(File::is_there)
     }
 
     pub(super) fn descriptor(&self) -> RawFd {
@@ -166,8 +197,9 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        if let KinetoName::Folder(folder) = &self.name {
-            let _ = fs::remove_file(KinetoName::path(folder));
+        // Another daemon's file stays.
+        if let Some(file) = self.file.as_ref().filter(|file| file.is_there()) {
+            let _ = fs::remove_file(&file.path);
         }
     }
 }
@@ -235,17 +267,17 @@ fn bind(socket: &OwnedFd, name: &[u8]) -> io::Result<()> {
 }
 
 /// Replaces a socket that a daemon left behind, never a live one.
-fn bind_in_folder(socket: &OwnedFd, path: &Path) -> io::Result<()> {
-    if UnixDatagram::unbound()?.connect(path).is_ok() {
+fn bind_in_folder(socket: &OwnedFd, path: PathBuf) -> io::Result<File> {
+    if UnixDatagram::unbound()?.connect(&path).is_ok() {
         return Err(io::ErrorKind::AddrInUse.into());
     }
-    let is_socket = |found: fs::Metadata| std::os::unix::fs::FileTypeExt::is_socket(&found.file_type());
-    if fs::symlink_metadata(path).is_ok_and(is_socket) {
-        fs::remove_file(path)?;
+    if fs::symlink_metadata(&path).is_ok_and(|found| found.file_type().is_socket()) {
+        fs::remove_file(&path)?;
     }
     // Clients of Kineto end the name with NUL and count it.
     bind(socket, &[path.as_os_str().as_bytes(), b"\0"].concat())?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+    File::at(path)
 }
 
 /// Space for a message's control data, correctly aligned.
@@ -356,6 +388,22 @@ mod tests {
         }
         drop(socket);
         assert!(!folder.path().join("dynolog").exists());
+    }
+
+    #[test]
+    fn a_name_in_a_folder_that_another_takes_is_lost_and_its_file_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("dynolog");
+        let socket = Socket::bind(&KinetoName::Folder(folder.path().into())).unwrap();
+        assert!(socket.has_its_name());
+        // As dynolog does when it starts.
+        fs::remove_file(&path).unwrap();
+        assert!(!socket.has_its_name());
+        let other = UnixDatagram::bind(&path).unwrap();
+        assert!(!socket.has_its_name());
+        drop(socket);
+        UnixDatagram::unbound().unwrap().send_to(b"hello", &path).unwrap();
+        assert_eq!(other.recv(&mut [0; 8]).unwrap(), 5);
     }
 
     #[test]

@@ -151,6 +151,9 @@ metrics! {
     COLLECTIVE_BYTES = Counter Bytes "xpu_top_collective" "Their bytes, as nccl-tests counts them";
     COLLECTIVE_DURATION = Histogram Seconds "xpu_top_collective_duration" "Durations of the timed collectives on the rank, including waits for others, since this page is read";
     COLLECTIVE_BANDWIDTH = Gauge BytesPerSecond "xpu_top_collective_bus_bandwidth" "Bus bandwidth of the transfer, at the median of the latest timed collectives of a kind";
+    // Its processes.
+    RANK_CPU = Gauge Number "xpu_top_rank_cpu_cores" "Cores that the rank's process and those that it started used in the last second";
+    RANK_DISK = Gauge BytesPerSecond "xpu_top_rank_disk" "Bytes that these read from and wrote to storage";
     // GPUs.
     GPU_UTILISATION = Gauge Ratio "xpu_top_gpu_utilisation" "Share of the last moments in which any kernel ran, waiting ones included";
     GPU_SM_CLOCK = Gauge Hertz "xpu_top_gpu_sm_clock" "SM clock";
@@ -164,6 +167,10 @@ metrics! {
     GPU_ECC_ERRORS = Counter Number "xpu_top_gpu_ecc_errors" "Memory errors since the driver was loaded";
     GPU_NVLINK_ERRORS = Counter Number "xpu_top_gpu_nvlink_errors" "Replays, recoveries and checksum errors of all NVLinks since the driver was loaded";
     GPU_XID_ERRORS = Counter Number "xpu_top_gpu_xid_errors" "Errors the driver reported since the collector started";
+    GPU_SM = Gauge Ratio "xpu_top_gpu_sm_active" "Share of the last second in which a multiprocessor had work, the mean over them";
+    GPU_DRAM = Gauge Ratio "xpu_top_gpu_dram_active" "Share of the memory's bandwidth that was used in the last second";
+    GPU_PCIE = Gauge BytesPerSecond "xpu_top_gpu_pcie" "Bytes over PCIe";
+    GPU_NVLINK = Gauge BytesPerSecond "xpu_top_gpu_nvlink" "Bytes over all NVLinks together";
     GPU_HELD = Gauge Number "xpu_top_gpu_clocks_held" "1 while anything but idleness limits the clocks";
     GPU_READ = Gauge Seconds "xpu_top_gpu_reading_age" "Age of the GPU reading";
     // Coverage and overhead.

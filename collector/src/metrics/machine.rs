@@ -9,7 +9,7 @@ use super::{Exposition, catalogue as all, label};
 const DEVICES: usize = 64;
 
 /// Bytes of a sector in `/proc/diskstats`, whatever the disk has (iostats.rst).
-const SECTOR: f64 = 512.0;
+pub(crate) const SECTOR: f64 = 512.0;
 
 pub(super) fn expose(exposition: &mut Exposition) {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -41,23 +41,23 @@ pub(super) fn expose(exposition: &mut Exposition) {
 }
 
 /// Clock ticks in each mode, over all processors (`proc_stat(5)`).
-fn cpu(stat: &str) -> Vec<(&'static str, u64)> {
+pub(crate) fn cpu(stat: &str) -> Vec<(&'static str, u64)> {
     const MODES: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "));
     let ticks = line.into_iter().flat_map(str::split_whitespace).map(str::parse);
     MODES.into_iter().zip(ticks).filter_map(|(mode, ticks)| Some((mode, ticks.ok()?))).collect()
 }
 
-struct Network {
-    name: String,
-    received: u64,
-    sent: u64,
+pub(crate) struct Network {
+    pub(crate) name: String,
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
     /// Errors and drops in each direction.
     wrong: [u64; 2],
 }
 
 /// All devices but the one that leads to this host itself (`proc_pid_net(5)`).
-fn network(text: &str) -> Vec<Network> {
+pub(crate) fn network(text: &str) -> Vec<Network> {
     let device = |line: &str| {
         let (name, counts) = line.split_once(':')?;
         let counts: Vec<u64> = counts.split_whitespace().map_while(|count| count.parse().ok()).collect();
@@ -71,7 +71,7 @@ fn network(text: &str) -> Vec<Network> {
 }
 
 /// Sectors read and written by whole disks (`proc_diskstats(5)`).
-fn disks(text: &str, is_disk: impl Fn(&str) -> bool) -> Vec<(String, u64, u64)> {
+pub(crate) fn disks(text: &str, is_disk: impl Fn(&str) -> bool) -> Vec<(String, u64, u64)> {
     let disk = |line: &str| {
         let words: Vec<_> = line.split_whitespace().collect();
         let (name, read, written) = (words.get(2)?, words.get(5)?, words.get(9)?);

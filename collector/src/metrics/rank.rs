@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use xpu_model::{
     finding::{self, Finding},
-    job::{Job, RankView, Sample},
-    status::{GpuTime, RankState, age_of, stale_since},
+    job::{Job, Load, RankView, Sample},
+    status::{GpuTime, RankState, STALE, age_of, stale_since},
 };
 use xpu_wire::{
-    frame::{DeviceReading, RankDigest},
+    frame::{DeviceReading, RankDigest, RankLoad, Traffic},
     id::Rank,
     sampling::Rate,
     unit::{Moment, Nanoseconds},
@@ -58,6 +58,9 @@ pub(super) fn expose(
     }
     if let Some(tally) = tally {
         expose_tally(exposition, &labels, tally);
+    }
+    if let Some(load) = view.load().filter(|load| now.since(job.common(view.host(), load.at)) < STALE) {
+        expose_load(exposition, &labels, load);
     }
     if let Some(reading) = view.device() {
         let age = age_of(reading, |then| now.since(job.common(view.host(), then)));
@@ -232,4 +235,25 @@ fn expose_device(
     exposition.counter(all::GPU_XID_ERRORS, labels, reading.xids.map(f64::from));
     let held = reading.throttle.map(|throttle| f64::from(u8::from(throttle.is_held())));
     exposition.gauge(all::GPU_HELD, labels, held);
+}
+
+fn expose_load(exposition: &mut Exposition, labels: &[Label], load: &Load) {
+    let Load { interval, rank: RankLoad { cpu, disk, gpu, .. }, .. } = load;
+    let cores = cpu.map(|cpu| cpu.seconds() / interval.seconds().max(1e-9));
+    exposition.gauge(all::RANK_CPU, labels, cores);
+    let each = |rate: Traffic, words: [&'static str; 2]| {
+        words.into_iter().zip([rate.received, rate.sent].map(|rate| rate.map(|rate| rate as f64)))
+    };
+    for (direction, rate) in each(disk.over(*interval), ["read", "write"]) {
+        exposition.gauge(all::RANK_DISK, &with(labels, &[("direction", direction)]), rate);
+    }
+    let Some(gpu) = gpu else { return };
+    for (direction, rate) in each(gpu.pcie, ["receive", "transmit"]) {
+        exposition.gauge(all::GPU_PCIE, &with(labels, &[("direction", direction)]), rate);
+    }
+    for (direction, rate) in each(gpu.nvlink, ["receive", "transmit"]) {
+        exposition.gauge(all::GPU_NVLINK, &with(labels, &[("direction", direction)]), rate);
+    }
+    exposition.gauge(all::GPU_SM, labels, gpu.sm);
+    exposition.gauge(all::GPU_DRAM, labels, gpu.dram);
 }

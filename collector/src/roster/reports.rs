@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use xpu_wire::{
     frame::{
-        Body, DeviceReading, HostCpu, HostDigest, HostWork, JobSnapshot, NcclReport, RankDetail, RankExit,
-        RankNccl, RankSnapshot,
+        Body, DeviceReading, GpuLoad, HostCpu, HostDigest, HostWork, JobSnapshot, NcclReport, RankDetail,
+        RankExit, RankNccl, RankSnapshot,
     },
     id::{DeviceUuid, JobName, Pid, Rank},
     unit::Moment,
 };
 
 use super::{Place, Roster};
-use crate::{address::Identity, cpu::CpuReading, worker::Worker};
+use crate::{address::Identity, cpu::CpuReading, load::Loaded, worker::Worker};
 
 impl Roster {
     /// Keeps a rank's end for later viewers.
@@ -34,6 +34,16 @@ impl Roster {
             let reading = worker.device_uuid().and_then(&mut read);
             worker.set_device(reading);
         }
+    }
+
+    /// The living ranks, with what their GPUs move and compute.
+    pub(crate) fn loaded(&self, gpu: impl Fn(DeviceUuid) -> Option<GpuLoad>) -> impl Iterator<Item = Loaded> {
+        self.places.iter().filter(|(_, worker)| worker.is_there()).map(move |(place, worker)| Loaded {
+            job: place.job.clone(),
+            rank: place.rank,
+            pid: worker.info.pid,
+            gpu: worker.device_uuid().and_then(&gpu),
+        })
     }
 
     /// Processes that wait for the CPU, and those that work on it and make no progress, by job.

@@ -107,6 +107,7 @@ impl Collector {
             Body::Cpu(cpu) => topic::events(&cpu.job),
             Body::Times(times) => topic::events(&times.job),
             Body::Work(work) => topic::events(&work.job),
+            Body::Load(load) => topic::events(&load.job),
             Body::Record(record) => topic::events(&record.job),
             Body::Ras(report) => topic::events(&report.job),
             _ => return,

@@ -31,7 +31,7 @@ pub use join::{Join, Joins, Place};
 pub use matched::PartlySeen;
 use pace_history::PaceHistory;
 pub use pace_history::PaceSample;
-pub use rank::{Ahead, CpuWait, RankView, Sample};
+pub use rank::{Ahead, CpuWait, Load, RankView, Sample};
 use records::Records;
 use stacks::Stacks;
 pub use toll::Toll;

@@ -97,6 +97,7 @@ pub fn encode(frame: &Frame) -> Vec<u8> {
         Body::Cpu(body) => payload(frame, body, &mut bytes),
         Body::Times(body) => payload(frame, body, &mut bytes),
         Body::Work(body) => payload(frame, body, &mut bytes),
+        Body::Load(body) => payload(frame, body, &mut bytes),
         Body::CaptureSheet(body) => payload(frame, body, &mut bytes),
         Body::TimedCaptureSheet(body) => payload(frame, body, &mut bytes),
     }
@@ -155,6 +156,7 @@ pub fn decode(bytes: &[u8]) -> Result<Frame, DecodeError> {
         69 => body(kind, rest, Body::Times),
         70 => body(kind, rest, Body::NcclDetail),
         71 => body(kind, rest, Body::Work),
+        72 => body(kind, rest, Body::Load),
         96 => body(kind, rest, Body::CaptureSheet),
         97 => body(kind, rest, Body::TimedCaptureSheet),
         kind => Err(DecodeError::Kind { kind }),

@@ -106,6 +106,7 @@ fn of_hosts() -> Vec<Frame> {
         frame(Body::Request(Request::GpuStacks { job: "j".into(), ranks: vec![Rank(1)] })),
         frame(Body::PythonSamples(crate::frame::example::capture::samples(1))),
         frame(Body::Work(crate::frame::HostWork { job: "j".into(), ranks: vec![(Rank(1), Pid(7))] })),
+        frame(Body::Load(crate::frame::HostLoad::example())),
         frame(Body::Request(Request::Ras { job: "j".into(), rank: Rank(1) })),
         frame(Body::Ras(crate::frame::example::ras(&[(0, 1042), (1, 1041)]))),
     ]
@@ -262,7 +263,7 @@ fn the_frames_that_other_languages_are_tried_on_are_of_this_format_and_of_every_
         rest = after;
     }
     assert_eq!(kinds, all.iter().map(|frame| frame.body.kind()).collect());
-    assert_eq!(kinds.len(), 28, "of every kind there is one");
+    assert_eq!(kinds.len(), 29, "of every kind there is one");
 }
 
 #[test]

@@ -16,6 +16,7 @@ pub mod example;
 mod exit;
 mod history;
 mod kineto;
+mod load;
 mod nccl;
 mod ras;
 mod record;
@@ -49,6 +50,7 @@ pub use kineto::{
     KinetoBytes, KinetoEnd, KinetoOptions, KinetoOrder, KinetoPart, KinetoRank, KinetoStanding, KinetoWindow,
     KinetoWish,
 };
+pub use load::{GpuLoad, HostLoad, HostUse, RankLoad, Traffic};
 pub use nccl::{NcclReport, PlannedCollective, RankNccl};
 pub use ras::{RasCommunicator, RasCounts, RasMissing, RasRank, RasReport};
 pub use record::{CallSite, CallState, RankRecord, RecordedCall, RecordedCommunicator};
@@ -126,6 +128,8 @@ pub enum Body {
     /// Collector to viewers, topic `<job>/e`, once a second while there are any: ranks that work on their CPU and make
     /// no progress.
     Work(HostWork),
+    /// Collector to viewers, topic `<job>/e`, once a second: what hosts, ranks' processes and GPUs move and compute.
+    Load(HostLoad),
     /// Collector to viewer: a request was not carried out, with the remedy.
     Refusal(String),
     /// Relay to viewer: the hosts behind it, in answer to [`Request::Snapshot`] and before their snapshots.
@@ -183,6 +187,7 @@ impl Body {
             Self::Times(_) => 69,
             Self::NcclDetail(_) => 70,
             Self::Work(_) => 71,
+            Self::Load(_) => 72,
             Self::CaptureSheet(_) => 96,
             Self::TimedCaptureSheet(_) => 97,
         }

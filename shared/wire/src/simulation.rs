@@ -5,6 +5,7 @@
 
 mod detail;
 mod device;
+mod load;
 
 use crate::{
     collective::Operation,

@@ -8,7 +8,7 @@ use xpu_client::arrival::{Endpoint, Link};
 use xpu_model::{
     job::{Collector, Job, Jobs, RankView},
     stack::Ranks,
-    status::STALE,
+    status::{HostLoadStatus, STALE},
 };
 use xpu_wire::{
     frame::{Life, RankDigest, Throttle},
@@ -67,6 +67,8 @@ pub struct Host {
     pub off: usize,
     pub blind: Vec<String>,
     pub gpus: Gpus,
+    /// What it moves and computes, as its collector said it last.
+    pub load: Option<HostLoadStatus>,
 }
 
 /// The GPUs of one host that the driver reports.
@@ -107,11 +109,24 @@ pub enum HostColumn {
     Overhead,
     Heat,
     Power,
+    Cpu,
+    Network,
+    Disk,
 }
 
 impl Sortable for HostColumn {
-    const ALL: &'static [Self] =
-        &[Self::Health, Self::Ranks, Self::Age, Self::Lost, Self::Overhead, Self::Heat, Self::Power];
+    const ALL: &'static [Self] = &[
+        Self::Health,
+        Self::Ranks,
+        Self::Age,
+        Self::Lost,
+        Self::Overhead,
+        Self::Heat,
+        Self::Power,
+        Self::Cpu,
+        Self::Network,
+        Self::Disk,
+    ];
 
     fn large_first(self) -> bool {
         !matches!(self, Self::Ranks)
@@ -144,6 +159,8 @@ impl Host {
         }
         if view.is_alive() {
             self.gpus.take(rank, digest);
+            let load = view.load().filter(|load| view.heard().since(load.at) < STALE);
+            self.load = self.load.or_else(|| load.map(|load| HostLoadStatus::of(load.host, load.interval)));
         }
     }
 
@@ -191,6 +208,11 @@ impl Host {
             HostColumn::Overhead => self.overhead,
             HostColumn::Heat => self.gpus.hottest.map(|(degrees, _)| f64::from(degrees)),
             HostColumn::Power => self.gpus.power,
+            HostColumn::Cpu => self.load.and_then(|load| load.cpu_pct),
+            HostColumn::Network => {
+                self.load.and_then(HostLoadStatus::busiest_network).map(|rate| rate as f64)
+            }
+            HostColumn::Disk => self.load.and_then(|load| load.disk.larger()).map(|rate| rate as f64),
         }
     }
 }

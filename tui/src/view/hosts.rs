@@ -6,12 +6,13 @@ use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
 };
-use xpu_model::figure;
+use xpu_model::{figure, status::HostLoadStatus};
 
 use super::{
     header,
     list::{Cell, Column, List, known},
     panel::{self, Title},
+    rank::load,
 };
 use crate::{
     action::Action,
@@ -86,7 +87,7 @@ fn title(app: &App) -> Title<'static> {
     Title { name: "Hosts", about, right: figure::counted(hosts.len(), "host", "hosts") }
 }
 
-fn columns(app: &App) -> [Column; 12] {
+fn columns(app: &App) -> [Column; 15] {
     let names = app.hosts.all().iter().map(|host| host.name.as_str().len()).max().unwrap_or(0);
     [
         Column::text("state", 12, 0),
@@ -98,6 +99,9 @@ fn columns(app: &App) -> [Column; 12] {
         Column::figure("cost %", 7, 5),
         Column::figure("°C", 4, 6),
         Column::figure("W", 6, 7),
+        Column::figure("CPU %", 6, 10),
+        Column::figure("net", 10, 11),
+        Column::figure("disk", 10, 12),
         Column::text("version", 9, 8),
         Column::figure("timed 1 in", 10, 9),
         Column::text("what", 24, 1),
@@ -105,7 +109,7 @@ fn columns(app: &App) -> [Column; 12] {
 }
 
 /// Columns whose figures are as old as what was heard last.
-const OLD: std::ops::Range<usize> = 6..9;
+const OLD: std::ops::Range<usize> = 6..12;
 
 fn place(column: HostColumn) -> usize {
     match column {
@@ -116,6 +120,9 @@ fn place(column: HostColumn) -> usize {
         HostColumn::Overhead => 6,
         HostColumn::Heat => 7,
         HostColumn::Power => 8,
+        HostColumn::Cpu => 9,
+        HostColumn::Network => 10,
+        HostColumn::Disk => 11,
     }
 }
 
@@ -160,6 +167,9 @@ fn cells(host: &Host) -> Vec<Cell> {
         },
         known(host.gpus.hottest.map(|(degrees, _)| degrees.to_string())),
         known(host.gpus.power.map(|watts| figure::count(watts.round() as u64))),
+        known(host.load.and_then(|load| load.cpu_pct).map(|share| format!("{share:.0}"))),
+        known(host.load.and_then(HostLoadStatus::busiest_network).map(load::rounded)),
+        known(host.load.and_then(|load| load.disk.larger()).map(load::rounded)),
         match &host.collector {
             Some(collector) if host.differs => {
                 (format!("{} {}", glyph::WARNING, collector.version), Role::Warning)

@@ -4,6 +4,7 @@
 mod company;
 mod device;
 mod figures;
+pub(super) mod load;
 mod tables;
 mod watching;
 

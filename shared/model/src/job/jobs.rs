@@ -103,6 +103,13 @@ impl Jobs {
                     }
                 }
             }
+            Body::Load(load) => {
+                if let Some(known) = self.known.get_mut(&load.job) {
+                    for rank in &load.ranks {
+                        known.with_rank(rank.rank, |view| view.take_load(load, rank, frame.now));
+                    }
+                }
+            }
             Body::Work(HostWork { job, ranks }) => {
                 let known = self.job_mut(job);
                 for &(rank, pid) in ranks {

@@ -19,8 +19,8 @@ use stalls::Stalls;
 use xpu_wire::{
     collective::Operation,
     frame::{
-        Advance, DeviceReading, Life, NcclReport, Progress, RankCpu, RankDigest, RankExit, RankInfo,
-        RankTimes, Summary,
+        Advance, DeviceReading, HostLoad, HostUse, Life, NcclReport, Progress, RankCpu, RankDigest, RankExit,
+        RankInfo, RankLoad, RankTimes, Summary,
     },
     id::{CommunicatorId, HostName, Pid, Sequence},
     sampling::Rate,
@@ -72,6 +72,7 @@ pub struct RankView {
     cpu_waits: CpuWaits,
     /// What its host did, and when that was said.
     times: Option<Box<(Moment, RankTimes)>>,
+    load: Option<Box<Load>>,
     /// When it last worked on its CPU instead of making progress.
     busy_at: Moment,
     history: VecDeque<f32>,
@@ -93,6 +94,15 @@ pub struct Sample {
     pub place: Place,
     pub bus_bytes: u64,
     pub duration: Nanoseconds,
+}
+
+/// What a rank's processes, its GPU and its host last moved and computed, and when that was said by the host's clock.
+#[derive(Clone, Debug)]
+pub struct Load {
+    pub at: Moment,
+    pub interval: Nanoseconds,
+    pub host: HostUse,
+    pub rank: RankLoad,
 }
 
 impl RankView {
@@ -119,6 +129,7 @@ impl RankView {
             devices: VecDeque::new(),
             cpu_waits: CpuWaits::default(),
             times: None,
+            load: None,
             busy_at: Moment::default(),
             history: VecDeque::new(),
             detail: None,
@@ -320,6 +331,15 @@ impl RankView {
         let is_newer = self.times.as_ref().is_none_or(|known| known.0 < at);
         if self.pid == times.pid && is_newer {
             self.times = Some(Box::new((at, times.clone())));
+        }
+        false
+    }
+
+    /// What it, its GPU and its host moved: no finding depends on it.
+    pub(super) fn take_load(&mut self, load: &HostLoad, rank: &RankLoad, at: Moment) -> bool {
+        if self.pid == rank.pid && self.load.as_ref().is_none_or(|known| known.at < at) {
+            let (interval, host) = (load.interval, load.host);
+            self.load = Some(Box::new(Load { at, interval, host, rank: rank.clone() }));
         }
         false
     }

@@ -35,6 +35,7 @@ impl RankStatus {
         self.state = state;
         let since = stale_since(view, state, ago(view.heard()));
         self.figures_age_s = since.map(|since| ago(since).as_secs_f64());
+        self.load = self.load.take().filter(|_| view.load().is_some_and(|load| ago(load.at) < STALE));
         if let Some((device, reading)) = self.device.as_mut().zip(view.device()) {
             device.age_s = age_of(reading, ago).as_secs_f64();
         }

@@ -11,7 +11,7 @@ use xpu_wire::{
 
 use super::{
     Activity, CollectiveStatus, CommunicatorStatus, DeviceStatus, ExitStatus, GemmStatus, GpuTime,
-    InsideStatus, NcclCalls, RankState, StepClock, StepSign, detail,
+    InsideStatus, LoadStatus, NcclCalls, RankState, StepClock, StepSign, detail,
 };
 use crate::{
     finding::{self, Finding},
@@ -72,6 +72,9 @@ pub struct RankStatus {
     /// Its GPU's health; `None` while the GPU is unknown, or NVML does not report it.
     #[serde(default)]
     pub device: Option<DeviceStatus>,
+    /// What its processes, its GPU and its host move and compute; absent while that is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadStatus>,
     /// Time its threads spent in calls that wait for the GPU, in percent of the last half minute.
     pub blocked_pct: Option<f64>,
     /// Exposed communication: time in which NCCL operations held up its GEMMs, waiting for other ranks
@@ -168,6 +171,7 @@ pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
         enabled: latest.is_none_or(|digest| digest.enabled),
         memory_held_bytes: latest.map(|digest| digest.memory_held).filter(|&held| held > 0),
         device,
+        load: view.load().map(LoadStatus::from),
         blocked_pct: view.blocked().map(|share| share * 100.0),
         exposed_pct: view.exposed().map(|share| share * 100.0),
         gpu_time: GpuTime::of(view, job.world_size() == 1),

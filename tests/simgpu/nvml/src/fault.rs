@@ -21,6 +21,11 @@ pub(crate) fn hold(device: u32) {
     }
 }
 
+/// While there is a file `no-gpm-<device>` it is one without a performance monitor.
+pub(crate) fn is_old(device: u32) -> bool {
+    file("no-gpm", device).is_some_and(|file| file.exists())
+}
+
 /// The error in the file `xid-<device>`, which is taken.
 pub(crate) fn take_xid(device: u32) -> Option<u64> {
     let file = file("xid", device)?;

@@ -82,6 +82,11 @@ fn look(device: u32) -> (Option<Look>, u32) {
     (Some(look), if look.waits { 100 } else { seen.percent })
 }
 
+/// Time in which its process did anything so far; zero of a device nobody uses.
+pub(crate) fn busy_ns(device: u32) -> u64 {
+    look(device).0.map_or(0, |look| look.busy_ns)
+}
+
 /// What a busy GPU draws at this clock.
 fn busy_mw(mhz: u32) -> u32 {
     REST_MW + (f64::from(BUSY_MW - REST_MW) * f64::from(mhz) / HIGHEST_MHZ) as u32

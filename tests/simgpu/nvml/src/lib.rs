@@ -9,3 +9,4 @@ mod event;
 mod fault;
 mod health;
 mod machine;
+mod monitor;

@@ -52,7 +52,7 @@ pub(super) fn hosts(
         host.lost_frames = jobs.stream(&host.name).map_or(0, |stream| stream.lost);
         host.age = arrived.get(&host.name).map(|&came| now.since(came));
         if host.age.is_some_and(|age| age >= STALE) {
-            host.gpus = Gpus::default();
+            (host.gpus, host.load) = (Gpus::default(), None);
         }
     }
     hosts

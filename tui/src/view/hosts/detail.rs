@@ -13,6 +13,7 @@ use super::super::{
     headline,
     list::{Cell, Column, List, known},
     panel::{self, Title},
+    rank::load,
     ranks::state,
 };
 use crate::{
@@ -141,6 +142,12 @@ fn lines(app: &App, host: &Host, width: usize) -> Vec<Line<'static>> {
             &gpus(host),
             2,
         );
+    }
+    if let Some(load) = host.load {
+        let disk = load::traffic(load.disk, ["read", "written"]).map(|rates| format!("disk {rates}"));
+        let network = load::network(load).map(|rates| format!("network {rates}"));
+        let known = [load::cpu(load).map(|share| format!("CPU {share}")), network, disk];
+        put("host", Role::Text, &known.into_iter().flatten().collect::<Vec<_>>().join("; "), 2);
     }
     for text in &host.blind {
         put("blind to", Role::Warning, text, 2);

@@ -7,6 +7,7 @@ use xpu_model::{
 };
 use xpu_wire::frame::Life;
 
+use super::load;
 use crate::{
     app::{App, Inspection},
     palette::{Palette, Role},
@@ -22,10 +23,10 @@ pub(super) fn title(rank: &Inspection) -> Title<'static> {
 }
 
 /// One quantity: its name, its text, and whether that is news.
-struct Health {
-    name: &'static str,
-    text: String,
-    role: Role,
+pub(super) struct Health {
+    pub(super) name: &'static str,
+    pub(super) text: String,
+    pub(super) role: Role,
 }
 
 impl Health {
@@ -43,8 +44,10 @@ pub(super) fn lines(app: &App, rank: &Inspection) -> Vec<Line<'static>> {
         let next = Line::styled("is libnvidia-ml.so.1 on its host?", app.palette.of(Role::Muted));
         return if rank.is_new { vec![why] } else { vec![why, next] };
     };
+    let load = rank.status.load.as_ref().map_or_else(Vec::new, load::of);
     health(device, rank.status.gpu_time, unread(app, rank))
         .iter()
+        .chain(&load)
         .map(|health| health.line(app.palette))
         .collect()
 }

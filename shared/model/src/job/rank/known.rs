@@ -10,7 +10,7 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-use super::{Ahead, CpuWait, RATES, RankView, Sample, part};
+use super::{Ahead, CpuWait, Load, RATES, RankView, Sample, part};
 use crate::job::{Arrivals, PaceSample, Toll, median};
 
 /// Digests after which all hosts' reports of one second have arrived.
@@ -113,6 +113,11 @@ impl RankView {
     pub fn times(&self) -> Option<&RankTimes> {
         let (at, times) = &**self.times.as_ref()?;
         (self.heard().since(*at) <= RATES).then_some(times)
+    }
+
+    /// What its processes, its GPU and its host last moved and computed.
+    pub fn load(&self) -> Option<&Load> {
+        self.load.as_deref().filter(|_| self.is_alive())
     }
 
     /// The share of the time in which its GPU ran any kernel, by the driver's last readings; `None` without a

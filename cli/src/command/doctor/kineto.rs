@@ -1,0 +1,128 @@
+//! The daemon that PyTorch's profiler (Kineto) asks for instructions on this host: a collector, dynolog, or none.
+
+use std::{
+    env, fs,
+    os::unix::net::UnixDatagram,
+    path::{Path, PathBuf},
+};
+
+use super::check::Check;
+
+/// Kineto's abstract name for its daemon, as `/proc/net/unix` shows it: its closing NUL is part of it.
+const ABSTRACT: &str = "@dynolog@";
+
+/// The same of a name in a folder, and the variable that names the folder.
+const IN_FOLDER: &str = "dynolog";
+const FOLDER: &str = "KINETO_IPC_SOCKET_DIR";
+
+/// Turns the collector's part off, or names another abstract socket.
+const SOCKET: &str = "XPU_TOP_KINETO_SOCKET";
+
+/// The collector's program, as the kernel names its processes.
+const COLLECTOR: &str = "xpu-collector";
+
+pub(super) fn check() -> Check {
+    let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
+    match (set(SOCKET), set(FOLDER)) {
+        (Some(off), _) if off == "off" => {
+            Check::ok("kineto", format!("{SOCKET}=off: collectors leave PyTorch's profiler to others"))
+        }
+        (Some(name), _) => of(&format!("@{name}@"), &format!("@{name}")),
+        (None, Some(folder)) => {
+            let path = format!("{folder}/{IN_FOLDER}");
+            of(&path, &path)
+        }
+        (None, None) => of(ABSTRACT, ABSTRACT.trim_end_matches('@')),
+    }
+}
+
+/// `listed`: as the kernel lists it. `shown`: for people.
+fn of(listed: &str, shown: &str) -> Check {
+    let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let inodes = inodes(&sockets, listed);
+    if inodes.is_empty() || !is_reached(listed) {
+        return Check::ok("kineto", format!("{shown} is free: a collector serves PyTorch's profiler there"));
+    }
+    let mut holders = holders(&inodes);
+    // One that has lost its file to the other is listed until it sees that.
+    holders.sort_by_key(|(_, name)| name == COLLECTOR);
+    match holders.first() {
+        Some((pid, name)) if name == COLLECTOR => {
+            Check::ok("kineto", format!("process {pid} ({name}) serves PyTorch's profiler at {shown}"))
+        }
+        found => {
+            let who = found.map_or_else(
+                || "a process of another user".to_owned(),
+                |(pid, name)| format!("process {pid} ({name})"),
+            );
+            Check::warn(
+                "kineto",
+                format!("{who} has {shown}: `xpu-top kineto` reaches no rank here"),
+                "trace with that daemon (`dyno gputrace`), or end it: a collector takes the name within ten seconds",
+            )
+        }
+    }
+}
+
+/// A file whose socket nobody has is no daemon. An abstract name has no file.
+fn is_reached(name: &str) -> bool {
+    name.starts_with('@') || UnixDatagram::unbound().is_ok_and(|socket| socket.connect(name).is_ok())
+}
+
+/// Of the sockets by this name, in the kernel's list: the seventh field is its inode, the last its name.
+fn inodes(sockets: &str, name: &str) -> Vec<String> {
+    let of = |line: &str| {
+        let mut fields = line.split_ascii_whitespace();
+        let inode = fields.nth(6)?;
+        // A closing NUL is listed as `@`.
+        (fields.next()?.trim_end_matches('@') == name.trim_end_matches('@'))
+            .then(|| format!("socket:[{inode}]"))
+    };
+    sockets.lines().filter_map(of).collect()
+}
+
+/// The processes that have one of these sockets, as far as this user may see them, and their programs.
+fn holders(inodes: &[String]) -> Vec<(u32, String)> {
+    let has = |process: &Path| {
+        let open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        let mut to = open.filter_map(|open| fs::read_link(open.path()).ok());
+        to.any(|to| inodes.iter().any(|one| to == Path::new(one)))
+    };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes =
+        processes.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())));
+    let holders = processes.filter(|(_, process): &(u32, _)| has(process));
+    let program =
+        |process: PathBuf| fs::read_to_string(process.join("comm")).unwrap_or_default().trim().to_owned();
+    holders.map(|(pid, process)| (pid, program(process))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_of_a_name_is_found_in_the_kernels_list() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(IN_FOLDER);
+        let shown = path.to_str().unwrap();
+        assert!(of(shown, shown).found.contains("is free"));
+        let daemon = UnixDatagram::bind(&path).unwrap();
+        let check = of(shown, shown);
+        assert!(check.found.starts_with(&format!("process {} (", std::process::id())), "{check:?}");
+        assert!(check.remedy.is_some_and(|remedy| remedy.contains("dyno gputrace")));
+        drop(daemon);
+        assert!(of(shown, shown).found.contains("is free"), "a file that was left behind");
+    }
+
+    #[test]
+    fn names_are_listed_with_their_closing_nul() {
+        let list = "Num       RefCount Protocol Flags    Type St Inode Path
+00000000: 00000002 00000000 00000000 0002 01 51234 @dynolog@
+00000000: 00000002 00000000 00000000 0002 01 51235
+00000000: 00000002 00000000 00000000 0002 01 51236 @dynologs@
+00000000: 00000002 00000000 00000000 0002 01 51237 /run/k/dynolog@";
+        assert_eq!(inodes(list, ABSTRACT), ["socket:[51234]"]);
+        assert_eq!(inodes(list, "/run/k/dynolog"), ["socket:[51237]"]);
+    }
+}

@@ -1,0 +1,113 @@
+//! What this host, the ranks' processes and their GPUs move and compute in a second, by the kernel's counters and NVML.
+
+mod host;
+mod process;
+
+use std::collections::BTreeMap;
+
+use xpu_wire::{
+    frame::{GpuLoad, HostLoad, RankLoad},
+    id::{JobName, Pid, Rank},
+    unit::{Moment, Nanoseconds},
+};
+
+use host::HostCounts;
+use process::{ProcessCounts, Processes};
+
+/// The counters at the reading before.
+#[derive(Debug, Default)]
+pub(crate) struct Loads {
+    before: Option<(Moment, HostCounts)>,
+    processes: Processes,
+}
+
+/// A rank whose load is read.
+pub(crate) struct Loaded {
+    pub(crate) job: JobName,
+    pub(crate) rank: Rank,
+    pub(crate) pid: Pid,
+    pub(crate) gpu: Option<GpuLoad>,
+}
+
+impl Loads {
+    /// One for each job with a rank here; nothing at the first reading.
+    pub(crate) fn read(&mut self, ranks: impl Iterator<Item = Loaded>, now: Moment) -> Vec<HostLoad> {
+        let mut ranks = ranks.peekable();
+        if ranks.peek().is_none() {
+            // Nobody asks, and the next difference would be of a long time.
+            *self = Self::default();
+            return Vec::new();
+        }
+        let counts = HostCounts::read();
+        let before = self.before.replace((now, counts.clone()));
+        let Some((at, before)) = before.filter(|(at, _)| *at < now) else {
+            for one in ranks {
+                self.processes.difference(one.pid, now);
+            }
+            return Vec::new();
+        };
+        let (interval, host) = (Nanoseconds::from(now.since(at)), counts.since(&before));
+        let mut loads: BTreeMap<JobName, HostLoad> = BTreeMap::new();
+        for Loaded { job, rank, pid, gpu } in ranks {
+            let ProcessCounts { processes, cpu, disk } = self.processes.difference(pid, now);
+            let load = loads.entry(job.clone()).or_insert_with(|| HostLoad {
+                job,
+                interval,
+                host,
+                ranks: Vec::new(),
+            });
+            load.ranks.push(RankLoad { rank, pid, processes, cpu, disk, gpu });
+        }
+        self.processes.forget(now);
+        loads.into_values().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// A process that computes and writes, and another that it has started and that computes too.
+    #[test]
+    fn what_a_rank_and_its_workers_do_is_seen_and_so_is_the_host() {
+        let script = "
+import os, sys, tempfile
+worker = os.fork()
+with tempfile.NamedTemporaryFile(dir=sys.argv[1]) as file:
+    while True:
+        if worker:
+            file.seek(0)
+            file.write(bytes(1 << 20))
+            file.flush()
+            os.fsync(file.fileno())
+";
+        let mut command = std::process::Command::new("python3");
+        // Beside this program: /tmp may be in memory, and no disk is written to then.
+        let here = std::env::current_exe().unwrap();
+        let folder = tempfile::tempdir_in(here.parent().unwrap()).unwrap();
+        let mut child = command.args(["-c", script]).arg(folder.path()).spawn().unwrap();
+        let pid = Pid(child.id());
+        let (mut loads, until) = (Loads::default(), Instant::now() + Duration::from_secs(30));
+        let rank = || Loaded { job: "j".into(), rank: Rank(3), pid, gpu: None };
+        let is_seen = |load: &HostLoad| {
+            let [one] = &load.ranks[..] else { return false };
+            let cores = one.cpu.unwrap().seconds() / load.interval.seconds();
+            let host = load.host.busy(load.interval).unwrap() * f64::from(load.host.cores);
+            // The host's and the processes' counters advance in ticks of 10 ms.
+            one.processes == 2 && cores > 0.2 && host > cores * 0.7 && one.disk.sent > Some(1 << 20)
+        };
+        let mut seen = Vec::new();
+        while Instant::now() < until && !seen.last().is_some_and(is_seen) {
+            std::thread::sleep(Duration::from_millis(300));
+            seen.extend(loads.read(std::iter::once(rank()), Moment::now()));
+        }
+        for process in process::tree(pid) {
+            let _ = std::process::Command::new("kill").args(["-KILL", &process.to_string()]).status();
+        }
+        child.wait().unwrap();
+        assert!(seen.last().is_some_and(is_seen), "{seen:#?}");
+        assert!(loads.read(std::iter::empty(), Moment::now()).is_empty());
+    }
+}

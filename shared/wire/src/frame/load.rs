@@ -1,0 +1,142 @@
+//! What hosts, ranks' processes and GPUs move and compute, as their collector reads it once a second.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    id::{JobName, Pid, Rank},
+    unit::Nanoseconds,
+};
+
+/// One host of a job, and the job's ranks there. All amounts are those of `interval`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostLoad {
+    pub job: JobName,
+    /// The time covered.
+    pub interval: Nanoseconds,
+    pub host: HostUse,
+    pub ranks: Vec<RankLoad>,
+}
+
+/// All that runs on the host, of this job or not. `None` where the kernel does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostUse {
+    pub cores: u32,
+    /// CPU time of all cores together.
+    pub cpu: Option<Nanoseconds>,
+    /// Bytes of its network devices, without those that are of one host only (loopback, bridges, pairs).
+    pub network: Traffic,
+    /// The same of its `InfiniBand` and `RoCE` ports.
+    pub rdma: Traffic,
+    /// Bytes from (`received`) and to its disks.
+    pub disk: Traffic,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    pub received: Option<u64>,
+    pub sent: Option<u64>,
+}
+
+/// A rank's processes: its own, and those that it started (workers of data loaders).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankLoad {
+    pub rank: Rank,
+    pub pid: Pid,
+    pub processes: u32,
+    /// CPU time.
+    pub cpu: Option<Nanoseconds>,
+    /// Bytes from and to storage, as far as the kernel says whose they are.
+    pub disk: Traffic,
+    /// Of the whole GPU that it runs on.
+    pub gpu: Option<GpuLoad>,
+}
+
+/// What a GPU moves and computes, by NVML, over a second. `None` where NVML does not say it of this GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GpuLoad {
+    /// Share of the time, from 0 to 1, in which a multiprocessor had work: the mean over them.
+    pub sm: Option<f64>,
+    /// Share of its memory's bandwidth that was used.
+    pub dram: Option<f64>,
+    /// Bytes a second over `PCIe` and over all `NVLink`s.
+    pub pcie: Traffic,
+    pub nvlink: Traffic,
+}
+
+impl Traffic {
+    /// The difference of two counts.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        let since = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
+        Self { received: since(self.received, before.received), sent: since(self.sent, before.sent) }
+    }
+
+    pub fn is_known(self) -> bool {
+        self.received.is_some() || self.sent.is_some()
+    }
+
+    /// Bytes a second.
+    #[must_use]
+    pub fn over(self, interval: Nanoseconds) -> Self {
+        let rate =
+            |bytes: Option<u64>| bytes.map(|bytes| (bytes as f64 / interval.seconds().max(1e-9)) as u64);
+        Self { received: rate(self.received), sent: rate(self.sent) }
+    }
+}
+
+impl HostUse {
+    /// Share of all cores that was busy.
+    pub fn busy(&self, interval: Nanoseconds) -> Option<f64> {
+        let whole = interval.seconds() * f64::from(self.cores);
+        self.cpu.filter(|_| whole > 0.0).map(|cpu| (cpu.seconds() / whole).min(1.0))
+    }
+}
+
+#[cfg(test)]
+impl HostLoad {
+    pub(crate) fn example() -> Self {
+        let traffic = |received, sent| Traffic { received: Some(received), sent: Some(sent) };
+        let gpu = GpuLoad {
+            sm: Some(0.75),
+            dram: Some(0.5),
+            pcie: traffic(1 << 30, 2 << 20),
+            nvlink: Traffic::default(),
+        };
+        let rank = RankLoad {
+            rank: Rank(1),
+            pid: Pid(7),
+            processes: 9,
+            cpu: Some(Nanoseconds(3_500_000_000)),
+            disk: traffic(4 << 20, 0),
+            gpu: Some(gpu),
+        };
+        let host = HostUse {
+            cores: 96,
+            cpu: Some(Nanoseconds(24_000_000_000)),
+            network: traffic(100_000, 200_000),
+            rdma: Traffic { received: None, sent: None },
+            disk: traffic(8 << 20, 1 << 20),
+        };
+        Self { job: "j".into(), interval: Nanoseconds(1_000_000_000), host, ranks: vec![rank] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_that_begin_anew_are_no_traffic_and_unknown_ones_stay_unknown() {
+        let of = |received, sent| Traffic { received, sent };
+        assert_eq!(of(Some(5), None).since(of(Some(2), Some(1))), of(Some(3), None));
+        assert_eq!(of(Some(1), Some(9)).since(of(Some(2), Some(1))), of(Some(0), Some(8)));
+        assert_eq!(of(Some(3), None).over(Nanoseconds(500_000_000)), of(Some(6), None));
+    }
+
+    #[test]
+    fn a_host_is_busy_by_all_its_cores() {
+        let load = HostLoad::example();
+        assert_eq!(load.host.busy(load.interval), Some(0.25));
+        assert_eq!(HostUse::default().busy(load.interval), None);
+    }
+}
