@@ -30,17 +30,31 @@ def is_being_imported(name):
 
 
 def after_step(optimizer, args, kwargs):
-    # DeepSpeed steps one optimizer for one parameter group after the other: the first parameter distinguishes
-    # them.
-    first = 0
+    # The program's own classes may raise anything here: its step must not fail by this.
+    try:
+        stepped(id(optimizer), first_parameter(optimizer), type(optimizer).__name__, counted_by_kineto())
+    except Exception:
+        pass
+
+
+# As by torch.compiler.disable, which is not there before PyTorch's compiler is loaded: the compiler would look into
+# the function where it compiles a step, and warn of `stepped`.
+after_step._torchdynamo_disable = True
+
+
+def first_parameter(optimizer):
+    """DeepSpeed steps one optimizer for one parameter group after the other: the first parameter distinguishes them."""
     try:
         for group in optimizer.param_groups:
-            if group["params"]:
-                first = id(group["params"][0])
-                break
-    except (AttributeError, KeyError, IndexError, TypeError):
+            parameters = group["params"]
+            # Of a tensor, each first element would be another object.
+            if not isinstance(parameters, (list, tuple)):
+                return id(parameters)
+            if parameters:
+                return id(parameters[0])
+    except Exception:
         pass
-    stepped(id(optimizer), first, type(optimizer).__name__, counted_by_kineto())
+    return 0
 
 
 def counted_by_kineto():
