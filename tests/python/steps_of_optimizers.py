@@ -16,7 +16,8 @@ import torch
 
 SOURCE = pathlib.Path(__file__).parents[2] / "hook/src/optimizer/optimizer.py"
 calls = []
-attached = {"stepped": lambda *call: calls.append(call)}
+dropped = []
+attached = {"stepped": lambda *call: calls.append(call), "ended": dropped.append}
 exec(compile(SOURCE.read_text(), SOURCE, "exec"), attached)
 assert attached["attach"]() == "attached"
 
