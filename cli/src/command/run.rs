@@ -112,8 +112,9 @@ fn become_it(command: &mut Command, program: &OsStr) -> ExitCode {
 /// Has the collector wait for this process, which becomes the program and keeps its pid; and warns if another takes the
 /// same place.
 fn announce(runtime: &RuntimeDir, base: BasePort, job: JobName) {
-    let rank =
-        variable::RANKS.iter().find_map(|name| std::env::var(name).ok().filter(|text| !text.is_empty()));
+    let rank = variable::LAUNCHERS
+        .iter()
+        .find_map(|launcher| std::env::var(launcher.rank).ok().filter(|text| !text.is_empty()));
     let this = Expected { pid: Pid(std::process::id()), job, rank };
     let others = expected::living(runtime, base);
     let same =
