@@ -9,11 +9,12 @@ mod kineto;
 mod name;
 mod preload;
 mod profiler;
+mod program;
 mod sanitizer;
 
 use std::{
     ffi::OsStr,
-    io,
+    io::{self, Write as _},
     os::unix::{ffi::OsStrExt as _, process::CommandExt as _},
     path::Path,
     process::{Command, ExitCode},
@@ -41,6 +42,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
     let [program, rest @ ..] = &args.command[..] else {
         return Err(UsageError::Value("nothing to start; write xpu-top run -- COMMAND".to_owned()));
     };
+    inherited::outlive_full_files();
     let key = ensure_key(args.way.key_file.as_deref());
     let mut command = Command::new(program);
     command.args(rest);
@@ -105,7 +107,7 @@ fn become_it(command: &mut Command, program: &OsStr) -> ExitCode {
         }
         _ => (NOT_RUNNABLE, error.to_string()),
     };
-    eprintln!("xpu-top run: cannot start '{}': {hint}", program.to_string_lossy());
+    warn(&format!("cannot start '{}': {hint}", program.to_string_lossy()));
     ExitCode::from(code)
 }
 
@@ -132,8 +134,9 @@ fn announce(runtime: &RuntimeDir, base: BasePort, job: JobName) {
     }
 }
 
+/// Where it cannot be written, as on a full disk, the program starts all the same.
 fn warn(what: &str) {
-    eprintln!("xpu-top run: {what}");
+    let _ = writeln!(io::stderr(), "xpu-top run: {what}");
 }
 
 /// The job's runtime directory: no other user may control it.
@@ -163,10 +166,15 @@ fn prepare(
     let hook = Parts::beside_this_program()?.find(Part::Hook)?;
     let socket = runtime.socket(base)?;
     let before = std::env::var_os("LD_PRELOAD").unwrap_or_default();
-    if let Some(needed) = sanitizer::missing(command.get_program(), preload::listed(&before)) {
-        anyhow::bail!(
-            "this program is built with AddressSanitizer, which must be loaded first: LD_PRELOAD={needed} xpu-top run -- ..."
-        );
+    if let Some(executable) = program::Executable::of(command.get_program()) {
+        if executable.is_of_musl() {
+            anyhow::bail!("this program is linked against musl, and the hook needs glibc");
+        }
+        if let Some(needed) = sanitizer::missing(&executable.needed, preload::listed(&before)) {
+            anyhow::bail!(
+                "this program is built with AddressSanitizer, which must be loaded first: LD_PRELOAD={needed} xpu-top run -- ..."
+            );
+        }
     }
     command.env("LD_PRELOAD", preload::with(&hook, &before)?);
     command.envs(profiler::variable(&hook));
