@@ -271,3 +271,16 @@ fn a_program_that_waits_for_all_its_children_waits_for_no_collector() {
     assert_eq!(ended.code(), Some(7));
     assert!(collector.process().is_some(), "it serves");
 }
+
+#[test]
+fn a_relative_runtime_directory_is_one_in_every_directory() {
+    let home = Home::new("relative");
+    if !is_built_whole() {
+        return;
+    }
+    let mut command = home.command();
+    command.args(["run", "--no-collector", "--", "printenv", "XPU_TOP_SOCKET"]);
+    let output = command.env("XPU_TOP_RUNTIME_DIR", "sockets").current_dir(&home.0).output().unwrap();
+    let socket = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(PathBuf::from(socket.trim()).parent(), Some(&*home.0.join("sockets")), "{socket}");
+}
