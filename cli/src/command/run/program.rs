@@ -152,4 +152,17 @@ mod tests {
             assert_eq!(runs(text), None, "{text:?}");
         }
     }
+
+    #[test]
+    fn a_loader_of_musl_is_known_by_its_name() {
+        for (loader, is) in [
+            ("/lib/ld-musl-x86_64.so.1", true),
+            ("/nix/store/x-musl-1.2.5/lib/ld-musl-aarch64.so.1", true),
+            ("/lib64/ld-linux-x86-64.so.2", false),
+            ("/ld-musl-x86_64.so.1/ld.so", false),
+        ] {
+            let executable = Executable { needed: Vec::new(), loader: PathBuf::from(loader) };
+            assert_eq!(executable.is_of_musl(), is, "{loader}");
+        }
+    }
 }
