@@ -163,3 +163,124 @@ fn run_warns_of_a_collector_without_the_key() {
     fs::write(&lock, "key\n").unwrap();
     assert_eq!(home.xpu_top("run -- true").2, "");
 }
+
+/// What stands in the way costs the watching: without a warning there would be nothing to write.
+const WARNED: (&str, &str) = ("XPU_TIMER_PORT", "1");
+
+#[test]
+fn a_warning_that_cannot_be_written_keeps_no_program_from_starting() {
+    let home = Home::new("full");
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = home.command();
+    command.env(WARNED.0, WARNED.1).args(["run", "--no-collector", "--", "sh", "-c", "exit 7"]);
+    assert_eq!(command.stderr(full).status().unwrap().code(), Some(7));
+}
+
+#[test]
+fn files_that_may_not_grow_keep_no_program_from_starting() {
+    let home = Home::new("limited");
+    // The program has the action that it would have without.
+    let script = "grep -E 'Sig(Ign|Blk)' /proc/self/status";
+    let limited = format!("ulimit -f 0; exec \"$0\" run --no-collector -- {script}");
+    let (xpu_top, alone) = (env!("CARGO_BIN_EXE_xpu-top"), Command::new("sh").args(["-c", script]).output());
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", &limited, xpu_top])
+        .envs(home.command().get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = shell.output().unwrap();
+    assert_eq!((output.status.code(), output.stdout), (Some(0), alone.unwrap().stdout));
+}
+
+/// The collector that `run` starts for a job with this runtime directory, until it is dropped.
+struct Collector<'a>(&'a Home);
+
+impl Collector<'_> {
+    fn process(&self) -> Option<i32> {
+        let of = self.0.0.join("run");
+        let is_it = |line: &[u8]| {
+            let line = String::from_utf8_lossy(line);
+            line.contains("xpu-collector") && line.contains(&*of.to_string_lossy())
+        };
+        let all = fs::read_dir("/proc").unwrap().flatten();
+        all.filter(|entry| fs::read(entry.path().join("cmdline")).is_ok_and(|line| is_it(&line)))
+            .find_map(|entry| entry.file_name().to_str()?.parse().ok())
+    }
+}
+
+impl Drop for Collector<'_> {
+    fn drop(&mut self) {
+        if let Some(process) = self.process() {
+            let _ = Command::new("kill").arg(process.to_string()).status();
+        }
+    }
+}
+
+/// The first of three ports, free just now, below those that the kernel gives to connections.
+fn free_base() -> u16 {
+    let free = |port: u16| std::net::TcpListener::bind(("0.0.0.0", port)).is_ok();
+    (20_000..28_000)
+        .step_by(3)
+        .map(|port| port + (id() % 1_000) as u16 * 3)
+        .find(|&base| (base..base + 3).all(free))
+        .unwrap()
+}
+
+/// Runs a program under a collector of its own: with a pipe under number 9, and SIGCHLD ignored.
+#[test]
+fn a_collector_keeps_nothing_of_the_job_open() {
+    let home = Home::new("open");
+    if !is_built_whole() {
+        return;
+    }
+    let collector = Collector(&home);
+    let mut shell = Command::new("sh");
+    let script = "trap '' CHLD; exec \"$0\" run -- true 9>&1";
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_xpu-top")]);
+    shell.envs(home.command().get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.env("XPU_TOP_BASE_PORT", free_base().to_string());
+    let begun = std::time::Instant::now();
+    let output = shell.output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr)), (Some(0), "".into()));
+    assert!(begun.elapsed().as_secs() < 30, "the pipe was open for {:?}", begun.elapsed());
+    assert!(collector.process().is_some(), "it serves");
+}
+
+/// As the first process of a container, the program gets every orphan as its child.
+#[test]
+fn a_program_that_waits_for_all_its_children_waits_for_no_collector() {
+    let home = Home::new("children");
+    if !is_built_whole() {
+        return;
+    }
+    let collector = Collector(&home);
+    let adopts = "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])";
+    let waits = "import os, sys\ntry: os.wait()\nexcept ChildProcessError: sys.exit(7)";
+    let mut python = Command::new("python3");
+    python.args(["-c", adopts, env!("CARGO_BIN_EXE_xpu-top"), "run", "--", "python3", "-c", waits]);
+    python.envs(home.command().get_envs().filter_map(|(name, value)| Some((name, value?))));
+    python.env("XPU_TOP_BASE_PORT", free_base().to_string());
+    let mut python = python.spawn().unwrap();
+    let begun = std::time::Instant::now();
+    let ended = loop {
+        if let Some(ended) = python.try_wait().unwrap() {
+            break ended;
+        }
+        assert!(begun.elapsed().as_secs() < 30, "it waits for a child that is not its own");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    };
+    assert_eq!(ended.code(), Some(7));
+    assert!(collector.process().is_some(), "it serves");
+}
+
+#[test]
+fn a_relative_runtime_directory_is_one_in_every_directory() {
+    let home = Home::new("relative");
+    if !is_built_whole() {
+        return;
+    }
+    let mut command = home.command();
+    command.args(["run", "--no-collector", "--", "printenv", "XPU_TOP_SOCKET"]);
+    let output = command.env("XPU_TOP_RUNTIME_DIR", "sockets").current_dir(&home.0).output().unwrap();
+    let socket = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(PathBuf::from(socket.trim()).parent(), Some(&*home.0.join("sockets")), "{socket}");
+}

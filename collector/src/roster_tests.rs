@@ -1,4 +1,7 @@
-use std::process::id;
+use std::{
+    process::{self, Child, Stdio, id},
+    time::Instant,
+};
 
 use xpu_wire::{
     collective::Operation,
@@ -185,6 +188,42 @@ fn a_silent_rank_is_read_from_its_ledger() {
     assert_eq!((told.last_operation, told.last_bytes), (Some(Operation::Broadcast), 64));
     let waited = Nanoseconds(97_000_000_000);
     assert_eq!(digest.inside, [Inside { thread: 42, call: Call::StreamSynchronize, waited }]);
+}
+
+/// A process that has this page open under number 9, as after `exec` has not mapped it, and waits for its input to end.
+fn without_mapping(page: &LedgerPage) -> Child {
+    let script = format!("exec cat 9< /proc/{}/fd/{}", id(), page.descriptor().unwrap());
+    let child = process::Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).spawn().unwrap();
+    let is_cat = || std::fs::read(format!("/proc/{}/comm", child.id())).is_ok_and(|name| name == b"cat\n");
+    let until = Instant::now() + Duration::from_secs(20);
+    while !is_cat() {
+        assert!(Instant::now() < until, "sh has not executed cat");
+        std::thread::yield_now();
+    }
+    child
+}
+
+#[test]
+fn a_process_that_executes_itself_again_is_no_hang() {
+    let (old, new) = (LedgerPage::create().unwrap(), LedgerPage::create().unwrap());
+    let mut roster = Roster::default();
+    let mut child = without_mapping(&old);
+    let rank = RankInfo { pid: Pid(child.id()), ledger: Some(9), ..info("j", 0) };
+    roster.hello(&who("x"), 0, rank, at(0.0));
+    assert_eq!(lives(&roster.check(at(4.0))), []);
+    assert_eq!(lives(&roster.check(at(6.0))), [Life::Ended]);
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    // Here, where it is mapped, the same process has another page under the same number.
+    let ledger = old.descriptor().map(|fd| fd as u32);
+    let mut roster = Roster::default();
+    roster.hello(&who("x"), 0, RankInfo { ledger, ..info("j", 0) }, at(0.0));
+    // SAFETY: both are open, and the first is only looked for in /proc.
+    assert!(unsafe { libc::dup2(new.descriptor().unwrap(), old.descriptor().unwrap()) } >= 0);
+    new.ledger().step(Step(3), at(1.0));
+    assert_eq!(roster.hello(&who("z"), 0, RankInfo { ledger, ..info("j", 0) }, at(2.0)), []);
+    assert_eq!(lives(&roster.check(at(8.0))), [Life::Silent]);
+    assert_eq!(roster.digests(at(99.0))[0].ranks[0].step, Some(Step(3)));
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod step_times;
 mod times;
 mod word;
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, fs, time::Duration};
 
 use xpu_wire::{
     endpoint::user_id,
@@ -34,6 +34,9 @@ use times::Times;
 
 /// A rank whose process lives without sending for this time is silent: five summaries are missing.
 const SILENCE: Duration = Duration::from_secs(5);
+
+/// How the kernel's list of a process's mappings shows its page.
+const PAGE: &[u8] = b"/memfd:xpu-top-ledger";
 
 /// A process gone for this long without a goodbye has died: until then its goodbye may still arrive.
 const GRACE: Duration = Duration::from_millis(300);
@@ -147,11 +150,14 @@ impl Worker {
     /// The same process introduces itself again.
     pub(crate) fn introduce(&mut self, identity: Identity, info: RankInfo, number: u64, now: Moment) {
         self.identity = identity;
-        if self.ledger.is_none() || self.info.ledger != info.ledger {
-            self.info = info;
-            self.map_ledger();
-        } else {
-            self.info = info;
+        let is_elsewhere = self.info.ledger != info.ledger;
+        self.info = info;
+        // After `exec` it has another page, mostly under the same number. One whose descriptor the program has
+        // closed is still its page.
+        let before = self.ledger.take();
+        self.map_ledger();
+        if self.ledger.is_none() && before.is_some() && !is_elsewhere {
+            (self.ledger, self.no_ledger) = (before, None);
         }
         self.expected = number.wrapping_add(1);
         self.hear(now);
@@ -291,7 +297,11 @@ impl Worker {
         } else if lives.is_none() && silent_for >= UNSEEN {
             Life::Died
         } else if silent_for >= SILENCE {
-            Life::Silent
+            if self.life == Life::Alive && self.executes_another_program() {
+                Life::Ended
+            } else {
+                Life::Silent
+            }
         } else {
             return None;
         };
@@ -299,6 +309,15 @@ impl Worker {
         // It ran none of its handlers (`os._exit(0)`), and did not fail.
         let life = if life == Life::Died && self.exited_well() { Life::Ended } else { life };
         self.become_life(life, now)
+    }
+
+    /// Whether its process is no rank any more: `exec` has left it without the page. A program that starts
+    /// itself again says hello when it has loaded its libraries.
+    fn executes_another_program(&self) -> bool {
+        let maps = || fs::read(format!("/proc/{}/maps", self.info.pid)).unwrap_or_default();
+        // A process that is about to end has none.
+        let lacks = |maps: &[u8]| !maps.is_empty() && !maps.windows(PAGE.len()).any(|part| part == PAGE);
+        self.ledger.is_some() && lacks(&maps())
     }
 
     /// Takes the rank's progress since its last message from the page.

@@ -6,7 +6,10 @@
 use std::{env, path::PathBuf};
 
 use xpu_wire::{
-    endpoint::{self, BasePort, RuntimeDir, variable},
+    endpoint::{
+        self, BasePort, RuntimeDir,
+        variable::{self, Launcher},
+    },
     frame::RankInfo,
     id::{CommunicatorId, DeviceIndex, HostName, JobName, Pid, Rank},
     unit::Moment,
@@ -14,20 +17,6 @@ use xpu_wire::{
 
 /// Longest command line that is carried.
 const LONGEST_PROGRAM: usize = 200;
-
-/// torchrun, Slurm, Open MPI, MVAPICH, MPICH and PMI, in this order: under srun and torchrun together,
-/// torchrun's are right.
-const RANK: &[&str] =
-    &["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
-const WORLD_SIZE: &[&str] =
-    &["WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMI_SIZE"];
-const LOCAL_RANK: &[&str] = &[
-    "LOCAL_RANK",
-    "SLURM_LOCALID",
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    "MV2_COMM_WORLD_LOCAL_RANK",
-    "MPI_LOCALRANKID",
-];
 
 /// The process's identity, fixed as long as it lives.
 #[derive(Debug)]
@@ -51,18 +40,20 @@ pub(crate) struct Membership {
 
 impl Identity {
     pub(crate) fn read(ledger: Option<u32>) -> Self {
+        let info = of_this_process(ledger, |name| env::var(name).ok()?.trim().parse().ok());
         Self {
-            info: of_this_process(ledger),
+            is_launched: info.world_size > 1,
+            info,
             host: endpoint::host_name(),
             socket: socket(),
             by_communicators: None,
-            is_launched: number(RANK).is_some(),
         }
     }
 
-    /// If no launcher sets the rank, as under JAX, the widest communicator does. `true` when that has
-    /// changed. A value counts once it was found twice: a process of several GPUs creates its communicators
-    /// one after another.
+    /// If no launcher sets the rank, as under JAX, the widest communicator does. So it does if the launcher
+    /// started this process alone: the program starts others itself, or the launcher started a shell. `true`
+    /// when that has changed. A value counts once it was found twice: a process of several GPUs creates its
+    /// communicators one after another.
     pub(crate) fn learn(&mut self, memberships: impl Iterator<Item = Membership> + Clone) -> bool {
         if self.is_launched {
             return false;
@@ -99,24 +90,29 @@ fn socket() -> Option<PathBuf> {
     })
 }
 
-/// A process outside of any launcher is rank 0 of 1.
-fn of_this_process(ledger: Option<u32>) -> RankInfo {
-    let rank = number(RANK).unwrap_or(0);
+/// A process outside of any launcher is rank 0 of 1. `number` reads a variable.
+fn of_this_process(ledger: Option<u32>, number: impl Fn(&str) -> Option<u32>) -> RankInfo {
+    let launcher = variable::LAUNCHERS.iter().position(|launcher| number(launcher.rank).is_some());
+    // `RANK` may be set by a user's script, and the rest by what runs the script.
+    let others =
+        &variable::LAUNCHERS[launcher.filter(|&place| place > 0).map_or(0, |_| variable::LAUNCHERS.len())..];
+    let launcher = launcher.map(|place| &variable::LAUNCHERS[place]);
+    let first = |name: fn(&Launcher) -> &'static str| {
+        launcher.into_iter().chain(others).find_map(|launcher| number(name(launcher)))
+    };
+    let rank = launcher.and_then(|launcher| number(launcher.rank)).unwrap_or(0);
+    let world_size = first(|launcher| launcher.world_size).unwrap_or(1);
     RankInfo {
         job: job(),
         rank: Rank(rank),
-        world_size: number(WORLD_SIZE).unwrap_or(1).max(rank.saturating_add(1)),
-        local_rank: number(LOCAL_RANK).map(DeviceIndex),
+        world_size: world_size.max(rank.saturating_add(1)),
+        local_rank: first(|launcher| launcher.local_rank).map(DeviceIndex),
         pid: Pid(std::process::id()),
         started: started(),
         program: program(),
         version: xpu_wire::VERSION.to_owned(),
         ledger,
     }
-}
-
-fn number(names: &[&str]) -> Option<u32> {
-    names.iter().find_map(|name| env::var(name).ok()?.trim().parse().ok())
 }
 
 fn job() -> JobName {
@@ -152,6 +148,28 @@ mod tests {
         let each =
             |&(id, rank, size): &(u64, u32, u32)| Membership { communicator: CommunicatorId(id), rank, size };
         identity.learn(all.iter().map(each))
+    }
+
+    /// Rank, world and local rank by these variables.
+    fn place(set: &[(&str, u32)]) -> (u32, u32, Option<u32>) {
+        let info = of_this_process(None, |name| {
+            set.iter().find(|(known, _)| *known == name).map(|&(_, value)| value)
+        });
+        (info.rank.0, info.world_size, info.local_rank.map(|local| local.0))
+    }
+
+    #[test]
+    fn all_variables_are_of_the_innermost_launcher() {
+        let shell = [("SLURM_PROCID", 0), ("SLURM_NTASKS", 1), ("SLURM_LOCALID", 0)];
+        let mpirun =
+            [("OMPI_COMM_WORLD_RANK", 3), ("OMPI_COMM_WORLD_SIZE", 4), ("OMPI_COMM_WORLD_LOCAL_RANK", 1)];
+        assert_eq!(place(&[&shell[..], &mpirun, &[("PMIX_RANK", 3)]].concat()), (3, 4, Some(1)));
+        assert_eq!(place(&[&shell[..], &[("PMI_RANK", 2), ("PMI_SIZE", 3)]].concat()), (2, 3, None));
+        let batch = [("SLURM_PROCID", 0), ("SLURM_NTASKS", 16)];
+        assert_eq!(place(&[&batch[..], &[("RANK", 1), ("WORLD_SIZE", 2)]].concat()), (1, 2, None));
+        assert_eq!(place(&[&batch[..], &[("RANK", 1)]].concat()), (1, 16, None));
+        assert_eq!(place(&[("PMIX_RANK", 5)]), (5, 6, None));
+        assert_eq!(place(&[]), (0, 1, None));
     }
 
     #[test]

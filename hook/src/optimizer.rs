@@ -55,14 +55,18 @@ struct Known {
 #[derive(Debug, Default)]
 pub(crate) struct Optimizers {
     followed: Known,
+    /// The program has dropped it: it steps no more.
+    has_ended: AtomicBool,
     /// The main thread steps it.
     in_main: AtomicBool,
     /// When it last stepped, and the interval before.
     stepped_at: AtomicU64,
     apart: AtomicU64,
-    /// Another, and its number of steps since then.
+    /// Another, and its number of steps since then, with those of dropped ones that it replaces.
     rival: Known,
     rival_steps: AtomicU32,
+    /// Steps of others than these two since then.
+    other_steps: AtomicU32,
     completed: AtomicU64,
     name: Mutex<String>,
 }
@@ -76,6 +80,14 @@ impl Known {
     fn set(&self, optimizer: &Optimizer) {
         self.optimizer.store(optimizer.address, Relaxed);
         self.parameter.store(optimizer.parameter, Relaxed);
+    }
+
+    fn is_at(&self, address: usize) -> bool {
+        address != 0 && self.optimizer.load(Relaxed) == address
+    }
+
+    fn is_none(&self) -> bool {
+        self.optimizer.load(Relaxed) == 0
     }
 
     fn clear(&self) {
@@ -114,27 +126,43 @@ impl Optimizers {
             return None;
         }
         self.stepped_at.store(now.max(1), Relaxed);
+        self.has_ended.store(false, Relaxed);
         self.rival.clear();
         self.rival_steps.store(0, Relaxed);
+        self.other_steps.store(0, Relaxed);
         Some(self.completed.fetch_add(steps.into(), Relaxed) + u64::from(steps))
+    }
+
+    /// The program has dropped the optimizer at this address.
+    pub(crate) fn ended(&self, address: usize) {
+        if self.followed.is_at(address) {
+            self.has_ended.store(true, Relaxed);
+        }
+        if self.rival.is_at(address) {
+            self.rival.clear();
+        }
     }
 
     /// Whether this one replaces the followed one, which last stepped `since` ago. Only one other is counted,
     /// the first that stepped since.
     fn takes_over(&self, optimizer: &Optimizer, since: u64) -> bool {
-        let known = self.rival_steps.load(Relaxed);
-        if known == 0 {
+        let has_ended = self.has_ended.load(Relaxed);
+        if self.rival.is_none() {
             self.rival.set(optimizer);
         } else if !self.rival.is(optimizer) {
-            return false;
+            let is_alone = has_ended && self.other_steps.fetch_add(1, Relaxed) >= MANY;
+            if is_alone {
+                self.rival_steps.store(1, Relaxed);
+            }
+            return is_alone;
         }
-        let steps = known + 1;
+        let steps = self.rival_steps.load(Relaxed) + 1;
         self.rival_steps.store(steps, Relaxed);
         let apart = self.apart.load(Relaxed);
         let parameter = optimizer.parameter;
         let same = parameter != 0 && self.followed.parameter.load(Relaxed) == parameter;
         let gone = apart > 0 && since > apart.saturating_mul(LONGER);
-        steps >= MANY || steps >= FEW && gone || same && steps >= SAME_PARAMETERS
+        has_ended || steps >= MANY || steps >= FEW && gone || same && steps >= SAME_PARAMETERS
     }
 
     fn follow(&self, optimizer: &Optimizer) {
@@ -226,6 +254,46 @@ mod tests {
             let told = counted([[(1, 10)].repeat(100), [next].repeat(100)].concat());
             assert_eq!(told.last().copied().flatten(), Some(200), "{next:?}");
         }
+    }
+
+    /// Steps counted of optimizers (address) that step every 10 ms, and are dropped where there is a 0 before theirs.
+    fn counted_of_dropped(calls: impl IntoIterator<Item = usize>) -> Option<u64> {
+        let optimizers = Optimizers::default();
+        let (mut dropped, mut now, mut counted) = (false, 0, None);
+        for address in calls {
+            if address == 0 {
+                dropped = true;
+            } else if std::mem::take(&mut dropped) {
+                optimizers.ended(address);
+            } else {
+                now += 10 * MS;
+                counted = optimizers
+                    .stepped_at(&Optimizer::new(address, address * 10, "SGD"), true, now)
+                    .or(counted);
+            }
+        }
+        counted
+    }
+
+    #[test]
+    fn one_for_each_step_counts_each() {
+        let each_once = (1..=100).flat_map(|each| [each, 0, each]);
+        assert_eq!(counted_of_dropped(each_once), Some(100));
+        let each_thrice = (1..=100).flat_map(|each| [each, each, each, 0, each]);
+        assert_eq!(counted_of_dropped(each_thrice), Some(300));
+        // Beside one that stepped once and stays.
+        let beside = [1].into_iter().chain((2..=201).flat_map(|each| [each, 0, each]));
+        assert_eq!(counted_of_dropped(beside), Some(201));
+    }
+
+    #[test]
+    fn one_that_stays_is_followed_rather_than_those_that_are_dropped() {
+        // Of each task five inner steps, and one of the outer optimizer.
+        let tasks = (2..=101).flat_map(|task| [task, task, task, task, task, 1, 0, task]);
+        assert_eq!(counted_of_dropped(tasks), Some(5 + 100));
+        // But not for ever.
+        let abandoned = [2, 1, 0, 2].into_iter().chain([3; 100]);
+        assert_eq!(counted_of_dropped(abandoned), Some(1 + 100 - u64::from(MANY)));
     }
 
     #[test]

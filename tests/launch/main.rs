@@ -29,7 +29,7 @@ hold()
 ";
 
 /// What each launcher sets for the second of four ranks, the first of its two hosts having two.
-const LAUNCHERS: [(&str, &[(&str, &str)]); 6] = [
+const LAUNCHERS: [(&str, &[(&str, &str)]); 8] = [
     // accelerate and deepspeed set the same.
     ("torchrun", &[("RANK", "1"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1"), ("LOCAL_WORLD_SIZE", "2")]),
     ("srun", &[("SLURM_PROCID", "1"), ("SLURM_NTASKS", "4"), ("SLURM_LOCALID", "1"), ("SLURM_JOB_ID", "7")]),
@@ -52,6 +52,18 @@ const LAUNCHERS: [(&str, &[(&str, &str)]); 6] = [
             ("PMIX_RANK", "1"),
         ],
     ),
+    (
+        "mpirun of Open MPI in a shell of Slurm",
+        &[
+            ("SLURM_PROCID", "0"),
+            ("SLURM_NTASKS", "1"),
+            ("SLURM_LOCALID", "0"),
+            ("OMPI_COMM_WORLD_RANK", "1"),
+            ("OMPI_COMM_WORLD_SIZE", "4"),
+            ("OMPI_COMM_WORLD_LOCAL_RANK", "1"),
+        ],
+    ),
+    ("flux run", &[("FLUX_TASK_RANK", "1"), ("FLUX_JOB_SIZE", "4"), ("FLUX_TASK_LOCAL_ID", "1")]),
     ("mpiexec of MPICH", &[("PMI_RANK", "1"), ("PMI_SIZE", "4"), ("MPI_LOCALRANKID", "1")]),
     (
         "mpirun of MVAPICH",

@@ -3,10 +3,12 @@
 Prints a JSON object with both for each name.
 """
 
+import gc
 import json
 import os
 import pathlib
 import sys
+import warnings
 
 os.environ.update(DS_ACCELERATOR="cpu", RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1")
 
@@ -14,7 +16,8 @@ import torch
 
 SOURCE = pathlib.Path(__file__).parents[2] / "hook/src/optimizer/optimizer.py"
 calls = []
-attached = {"stepped": lambda *call: calls.append(call)}
+dropped = []
+attached = {"stepped": lambda *call: calls.append(call), "ended": dropped.append}
 exec(compile(SOURCE.read_text(), SOURCE, "exec"), attached)
 assert attached["attach"]() == "attached"
 
@@ -74,6 +77,54 @@ def lbfgs():
     return 12
 
 
+class Sharded(torch.optim.SGD):
+    """One whose groups cannot be read, or hold what is no list."""
+
+    def __init__(self, parameters, groups):
+        super().__init__(parameters, lr=0.1)
+        self.groups = groups
+
+    @property
+    def param_groups(self):
+        groups = getattr(self, "groups", None)
+        if callable(groups):
+            return groups()
+        return groups or vars(self)["param_groups"]
+
+    @param_groups.setter
+    def param_groups(self, groups):
+        vars(self)["param_groups"] = groups
+
+    def step(self, closure=None):
+        pass
+
+
+def sharded(groups):
+    optimizer = Sharded(model().parameters(), groups)
+    for _ in range(12):
+        optimizer.step()
+    return 12
+
+
+def raises():
+    raise RuntimeError("its parameters are on other ranks")
+
+
+def compiled():
+    """The hook's function is of C: PyTorch's compiler would warn of it if it looked into the caller."""
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, foreach=False)
+    step = torch.compile(lambda: optimizer.step(), backend="eager")
+    noted, attached["stepped"] = attached["stepped"], gc.get_referents
+    with warnings.catch_warnings(record=True) as said:
+        for _ in range(12):
+            loss(net).backward()
+            step()
+            calls.append(())
+    attached["stepped"] = noted
+    return 0 if any("get_referents" in str(warning.message) for warning in said) else 12
+
+
 def accelerate():
     from accelerate import Accelerator
 
@@ -115,6 +166,9 @@ CASES = {
     "GradScaler": lambda: scaled(False),
     "GradScaler, fused": lambda: scaled(True),
     "LBFGS": lbfgs,
+    "groups of a flat tensor": lambda: sharded([{"params": torch.zeros(64)}]),
+    "groups that raise": lambda: sharded(raises),
+    "torch.compile": compiled,
     "accelerate": accelerate,
     "DeepSpeed": lambda: deepspeed(0),
     "DeepSpeed, ZeRO 1": lambda: deepspeed(1),

@@ -9,11 +9,12 @@ mod kineto;
 mod name;
 mod preload;
 mod profiler;
+mod program;
 mod sanitizer;
 
 use std::{
     ffi::OsStr,
-    io,
+    io::{self, Write as _},
     os::unix::{ffi::OsStrExt as _, process::CommandExt as _},
     path::Path,
     process::{Command, ExitCode},
@@ -41,6 +42,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
     let [program, rest @ ..] = &args.command[..] else {
         return Err(UsageError::Value("nothing to start; write xpu-top run -- COMMAND".to_owned()));
     };
+    inherited::outlive_full_files();
     let key = ensure_key(args.way.key_file.as_deref());
     let mut command = Command::new(program);
     command.args(rest);
@@ -105,15 +107,16 @@ fn become_it(command: &mut Command, program: &OsStr) -> ExitCode {
         }
         _ => (NOT_RUNNABLE, error.to_string()),
     };
-    eprintln!("xpu-top run: cannot start '{}': {hint}", program.to_string_lossy());
+    warn(&format!("cannot start '{}': {hint}", program.to_string_lossy()));
     ExitCode::from(code)
 }
 
 /// Has the collector wait for this process, which becomes the program and keeps its pid; and warns if another takes the
 /// same place.
 fn announce(runtime: &RuntimeDir, base: BasePort, job: JobName) {
-    let rank =
-        variable::RANKS.iter().find_map(|name| std::env::var(name).ok().filter(|text| !text.is_empty()));
+    let rank = variable::LAUNCHERS
+        .iter()
+        .find_map(|launcher| std::env::var(launcher.rank).ok().filter(|text| !text.is_empty()));
     let this = Expected { pid: Pid(std::process::id()), job, rank };
     let others = expected::living(runtime, base);
     let same =
@@ -131,8 +134,9 @@ fn announce(runtime: &RuntimeDir, base: BasePort, job: JobName) {
     }
 }
 
+/// Where it cannot be written, as on a full disk, the program starts all the same.
 fn warn(what: &str) {
-    eprintln!("xpu-top run: {what}");
+    let _ = writeln!(io::stderr(), "xpu-top run: {what}");
 }
 
 /// The job's runtime directory: no other user may control it.
@@ -162,10 +166,15 @@ fn prepare(
     let hook = Parts::beside_this_program()?.find(Part::Hook)?;
     let socket = runtime.socket(base)?;
     let before = std::env::var_os("LD_PRELOAD").unwrap_or_default();
-    if let Some(needed) = sanitizer::missing(command.get_program(), preload::listed(&before)) {
-        anyhow::bail!(
-            "this program is built with AddressSanitizer, which must be loaded first: LD_PRELOAD={needed} xpu-top run -- ..."
-        );
+    if let Some(executable) = program::Executable::of(command.get_program()) {
+        if executable.is_of_musl() {
+            anyhow::bail!("this program is linked against musl, and the hook needs glibc");
+        }
+        if let Some(needed) = sanitizer::missing(&executable.needed, preload::listed(&before)) {
+            anyhow::bail!(
+                "this program is built with AddressSanitizer, which must be loaded first: LD_PRELOAD={needed} xpu-top run -- ..."
+            );
+        }
     }
     command.env("LD_PRELOAD", preload::with(&hook, &before)?);
     command.envs(profiler::variable(&hook));

@@ -15,6 +15,7 @@ use xpu_wire::frame::StepSource;
 use crate::{
     functions::api::{Method, Object, Python, caught},
     guard::{Entered, Mark},
+    observer::Observer,
     optimizer::Optimizer,
     steps,
     symbol::{Kind, Visit},
@@ -27,6 +28,7 @@ const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("opti
 };
 
 static STEPPED: Method = Method::new(c"stepped", stepped);
+static ENDED: Method = Method::new(c"ended", ended);
 
 /// Finished for this process and its forked children, or impossible.
 static DONE: AtomicBool = AtomicBool::new(false);
@@ -102,7 +104,8 @@ unsafe fn run(python: &Python) -> bool {
         if (python.PyInterpreterState_Get)() != (python.PyInterpreterState_Main)() || !is_imported(python) {
             return true;
         }
-        let Some(names) = python.run(SOURCE, &[(c"stepped", python.function(&STEPPED))]) else {
+        let given = [(c"stepped", python.function(&STEPPED)), (c"ended", python.function(&ENDED))];
+        let Some(names) = python.run(SOURCE, &given) else {
             return false;
         };
         if names.is_null() {
@@ -171,5 +174,22 @@ unsafe extern "C" fn stepped(_: Object, arguments: *const Object, count: isize) 
         }
     });
     // SAFETY: Python calls this with its lock held.
+    unsafe { python.new_none() }
+}
+
+/// `ended(optimizer)`: the address of one that the program has dropped.
+unsafe extern "C" fn ended(_: Object, arguments: *const Object, count: isize) -> Object {
+    let Some(python) = Python::find() else { return ptr::null_mut() };
+    caught(|| {
+        if arguments.is_null() || count < 1 {
+            return;
+        }
+        // SAFETY: Python calls this with its lock held and this many arguments.
+        let address = unsafe { (python.PyLong_AsLong)(*arguments) } as usize;
+        if let Some(observer) = Observer::get() {
+            observer.optimizers.ended(address);
+        }
+    });
+    // SAFETY: as above.
     unsafe { python.new_none() }
 }

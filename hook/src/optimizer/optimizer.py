@@ -1,14 +1,19 @@
 """Notes every step of PyTorch's optimizers, through PyTorch's own hook.
 
 The hook runs this on the main thread, between two of its instructions, in a namespace of its own in which `stepped`
-notes a step. PyTorch calls the hook after a step that was made: not after one that raises, nor after one that a
-GradScaler skips. Fused optimizers skip such a step on the GPU: for these the hook is called.
+notes a step, and `ended` that an optimizer is gone. PyTorch calls the hook after a step that was made: not after one
+that raises, nor after one that a GradScaler skips. Fused optimizers skip such a step on the GPU: for these the hook is
+called.
 """
 
 # ruff: noqa: F821
 
 import os
 import sys
+import weakref
+
+# Of each optimizer that has stepped, by its address.
+known = {}
 
 
 def attach():
@@ -30,17 +35,51 @@ def is_being_imported(name):
 
 
 def after_step(optimizer, args, kwargs):
-    # DeepSpeed steps one optimizer for one parameter group after the other: the first parameter distinguishes
-    # them.
-    first = 0
+    # The program's own classes may raise anything here: its step must not fail by this.
+    try:
+        watch(optimizer)
+        stepped(id(optimizer), first_parameter(optimizer), type(optimizer).__name__, counted_by_kineto())
+    except Exception:
+        pass
+
+
+# As by torch.compiler.disable, which is not there before PyTorch's compiler is loaded: the compiler would look into
+# the function where it compiles a step, and warn of `stepped`.
+after_step._torchdynamo_disable = True
+
+
+def watch(optimizer):
+    address = id(optimizer)
+    if address not in known:
+        try:
+            known[address] = weakref.ref(optimizer, lambda _: forget(address))
+        except TypeError:
+            # A class with __slots__.
+            known[address] = None
+
+
+def forget(address):
+    # Python would print an exception that is raised here.
+    try:
+        known.pop(address, None)
+        ended(address)
+    except Exception:
+        pass
+
+
+def first_parameter(optimizer):
+    """DeepSpeed steps one optimizer for one parameter group after the other: the first parameter distinguishes them."""
     try:
         for group in optimizer.param_groups:
-            if group["params"]:
-                first = id(group["params"][0])
-                break
-    except (AttributeError, KeyError, IndexError, TypeError):
+            parameters = group["params"]
+            # Of a tensor, each first element would be another object.
+            if not isinstance(parameters, (list, tuple)):
+                return id(parameters)
+            if parameters:
+                return id(parameters[0])
+    except Exception:
         pass
-    stepped(id(optimizer), first, type(optimizer).__name__, counted_by_kineto())
+    return 0
 
 
 def counted_by_kineto():

@@ -75,10 +75,31 @@ impl fmt::Display for Endpoint {
 pub mod variable {
     /// Name of the job.
     pub const JOB: &str = "XPU_TOP_JOB";
-    /// Variables in which launchers (torchrun, Slurm, Open MPI and the like) set a process's rank. The first
-    /// one that is set counts.
-    pub const RANKS: [&str; 6] =
-        ["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
+    /// Variables in which a launcher sets a process's place in its job.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Launcher {
+        pub rank: &'static str,
+        pub world_size: &'static str,
+        pub local_rank: &'static str,
+    }
+
+    /// The first launcher whose rank is set counts. The inner ones come first: Slurm sets its variables also in
+    /// the shell, and on the hosts, in which torchrun or mpirun starts the ranks.
+    pub const LAUNCHERS: [Launcher; 9] = [
+        launcher("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+        launcher("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+        launcher("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"),
+        launcher("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK"),
+        launcher("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK"),
+        launcher("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+        launcher("FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"),
+        launcher("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+        launcher("PMIX_RANK", "PMIX_SIZE", "PMIX_LOCAL_RANK"),
+    ];
+
+    const fn launcher(rank: &'static str, world_size: &'static str, local_rank: &'static str) -> Launcher {
+        Launcher { rank, world_size, local_rank }
+    }
     /// Path of the socket of this host's collector.
     pub const SOCKET: &str = "XPU_TOP_SOCKET";
     /// Directory for sockets and locks, instead of the usual one.

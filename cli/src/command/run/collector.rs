@@ -1,6 +1,7 @@
 //! Makes sure that a collector serves this host.
 
 use std::{
+    ffi::{c_int, c_uint},
     fs::{self, File, OpenOptions},
     io::{self, Read as _},
     os::{
@@ -9,6 +10,7 @@ use std::{
     },
     path::Path,
     process::{Command, Stdio},
+    ptr,
     time::Duration,
 };
 
@@ -66,11 +68,58 @@ pub(super) fn ensure(runtime: &RuntimeDir, base: BasePort, key: &CollectorKey<'_
         }
     }
     detach(&mut command, ready.into());
+    if adopts_orphans() {
+        spawn_beside(command)?
+    } else {
+        spawn(command)?
+    }
+    read_answer(answer.into(), runtime)
+}
+
+fn spawn(mut command: Command) -> anyhow::Result<()> {
     let mut child = command.spawn().context("cannot start it")?;
     // The pipe's writing end belongs to the command: with it goes the last copy here.
     drop(command);
-    child.wait()?;
-    read_answer(answer.into(), runtime)
+    match child.wait() {
+        // SIGCHLD is ignored, and the kernel has kept no status.
+        Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {}
+        ended => drop(ended?),
+    }
+    Ok(())
+}
+
+/// Whether what a child leaves behind becomes a child of this process, and so of the program: of the first process
+/// of a container, and where it was asked for (`PR_SET_CHILD_SUBREAPER`).
+fn adopts_orphans() -> bool {
+    let mut asked: c_int = 0;
+    // SAFETY: the kernel writes the number.
+    unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut asked) };
+    std::process::id() == 1 || asked != 0
+}
+
+/// The same under a process that stays as long as the collector. `wait` passes over it, because it has not SIGCHLD to
+/// say that it ends (`clone(2)`, `__WCLONE`): a program may wait until it has no children left.
+fn spawn_beside(command: Command) -> anyhow::Result<()> {
+    // SAFETY: as fork: no memory is shared, and this process has one thread.
+    match unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) } {
+        -1 => Err(io::Error::last_os_error()).context("cannot start it"),
+        0 => stay_with(command),
+        _ => Ok(()),
+    }
+}
+
+fn stay_with(command: Command) -> ! {
+    // SAFETY: none of these calls touches memory of this process but for reading the name.
+    unsafe {
+        libc::setsid();
+        libc::prctl(libc::PR_SET_NAME, c"xpu-top-keeper".as_ptr());
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
+        // If it fails, the pipe ends without an answer.
+        let _ = spawn(command);
+        libc::syscall(libc::SYS_close_range, 0, c_uint::MAX, 0);
+        while libc::waitpid(-1, ptr::null_mut(), 0) > 0 {}
+        libc::_exit(0)
+    }
 }
 
 fn open_log(path: &Path) -> anyhow::Result<File> {
@@ -85,11 +134,14 @@ fn open_log(path: &Path) -> anyhow::Result<File> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Makes the command a session of its own and nobody's child: the job must not find it among its children.
+/// Makes the command a session of its own and nobody's child: the job must not find it among its children. It keeps
+/// nothing of the job's open: somebody may wait for the end of a pipe, or for a lock, and the collector outlives the
+/// job.
 fn detach(command: &mut Command, ready: OwnedFd) {
-    // SAFETY: only async-signal-safe calls (POSIX). This process has one thread, so the forked one may go on to exec.
+    // SAFETY: this process has one thread, so the forked one may do all that this one may, and go on to exec.
     unsafe {
         command.pre_exec(move || {
+            close_at_exec()?;
             if libc::setsid() < 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -105,6 +157,24 @@ fn detach(command: &mut Command, ready: OwnedFd) {
             }
         });
     }
+}
+
+/// Has exec close all descriptors but the standard streams.
+fn close_at_exec() -> io::Result<()> {
+    let (first, last) = (libc::STDERR_FILENO + 1, c_uint::MAX);
+    // SAFETY: no memory is involved, and nothing is closed before exec.
+    if unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) } == 0 {
+        return Ok(());
+    }
+    // Before Linux 5.11.
+    for entry in fs::read_dir("/proc/self/fd")? {
+        let number = entry?.file_name().to_str().and_then(|name| name.parse::<c_int>().ok());
+        if let Some(number) = number.filter(|&number| number >= first) {
+            // SAFETY: as above.
+            unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+        }
+    }
+    Ok(())
 }
 
 /// `ready`, or what is wrong.

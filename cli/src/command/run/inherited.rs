@@ -12,9 +12,10 @@ use std::{
 
 const STREAMS: c_int = 3;
 
-/// A bit for each standard stream that was closed, and one for SIGPIPE that was ignored.
+/// A bit for each standard stream that was closed, one for SIGPIPE that was ignored, and one for SIGXFSZ that was not.
 static CHANGED: AtomicU8 = AtomicU8::new(0);
 const IGNORED: u8 = 1 << STREAMS;
+const LIMITED: u8 = 1 << (STREAMS + 1);
 
 /// Before Rust's runtime.
 extern "C" fn look() {
@@ -40,6 +41,14 @@ extern "C" fn look() {
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;
 
+/// Where files may not grow (`ulimit -f`), a write fails and ends nothing: the program is to start.
+pub(super) fn outlive_full_files() {
+    // SAFETY: no function is called for it.
+    if unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) } == libc::SIG_DFL {
+        CHANGED.fetch_or(LIMITED, Relaxed);
+    }
+}
+
 /// The program that is started finds it as it was.
 pub(super) fn hand_on(command: &mut Command) {
     let changed = CHANGED.load(Relaxed);
@@ -51,6 +60,10 @@ pub(super) fn hand_on(command: &mut Command) {
         if changed & IGNORED != 0 {
             // SAFETY: no function is called for it.
             unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+        }
+        if changed & LIMITED != 0 {
+            // SAFETY: as above.
+            unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
         }
         Ok(())
     };

@@ -153,7 +153,8 @@ impl Places {
         let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         Self {
             user: user_id(),
-            named: set(variable::RUNTIME_DIR),
+            // Programs may go to another directory.
+            named: set(variable::RUNTIME_DIR).map(|named| std::path::absolute(&named).unwrap_or(named)),
             session: set("XDG_RUNTIME_DIR"),
             shared: PathBuf::from("/tmp"),
         }
