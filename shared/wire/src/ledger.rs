@@ -18,7 +18,10 @@ pub use call::Call;
 pub use communicator::{CommunicatorLine, CommunicatorReading, Writers};
 pub use last::{Bytes, Claimed, ErrorReading, ExitNote, Fault, FaultReading, LastReading, REGISTERS};
 pub use page::{LedgerPage, out_of_the_way};
-pub use record::{CALLS, CallReading, Calling, How, NO_TICKET, Record, SITES, SiteReading, SiteText};
+pub use record::{
+    CALLS, CallReading, Calling, How, KERNEL_NAME, NO_TICKET, PRECEDED, Preceding, Record, SITES,
+    SiteReading, SiteText, Work,
+};
 pub use thread::{ThreadLine, ThreadReading};
 
 use serde::{Deserialize, Serialize};
@@ -30,7 +33,7 @@ use crate::{
 };
 
 /// `xpuledg` and the version of the layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"xpuledg\x07");
+const MAGIC: u64 = u64::from_le_bytes(*b"xpuledg\x08");
 
 /// Communicators a rank can show at once; a 5-way parallel job uses about ten.
 pub const COMMUNICATORS: usize = 64;
