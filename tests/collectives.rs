@@ -277,7 +277,7 @@ fn a_rank_that_left() {
             &script,
             "not_entered",
             "not_entered",
-            &["rank 1 did not enter AllReduce", "it has ended"],
+            &["rank 1 did not enter AllReduce number 300 of", "it has ended"],
         );
         let text = job.host.ask("collectives").stdout;
         assert!(text.starts_with("rank 1 did not enter AllReduce (2,000 B of bf16) at <string>:"), "{text}");

@@ -167,7 +167,8 @@ pub fn causes() -> Vec<Cause> {
             before("if (RANK, at) == (1, 60): os._exit(0)"),
             "not_entered",
             Some("not_entered"),
-            Site::Told("it has ended"),
+            // Two collectives a step.
+            Site::Told("number 120 of"),
             &["not_called"],
         ),
     ]

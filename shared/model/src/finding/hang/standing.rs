@@ -9,7 +9,7 @@ use xpu_wire::{
 
 use super::{
     super::evidence::hang::{By, GpuState, GpusAt},
-    Evidence, Finding, Place, Still,
+    Class, Evidence, Finding, Place, Still,
     witness::{self, Load},
 };
 use crate::{job::Job, ras};
@@ -26,10 +26,19 @@ const CLOCKS: u64 = 20_000_000;
 
 /// The finding, with the state of each rank's GPU in the collective that it is about.
 pub(super) fn with_gpus(job: &Job, still: &[Still<'_>], mut finding: Finding) -> Finding {
-    let groups = finding.collective.as_ref().and_then(|collective| {
-        let of = still.iter().find(|still| still.id.to_string() == collective.communicator)?;
-        Some(groups(job, of, collective.number))
-    });
+    let groups = match &finding.collective {
+        Some(collective) => still
+            .iter()
+            .find(|still| still.id.to_string() == collective.communicator)
+            .map(|of| groups(job, of, collective.number)),
+        // Of two communicators in different orders: the collective that not all have called.
+        None if finding.class == Class::Deadlock => {
+            let id = job.divergence().map(|found| found.id);
+            let open = |of: &&Still<'_>| Some(of.id) == id && of.least() < of.most();
+            still.iter().find(open).map(|of| groups(job, of, of.least()))
+        }
+        None => None,
+    };
     if let Some(groups) = groups.filter(|groups| !groups.is_empty()) {
         finding.evidence = Evidence::OnGpus(Box::new(finding.evidence), groups);
     }
