@@ -23,6 +23,9 @@ use crate::{
 /// Most lines of a hang's report.
 const MOST: usize = 3;
 
+/// Columns from which on the states of the GPUs have a line: narrow terminals are low, and need it for the stacks.
+const FOR_GPUS: usize = 110;
+
 /// The worst finding on one line; nothing if nothing is wrong.
 pub(super) fn brief(app: &App, width: usize) -> Option<Line<'static>> {
     let finding = app.job_view.findings.first()?;
@@ -100,7 +103,7 @@ fn lines_of(
         let text = cut_at_word(&format!("rank {rank} {is} in {word}"), width.saturating_sub(2));
         lines.push(Line::styled(format!("  {text}"), style.patch(strong)));
     }
-    if let Some(gpus) = finding.evidence.gpus_sentence() {
+    if let Some(gpus) = finding.evidence.gpus_sentence().filter(|_| width >= FOR_GPUS) {
         let text = cut_at_word(&gpus, width.saturating_sub(2));
         lines.push(Line::styled(format!("  {text}"), style));
     }

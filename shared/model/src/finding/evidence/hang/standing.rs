@@ -80,7 +80,7 @@ impl fmt::Display for GpusAt {
             (GpuState::NotLaunched, _) => f.write_str("called, not launched"),
             (GpuState::Behind, Some(work)) => write!(f, "behind work up to {work}"),
             (GpuState::Behind, None) => f.write_str("behind earlier work on its stream"),
-            (GpuState::Launched, _) => f.write_str("launched; whether it has begun is not known"),
+            (GpuState::Launched, _) => f.write_str("launched, start not seen"),
             (GpuState::Begun, _) => f.write_str("begun"),
             (GpuState::Still, _) => f.write_str("begun and moving nothing"),
             (GpuState::Done, _) => f.write_str("done"),
