@@ -1,4 +1,5 @@
-//! A table of hangs: each of the ten causes with so many ranks and so often, in real processes on the simulated GPU.
+//! A table of hangs: the ten causes, each with several numbers of ranks and several times, in real processes on the
+//! simulated GPU.
 //!
 //!     cargo run --release -p xpu-tests --example hang_table -- [--ranks 2,8,64] [--rounds 5] [--at-once 1] [CAUSE...]
 //!

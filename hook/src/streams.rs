@@ -43,7 +43,7 @@ struct Slot {
     /// The handle plus one: the default stream's is 0.
     handle: AtomicU64,
     own: Latest,
-    /// Of a stream that this one was told to wait for.
+    /// Of a stream that this one waits for through an event.
     awaited: Latest,
 }
 
@@ -81,7 +81,7 @@ impl Streams {
         }
     }
 
-    /// The stream was told to wait for the event: what it does next is behind what the event is behind. The event
+    /// The stream waits for through an event the event: what it does next is behind what the event is behind. The event
     /// was mostly recorded just before.
     #[inline]
     pub(crate) fn waits(&self, stream: cudaStream_t, event: cudaEvent_t) {

@@ -175,7 +175,7 @@ pub fn causes() -> Vec<Cause> {
 }
 
 impl Cause {
-    /// Runs it with so many ranks, and waits for the report and for what is read after it.
+    /// Runs it with this number of ranks, and waits for the report and for what is read after it.
     pub fn run(&self, world: usize) -> Verdict {
         let job = Hung::of(world, &self.script);
         let (first, mut status) = job.hang();

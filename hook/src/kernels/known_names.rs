@@ -110,9 +110,9 @@ fn places(address: usize) -> impl Iterator<Item = usize> {
 fn plain(mangled: &[u8], to: &mut [u8; KERNEL_NAME]) {
     let mut written = 0;
     let mut write = |bytes: &[u8]| {
-        let room = &mut to[written..];
-        let fits = bytes.len().min(room.len());
-        room[..fits].copy_from_slice(&bytes[..fits]);
+        let rest = &mut to[written..];
+        let fits = bytes.len().min(rest.len());
+        rest[..fits].copy_from_slice(&bytes[..fits]);
         written += fits;
     };
     let Some(mut rest) = mangled.strip_prefix(b"_Z") else { return write(mangled) };
@@ -152,7 +152,7 @@ mod tests {
                 "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_addIfEE",
                 "at::native::vectorized_elementwise_kernel",
             ),
-            ("_ZN2at4cuda22_GLOBAL__N__b1_sleep_cu11spin_kernelEl", "at::cuda::(anonymous)::spin_kernel"),
+            ("_ZN2at4cuda23_GLOBAL__N__b1_sleep_cu11spin_kernelEl", "at::cuda::(anonymous)::spin_kernel"),
             ("_ZN12_GLOBAL__N_17my_loopEPf", "(anonymous)::my_loop"),
             ("nvjet_hsh_256x128_64x4_1x2_h_bz_coopA_NTT", "nvjet_hsh_256x128_64x4_1x2_h_bz_coopA_NTT"),
             ("triton_poi_fused_add_0", "triton_poi_fused_add_0"),

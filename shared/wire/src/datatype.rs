@@ -102,7 +102,7 @@ impl DataType {
 
     pub(crate) fn from_byte(byte: u8) -> Self {
         let named = NAMED.get(usize::from(byte)).copied();
-        named.unwrap_or(Self::Other(byte.wrapping_sub(NAMED.len() as u8)))
+        named.unwrap_or_else(|| Self::Other(byte.wrapping_sub(NAMED.len() as u8)))
     }
 
     /// Whether it is a pair of numbers. Among the types without a name here, those of matrices are: complex
