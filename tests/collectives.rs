@@ -130,6 +130,20 @@ fn a_kernel_without_end_before_a_collective() {
             "{evidence}"
         );
         assert!(hang["since_s"].as_f64().is_some_and(|since| since <= SOON), "{hang:#}");
+        // What is before it on its stream, once the records are read.
+        let behind = "on the GPUs: rank 1: behind work up to GEMM 2000000x2000000x2000000 bf16, launched ";
+        let gpus = until("the states of the GPUs", || {
+            let findings = job.host.status()["findings"].clone();
+            let found = findings.as_array()?.iter().find(|one| one["kind"] == "hang")?.clone();
+            found["evidence"].as_str()?.contains(behind).then(|| found["gpus"].clone())
+        });
+        let of = |group: usize| {
+            (gpus[group]["ranks"].clone(), gpus[group]["state"].clone(), gpus[group]["by"].clone())
+        };
+        let ranks = |of: Vec<usize>| Value::from(of);
+        let others = (0..world).filter(|&rank| rank != 1).collect();
+        assert_eq!(of(0), (ranks(vec![1]), "behind".into(), "events".into()), "{gpus}");
+        assert_eq!(of(1).0, ranks(others), "{gpus}");
         let states = |rank: usize| -> Value {
             let asked = job.host.ask(&format!("collectives --json --rank {rank}"));
             let document: Value = serde_json::from_str(&asked.stdout).expect("a document");
@@ -263,7 +277,7 @@ fn a_rank_that_left() {
             &script,
             "not_entered",
             "not_entered",
-            &["rank 1 did not enter AllReduce", "it has ended"],
+            &["rank 1 did not enter AllReduce number 300 of", "it has ended"],
         );
         let text = job.host.ask("collectives").stdout;
         assert!(text.starts_with("rank 1 did not enter AllReduce (2,000 B of bf16) at <string>:"), "{text}");

@@ -196,6 +196,8 @@ impl Roster {
         self.turned_away.remove(from);
         let peaks = self.peaks;
         let Some(worker) = self.of(from) else { return Vec::new() };
+        // A program that ends itself with `os._exit` has called more since its last summary.
+        worker.consult_ledger(now);
         let mut effects: Vec<_> = life_event(worker, Life::Ended, now).into_iter().collect();
         let job = worker.info.job.clone();
         if let Some(digest) = worker.next_digest(peaks, now) {

@@ -243,6 +243,23 @@ fn a_goodbye_brings_the_last_counts_at_once_and_no_more() {
     assert_eq!(roster.snapshot(), []);
 }
 
+/// `os._exit` sends no last summary.
+#[test]
+fn a_goodbye_brings_what_was_called_since_the_last_summary() {
+    let page = LedgerPage::create().unwrap();
+    let line = &page.ledger().communicators[0];
+    line.open(CommunicatorId(7), 0, 2);
+    let mut roster = Roster::default();
+    let ledger = page.descriptor().map(|fd| fd as u32);
+    roster.hello(&who("x"), 0, RankInfo { ledger, ..info("j", 0) }, at(0.0));
+    roster.summary(&who("x"), 1, Summary { communicators: vec![state(7)], ..steps(3, 1) }, at(1.0));
+    line.enter(CommunicatorId(7), 5, Operation::Broadcast, 64, at(1.6), Writers::One);
+    let effects = roster.goodbye(&who("x"), at(1.7));
+    let Some(Effect::Publish(body)) = effects.last() else { panic!("{effects:?}") };
+    let Body::Digest(digest) = &**body else { panic!("{body:?}") };
+    assert_eq!(digest.ranks[0].communicators[0].entered, 5);
+}
+
 #[test]
 fn a_living_rank_keeps_its_place_and_a_dead_one_gives_it_up() {
     let mut roster = Roster::default();

@@ -321,7 +321,7 @@ impl Worker {
     }
 
     /// Takes the rank's progress since its last message from the page.
-    fn consult_ledger(&mut self, now: Moment) {
+    pub(crate) fn consult_ledger(&mut self, now: Moment) {
         let Some(page) = &self.ledger else { return };
         let reading = page.ledger().read();
         if self.step.is_none_or(|(step, _)| reading.step > step) && reading.step > Step(0) {

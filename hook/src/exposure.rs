@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
 use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
 
 use crate::switch;
-use notes::Notes;
+pub(crate) use notes::Notes;
 
 /// Streams, and events of communication, known at once; a program has dozens of the first and hundreds of the
 /// second.
@@ -64,6 +64,12 @@ impl Exposure {
     /// Whether both GEMMs and communication were seen, each on some stream: otherwise exposure is unknown.
     pub(crate) fn is_known(&self) -> bool {
         self.multiplies.load(Relaxed) && self.communicates.load(Relaxed)
+    }
+
+    /// Whether an NCCL operation was seen: otherwise nobody asks what is before one.
+    #[inline]
+    pub(crate) fn has_communication(&self) -> bool {
+        self.communicates.load(Relaxed)
     }
 
     /// A GEMM was launched there.

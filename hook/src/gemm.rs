@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use cudarc::runtime::sys::cudaStream_t;
-use xpu_wire::gemm::GemmShape;
+use xpu_wire::{gemm::GemmShape, ledger::Work};
 
 use crate::{
     clock::monotonic,
@@ -22,6 +22,8 @@ pub(crate) struct Gemm {
     captured: Option<CaptureId>,
     /// As the record has it.
     at: u64,
+    /// Its stream, if what is before an NCCL operation is of interest.
+    noted: Option<cudaStream_t>,
 }
 
 /// Before the call. `stream` is called only if it is needed.
@@ -32,7 +34,7 @@ pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl Fn() -> Option<c
     let number = lane.counters.gemms.get();
     let asked = lane.shapes.ask(&shape);
     let timed = rate::of(Class::Gemm).times(number) || (asked && rate::SHAPES.take());
-    let mut gemm = Gemm { shape, stream: None, timing: Timing::Not, captured: None, at: 0 };
+    let mut gemm = Gemm { shape, stream: None, timing: Timing::Not, captured: None, at: 0, noted: None };
     if timed || lane.observer().may_capture() {
         if timed {
             gemm.at = monotonic();
@@ -47,6 +49,9 @@ pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl Fn() -> Option<c
         if timed && gemm.captured.is_none() && matches!(gemm.timing, Timing::Not) {
             lane.counters.untimed.add(1);
         }
+    }
+    if lane.observer().exposure.has_communication() {
+        gemm.noted = gemm.stream.or_else(stream);
     }
     lane.launch_begins();
     gemm
@@ -66,9 +71,19 @@ pub(crate) fn end(lane: &Lane, gemm: Gemm, result: c_int) {
         return;
     }
     lane.counters.gemms.add(1);
+    if let Some(stream) = gemm.noted {
+        lane.observer().streams.launched(stream, work(&gemm.shape).pack(), lane.launched_at());
+    }
     let timer = gemm.stream.and_then(|stream| {
         lane.observer().exposure.multiplies_on(stream);
         lane.stop_timing(gemm.timing, stream)
     });
     lane.push(Record::Gemm { shape: gemm.shape, at: gemm.at, timer });
+}
+
+/// As the ledger has it.
+fn work(shape: &GemmShape) -> Work {
+    let GemmShape { m, n, k, batch, datatype, .. } = *shape;
+    let [m, n, k, batch] = [m, n, k, batch].map(|size| u32::try_from(size).unwrap_or(u32::MAX));
+    Work::Gemm { m, n, k, batch, datatype }
 }

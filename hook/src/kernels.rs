@@ -1,5 +1,6 @@
 //! Kernel launches: counted, and those with requested names also by pattern, and timed.
 
+mod known_names;
 mod names;
 mod pattern;
 
@@ -9,6 +10,7 @@ use std::{
 };
 
 use cudarc::{driver::sys::CUfunction, runtime::sys::cudaStream_t};
+use xpu_wire::ledger::{KERNEL_NAME, Work};
 
 use crate::{
     clock::monotonic,
@@ -18,6 +20,7 @@ use crate::{
     rate::{self, Class},
     record::Record,
 };
+pub(crate) use known_names::known_name;
 use names::Known;
 pub(crate) use names::{forget as forget_names, missed, pattern, patterns, set_from};
 pub(crate) use pattern::PATTERNS;
@@ -38,6 +41,14 @@ pub(crate) enum Function {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Launch {
+    /// The function and its stream, if what is before an NCCL operation is of interest.
+    noted: Option<(Function, cudaStream_t)>,
+    /// `None` if it will only be counted.
+    kept: Option<Kept>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Kept {
     function: Function,
     known: Known,
     stream: cudaStream_t,
@@ -48,15 +59,14 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// Before the call. `None` if it will only be counted; `sizes` and `stream` are called only if they are
-    /// needed.
+    /// Before the call. `sizes` and `stream` are called only if they are needed.
     #[inline]
     pub(crate) fn begin(
         lane: &Lane,
         function: Function,
         sizes: impl FnOnce() -> Sizes,
         stream: impl Fn() -> cudaStream_t,
-    ) -> Option<Self> {
+    ) -> Self {
         lane.launch_begins();
         let launch = || {
             let (grid, block) = sizes();
@@ -66,14 +76,17 @@ impl Launch {
         lane.before_launch(|| Some(stream()));
         let observer = lane.observer();
         let known = names::look_up(function);
-        if known == Known::Plain && !observer.may_capture() {
-            return None;
+        let may_capture = observer.may_capture();
+        let is_noted = !may_capture && observer.exposure.has_communication();
+        let noted = is_noted.then(|| (function, stream()));
+        if known == Known::Plain && !may_capture {
+            return Self { noted, kept: None };
         }
         let number = lane.counters.named_kernels.get();
         let timed = matches!(known, Known::Matches(_)) && rate::of(Class::Kernel).times(number);
         let mut launch =
-            Self { function, known, stream: ptr::null_mut(), captured: None, timing: Timing::Not, at: 0 };
-        if timed || observer.may_capture() {
+            Kept { function, known, stream: ptr::null_mut(), captured: None, timing: Timing::Not, at: 0 };
+        if timed || may_capture {
             launch.stream = stream();
             launch.captured = observer.capture_of(launch.stream);
             if timed && launch.captured.is_none() {
@@ -82,21 +95,27 @@ impl Launch {
                 lane.counters.untimed.add(u64::from(matches!(launch.timing, Timing::Not)));
             }
         }
-        Some(launch)
+        Self { noted, kept: Some(launch) }
     }
 
     /// After it. A refused launch is not counted.
     #[inline]
-    pub(crate) fn end(launch: Option<Self>, lane: &Lane, result: c_int) {
+    pub(crate) fn end(self, lane: &Lane, result: c_int) {
         lane.launch_ends();
-        match launch {
-            Some(launch) => launch.end_remembered(lane, result),
+        if let Some((function, stream)) = self.noted.filter(|_| result == 0) {
+            lane.observer().streams.launched(stream, function.work().pack(), lane.launched_at());
+            known_names::launched(function);
+        }
+        match self.kept {
+            Some(kept) => kept.end(lane, result),
             None if result == 0 => _ = lane.counters.kernels.add(1),
             None => {}
         }
     }
+}
 
-    fn end_remembered(self, lane: &Lane, result: c_int) {
+impl Kept {
+    fn end(self, lane: &Lane, result: c_int) {
         if result != 0 {
             return lane.drop_timing(self.timing);
         }
@@ -125,5 +144,12 @@ impl Launch {
         if let Some(pattern) = pattern.filter(|_| self.at > 0) {
             lane.push(Record::Kernel { pattern, at: self.at, timer });
         }
+    }
+}
+
+impl Function {
+    /// As the ledger has it, without its name.
+    fn work(self) -> Work {
+        Work::Kernel { function: self.address() as u64, name: [0; KERNEL_NAME] }
     }
 }

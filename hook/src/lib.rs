@@ -64,6 +64,7 @@ mod shapes;
 mod single;
 mod spans;
 mod steps;
+mod streams;
 mod switch;
 pub mod symbol;
 mod sync;

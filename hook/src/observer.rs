@@ -34,7 +34,9 @@ use crate::{
     optimizer::{Optimizer, Optimizers},
     queued::Queue,
     record::Record,
-    runtime, switch,
+    runtime,
+    streams::Streams,
+    switch,
     work::Working,
 };
 
@@ -91,6 +93,7 @@ pub(crate) struct Observer {
     pub(crate) completions: Completions,
     pub(crate) queue: Queue,
     pub(crate) exposure: Exposure,
+    pub(crate) streams: Streams,
     page: LedgerPage,
     /// Calls that were not observed because no lane was free, or no memory for one.
     no_lane: [Stripe; STRIPES],

@@ -159,6 +159,7 @@ impl Queue {
         if recorded {
             lane.counters.marks.add(1);
             lane.observer().ledger().record.queued(ticket);
+            note_preceding(lane, ticket, stream);
         }
         front.state.store(if recorded { UNDER_WAY } else { FREE }, Release);
     }
@@ -185,6 +186,14 @@ impl Queue {
         self.is_full.store(false, Relaxed);
         observer.ledger().record.asked(coarse_now());
         waits
+    }
+}
+
+/// What the launch with this ticket is behind, for the ledger. After the ledger knows that it has an event.
+pub(crate) fn note_preceding(lane: &Lane, ticket: u64, stream: cudaStream_t) {
+    let observer = lane.observer();
+    if let Some(preceding) = observer.streams.before(lane, stream) {
+        observer.ledger().record.preceded_by(ticket, &preceding);
     }
 }
 

@@ -1,68 +1,150 @@
-"""Hangs really made by rank 1 of two (hangs.py), and what `status` says 18 s later, which had never watched before.
+"""The ten hangs on real GPUs: rank 1 of two causes each (hangs.py); what is said of it, and after how many seconds.
 
-    python3 hang_table.py PROGRAMS OUT [--at-once N] [FAULT...]
+    python3 hang_table.py PROGRAMS OUT [--at-once 5] [--rounds 1] [--patience 25] [FAULT...]
 
-Ranks share one GPU where there is one.
+PROGRAMS has xpu-top, xpu-collector and libxpu_hook.so; OUT gets each job's output and its last status. Each job has a
+collector of its own. Jobs side by side share the two GPUs in time slices: what the driver says of a GPU is then of all
+of them, so a state that is known only by the driver counts with `--at-once 1` alone. One round of ten takes some 100 s
+with `--at-once 5`. Ranks share one GPU where there is one. Exit code 1: something was not said, or wrong.
 """
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-FAULTS = ["none", "extra", "size", "dtype", "order", "kernel", "swallowed", "lock", "send"]
+
+# Class, a text that names the place (in the sentence, or in the stack of rank 1), and the states that the GPU of rank 1
+# may be in. A send or receive has none.
+EXPECTED = {
+    "extra": ("mismatch", "log_metrics", ("begun", "still", "launched")),
+    "size": ("mismatch", "log_metrics", ("begun", "still", "launched")),
+    "dtype": ("mismatch", "log_metrics", ("begun", "still", "launched", "done")),
+    "order": ("deadlock", "validate", ("not_called", "begun", "still", "launched")),
+    "kernel": ("not_started", "hangs.py:", ("behind",)),
+    "swallowed": ("mismatch", "hangs.py:", ("begun", "still", "launched")),
+    "lock": ("not_entered", "take_twice", ("not_called",)),
+    "loader": ("not_entered", "next_batch", ("not_called",)),
+    "send": ("unmatched", "log_metrics", ()),
+    "left": ("not_entered", "it has ended", ("not_called",)),
+}
+OTHERS = ["none"]
 
 arguments = argparse.ArgumentParser()
 arguments.add_argument("programs", type=pathlib.Path)
 arguments.add_argument("out", type=pathlib.Path)
-arguments.add_argument("--at-once", type=int, default=1)
-arguments.add_argument("faults", nargs="*")
+arguments.add_argument("--at-once", type=int, default=5)
+arguments.add_argument("--rounds", type=int, default=1)
+arguments.add_argument("--healthy", type=float, default=6, help="seconds of training before the hang")
+arguments.add_argument("--patience", type=float, default=25, help="seconds that a report may take")
+arguments.add_argument("faults", nargs="*", help="of " + ", ".join([*EXPECTED, *OTHERS]))
+
+
+def judged(fault, status):
+    """What is said of rank 1: culprit, place and GPU state, each right or not; and the sentence."""
+    found = [one for one in status.get("findings", []) if one["kind"] in ("hang", "exited")]
+    if not found:
+        return None
+    finding, (of_class, place, states) = found[0], EXPECTED[fault]
+    folded = (status.get("stacks") or {}).get("folded", "")
+    on_stack = [line for line in folded.splitlines() if place in line and ("@1|" in line or "@1;" in line)]
+    groups = [group for group in finding.get("gpus", []) if 1 in group["ranks"]]
+    state = groups[0]["state"] if groups else None
+    return {
+        "culprit": finding["class"] == of_class and finding["ranks"] == [1],
+        "place": place in finding["evidence"] or bool(on_stack),
+        "gpu": state in states if states else state is None,
+        "state": state or "-",
+        "said": f"{finding['kind']} {finding['class']} {finding['ranks']}: {finding['evidence']}",
+    }
 
 
 def watch(given, number, fault):
     place = pathlib.Path(tempfile.mkdtemp(prefix="hang-"))
     base, own = 23000 + 16 * number, place / "own"
     environment = {**os.environ, "XPU_TOP_BASE_PORT": str(base), "XPU_TOP_RUNTIME_DIR": str(place / "run"),
-                   "HOME": str(place), "PYTHONUNBUFFERED": "1"}  # fmt: skip
-    command = [given.programs / "xpu-top", "run", "--job", "hang", "--", sys.executable, "-m", "torch.distributed.run",
-               "--nproc_per_node", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", HERE / "share.py",
-               HERE / "hangs.py", fault, "15", own]  # fmt: skip
+                   "HOME": str(place), "PYTHONUNBUFFERED": "1", "NCCL_RAS_ADDR": f"127.0.0.1:{base + 8}"}  # fmt: skip
+    command = [given.programs / "xpu-top", "run", "--job", f"hang-{fault}", "--", sys.executable, "-m",
+               "torch.distributed.run", "--nproc_per_node", "2", "--rdzv-backend", "c10d",
+               "--rdzv-endpoint", "localhost:0", HERE / "share.py", HERE / "hangs.py",
+               fault, str(given.healthy), own]  # fmt: skip
     with (given.out / f"{number}-{fault}.log").open("w") as output:
-        job = subprocess.Popen(list(map(str, command)), env=environment, cwd=HERE, stdout=output, stderr=output)
-    began, until = place / "own.began", time.monotonic() + 120
+        job = subprocess.Popen(
+            list(map(str, command)), env=environment, cwd=HERE, stdout=output, stderr=output, start_new_session=True
+        )
+    try:
+        return fault, reported(given, number, fault, job, environment, base, pathlib.Path(f"{own}.began"))
+    finally:
+        # The launcher has put its ranks into sessions of their own.
+        ranks = pathlib.Path(f"{own}.pids")
+        for process in ranks.read_text().split() if ranks.exists() else []:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(process), signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGTERM)
+
+
+def reported(given, number, fault, job, environment, base, began):
+    until = time.monotonic() + 120
     while not (began.exists() and began.read_text()) and job.poll() is None and time.monotonic() < until:
         time.sleep(0.1)
-    if not began.exists():
-        job.kill()
-        return f"| {fault} | did not run | |"
-    time.sleep(max(float(began.read_text()) + 18 - time.time(), 0))
-    where = ["--hosts", "127.0.0.1", "--base-port", str(base)]
-    said = {}
-    for name, words in {"status": ["status", "--json"], "collectives": ["collectives"], "stacks": ["stacks"]}.items():
-        ask = [str(given.programs / "xpu-top"), *words, *where]
-        said[name] = subprocess.run(ask, env=environment, capture_output=True, text=True, timeout=60, check=False)
-        (given.out / f"{number}-{fault}.{name}").write_text(said[name].stdout + said[name].stderr)
-    findings = json.loads(said["status"].stdout or "{}").get("findings", [])
-    told = [f"{one['kind']} {one['class']} {one['ranks']}: {one['evidence']}" for one in findings]
-    job.kill()
-    subprocess.run(["pkill", "-KILL", "-f", str(own)], check=False)
-    return f"| {fault} | {said['status'].returncode} | {'; '.join(told) or 'nothing'} |"
+    if not (began.exists() and began.read_text()):
+        return None, "it did not run: see its log"
+    at = float(began.read_text())
+    host = ["--hosts", "127.0.0.1", "--base-port", str(base)]
+    ask = [str(given.programs / "xpu-top"), "status", "--json", "--now", *host]
+    seconds, last = None, None
+    while time.time() < at + given.patience:
+        said = subprocess.run(ask, env=environment, capture_output=True, text=True, timeout=60, check=False).stdout
+        status = json.loads(said or "{}")
+        if fault in OTHERS:
+            found = [one for one in status.get("findings", []) if one["kind"] in ("hang", "exited")]
+            last = {"said": found[0]["evidence"], "right": False} if found else {"said": "nothing", "right": True}
+        else:
+            last = judged(fault, status)
+        (given.out / f"{number}-{fault}.json").write_text(said)
+        if last and seconds is None:
+            seconds = time.time() - at
+        # Records and stacks are read after the first report.
+        if last and all(last.get(part) for part in ("culprit", "place", "gpu")):
+            break
+        time.sleep(0.3)
+    return seconds, last or "nothing was said"
 
 
 def main():
     given = arguments.parse_intermixed_args()
     given.programs, given.out = given.programs.resolve(), given.out.resolve()
     given.out.mkdir(parents=True, exist_ok=True)
-    print("| fault | exit code | told |\n| --- | --- | --- |", flush=True)
+    faults, begun, right = (given.faults or list(EXPECTED)) * given.rounds, time.monotonic(), True
+    print("| rank 1 | seconds | culprit | place | GPU of rank 1 | said |\n|---|---|---|---|---|---|", flush=True)
     with concurrent.futures.ThreadPoolExecutor(given.at_once) as pool:
-        for row in pool.map(lambda pair: watch(given, *pair), enumerate(given.faults or FAULTS)):
-            print(row, flush=True)
+        for fault, (seconds, said) in pool.map(lambda pair: watch(given, *pair), enumerate(faults)):
+            if isinstance(said, str):
+                right = False
+                print(f"| {fault} | - | - | - | - | {said} |", flush=True)
+                continue
+            if fault in OTHERS:
+                right &= said["right"]
+                print(f"| {fault} | - | - | - | - | {said['said']} |", flush=True)
+                continue
+            words = ["right" if said[part] else "WRONG" for part in ("culprit", "place", "gpu")]
+            right &= "WRONG" not in words and seconds <= 15
+            culprit, place, gpu = words
+            print(
+                f"| {fault} | {seconds:.1f} | {culprit} | {place} | {gpu}: {said['state']} | {said['said']} |",
+                flush=True,
+            )
+    print(f"{len(faults)} hangs in {time.monotonic() - begun:.0f} s", flush=True)
+    sys.exit(not right)
 
 
 main()

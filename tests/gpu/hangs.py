@@ -2,12 +2,14 @@
 
     xpu-top run -- torchrun --nproc_per_node 2 hangs.py FAULT SECONDS OUT
 
-FAULT: none, extra (one small all-reduce more), size (other bytes), dtype, order (two process groups the other way
-round), kernel (one without end before the gradients' all-reduce), swallowed (an exception skips a step), lock (taken
-twice), send (nobody receives). Rank 1 writes to OUT.began when it begins.
+FAULT: none, extra (one small all-reduce more), size (other bytes), dtype (as many elements, wider), order (two process
+groups the other way round), kernel (one without end before the gradients' all-reduce), swallowed (an exception skips a
+step), lock (taken twice), loader (its queue stays empty), send (nobody receives), left (it exits). Rank 1 writes to
+OUT.began when it begins; both write their process numbers to OUT.pids.
 """
 
 import os
+import queue
 import sys
 import threading
 import time
@@ -25,7 +27,22 @@ first, second = dist.new_group(), dist.new_group()
 model = transformer.build("ddp", 1024, 2)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 batch = torch.randn(4, 256, 1024, device="cuda", dtype=torch.bfloat16)
-lock = threading.Lock()
+lock, batches = threading.Lock(), queue.Queue()
+with open(f"{out}.pids", "a") as file:
+    file.write(f"{os.getpid()}\n")
+
+
+def take_twice():
+    with lock, lock:
+        pass
+
+
+def next_batch():
+    while True:
+        try:
+            return batches.get(timeout=5)
+        except queue.Empty:
+            pass
 
 
 def train_step(wrong):
@@ -43,13 +60,16 @@ def train_step(wrong):
 def log_metrics(loss, wrong):
     figures = torch.zeros(64 if wrong and fault == "size" else 124, device="cuda")
     if wrong and fault == "dtype":
-        figures = figures.double()[:62]
+        figures = figures.double()
     dist.all_reduce(figures)
     if wrong and fault == "extra":
         dist.all_reduce(torch.zeros(123, device="cuda"))
     if wrong and fault == "lock":
-        lock.acquire()
-        lock.acquire()
+        take_twice()
+    if wrong and fault == "loader":
+        next_batch()
+    if wrong and fault == "left":
+        os._exit(0)
     if wrong and fault == "send":
         dist.send(figures, 0)
 

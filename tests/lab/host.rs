@@ -4,6 +4,7 @@ use std::{
     fs,
     path::PathBuf,
     process::{Command, id},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
 use serde_json::Value;
@@ -16,6 +17,9 @@ use crate::{
 
 /// The collector's first port.
 pub const BASE: &str = "29600";
+
+/// Counts the hosts of this process.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A rank that trains without end: a GEMM, a collective over all ranks, a step.
 pub const TRAINS: &str = "
@@ -56,7 +60,9 @@ impl Host {
 
     fn at(place: Place) -> Self {
         let [_, _, high, low] = id().to_be_bytes();
-        let mut new = Self { address: format!("127.90.{high}.{}", low.max(1)), place, collector: None };
+        // One process may have several at once.
+        let number = 90 + NUMBER.fetch_add(1, Relaxed) % 100;
+        let mut new = Self { address: format!("127.{number}.{high}.{}", low.max(1)), place, collector: None };
         assert!(run(new.xpu_top("keygen").arg("-o").arg(new.key())).status.success());
         new.begin_collector();
         new

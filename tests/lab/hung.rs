@@ -32,7 +32,7 @@ def train(at):
     step()
 for at in range(100000):
     train(at)
-    time.sleep(0.02)
+    time.sleep(max(0.02, WORLD * 0.003))
 "
     )
 }
@@ -69,6 +69,8 @@ impl Hung {
             {
                 return (hang, status);
             }
+            // Many ranks need the processor themselves.
+            std::thread::sleep(Duration::from_millis(4 * self.ranks.len() as u64));
         }
         panic!("no hang was found: {}", self.host.collector_log());
     }

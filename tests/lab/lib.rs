@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod built;
+pub mod causes;
 mod change;
 pub mod core_time;
 pub mod crowd;

@@ -98,6 +98,7 @@ fn records(frame: &Frame) -> Vec<Frame> {
             }],
             sites: vec![site("train", 131), site("log_metrics", 212)],
             calls,
+            preceding: Vec::new(),
             why: String::new(),
         }
     };

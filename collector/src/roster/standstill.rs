@@ -123,7 +123,7 @@ impl Roster {
             let read = thorough.map(|kept| kept.read_at).max();
             let stands_for = now.since(motion.moved);
             motion.enabled
-                && stands_for >= finding::patience(motion.begun, motion.pace)
+                && stands_for >= self.patience(job, *motion, stands_for)
                 && read.is_none_or(|read| read < motion.moved && now.since(read) >= UNASKED)
         });
         let standing = self.places.values().filter(|worker| worker.is_there());
@@ -131,6 +131,16 @@ impl Roster {
             .filter(|worker| jobs.contains_key(&worker.info.job))
             .map(|worker| worker.target(true, now))
             .collect()
+    }
+}
+
+impl Roster {
+    /// How long the ranks of a job here may stand. Where all of them wait for their GPUs, none loads or compiles.
+    fn patience(&self, job: &JobName, motion: Motion, stands_for: Duration) -> Duration {
+        let usual = finding::patience(motion.begun, motion.pace);
+        let might_be_early = !motion.begun && stands_for < usual && stands_for >= finding::EARLY_PATIENCE;
+        let mut living = self.of_job(job).filter(|worker| worker.is_there());
+        if might_be_early && living.all(Worker::waits_for_gpu) { finding::EARLY_PATIENCE } else { usual }
     }
 }
 

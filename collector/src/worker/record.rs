@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use xpu_wire::{
     datatype::DataType,
-    frame::{CallSite, CallState, RankRecord, RecordedCall, RecordedCommunicator, StackFrame},
+    frame::{CallSite, CallState, PrecedingWork, RankRecord, RecordedCall, RecordedCommunicator, StackFrame},
     id::CommunicatorId,
     ledger::{CallReading, CommunicatorReading, Ledger},
     unit::Moment,
@@ -56,9 +56,11 @@ impl Worker {
         };
         let mut reading = Reading::new(page.ledger(), &self.communicators, now);
         let (calls, made) = page.ledger().record.read(most);
-        let calls = calls.into_iter().map(|call| reading.call(call)).collect();
+        let calls: Vec<_> = calls.into_iter().map(|call| reading.call(call)).collect();
+        let preceding = calls.iter().filter_map(|call| preceding(page.ledger(), call)).collect();
         let Reading { communicators, sites, .. } = reading;
-        RankRecord { job, rank, pid, read_at: now, made, communicators, sites, calls, why: String::new() }
+        let why = String::new();
+        RankRecord { job, rank, pid, read_at: now, made, communicators, sites, calls, preceding, why }
     }
 }
 
@@ -158,6 +160,18 @@ impl<'a> Reading<'a> {
             site: self.site(call.site, call.returns_to),
         }
     }
+}
+
+/// What was launched before a call that its stream may not have reached.
+fn preceding(ledger: &Ledger, call: &RecordedCall) -> Option<PrecedingWork> {
+    let waits = matches!(call.state, CallState::Queued | CallState::Enqueued);
+    let known = ledger.record.preceding(call.order).filter(|_| waits)?;
+    Some(PrecedingWork {
+        order: call.order,
+        work: known.work.to_string(),
+        launched: Some(known.at).filter(|&at| at > Moment(0)),
+        stream: known.stream,
+    })
 }
 
 /// In the hook's format: function, file and line, each frame on a line of its own.

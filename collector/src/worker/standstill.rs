@@ -8,6 +8,8 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
+use xpu_model::finding;
+
 use super::Worker;
 
 /// Collectives after which a rank without step marks counts as training.
@@ -81,6 +83,12 @@ impl Worker {
     pub(crate) fn is_absent(&self, now: Moment) -> bool {
         let is_inside = || self.ledger.as_ref().is_some_and(|page| !page.ledger().read().threads.is_empty());
         now.since(self.motion().moved) >= ABSENT && !is_inside()
+    }
+
+    /// Whether a thread of it waits for the GPU.
+    pub(crate) fn waits_for_gpu(&self) -> bool {
+        let threads = self.ledger.as_ref().map(|page| page.ledger().read().threads).unwrap_or_default();
+        threads.iter().any(|thread| finding::GPU_WAITS.contains(&thread.call))
     }
 
     /// Within one hang, stacks with native frames are not replaced by stacks without.

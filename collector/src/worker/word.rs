@@ -113,7 +113,14 @@ impl Worker {
         if !self.is_there()
             && let Some(telling) = self.telling.as_ref().filter(|_| said.samples.is_empty())
         {
-            said.communicators.clone_from(&telling.communicators);
+            // Samples name communicators by their place; the counts are of the last digest.
+            let newest = std::mem::replace(&mut said.communicators, telling.communicators.clone());
+            for state in &mut said.communicators {
+                let same = newest.iter().find(|one| (one.id, one.rank) == (state.id, state.rank));
+                if let Some(newer) = same {
+                    state.clone_from(newer);
+                }
+            }
             said.samples.clone_from(&telling.samples);
             if said.step_median.is_none() {
                 (said.step_median, said.step_count) = (telling.step_median, telling.step_count);

@@ -3,7 +3,10 @@
 use std::ffi::{c_int, c_void};
 
 use cudarc::runtime::sys::cudaStream_t;
-use xpu_wire::frame::{BlockingCall, Direction};
+use xpu_wire::{
+    frame::{BlockingCall, Direction},
+    ledger::Work,
+};
 
 use crate::{
     activity::{DIRECTIONS, Waiting},
@@ -64,6 +67,10 @@ impl Move {
             });
         }
         count(lane, direction, bytes);
+        let observer = lane.observer();
+        if observer.exposure.has_communication() {
+            observer.streams.launched(self.stream, Work::Copy { bytes }.pack(), lane.ticks());
+        }
         if self.at > 0 {
             lane.push(Record::Copy { direction, bytes, at: self.at, timer });
         }

@@ -49,10 +49,14 @@ impl Wait {
 
     /// After it.
     #[inline]
-    pub(crate) fn end(self, lane: &Lane, stream: cudaStream_t, result: c_int) {
+    pub(crate) fn end(self, lane: &Lane, stream: cudaStream_t, event: cudaEvent_t, result: c_int) {
+        let observer = lane.observer();
+        if result == 0 && observer.exposure.has_communication() {
+            observer.streams.waits(stream, event);
+        }
         match self {
             Self::Other => {}
-            Self::Follows if result == 0 => lane.observer().exposure.follows(stream),
+            Self::Follows if result == 0 => observer.exposure.follows(stream),
             Self::Follows => {}
             Self::Chosen(timing) if result != 0 => lane.drop_timing(timing),
             Self::Chosen(timing) => {
@@ -71,6 +75,9 @@ pub(crate) fn recorded(lane: &Lane, event: cudaEvent_t, stream: cudaStream_t, re
     lane.counters.ordered.add(1);
     if result == 0 {
         observer.exposure.recorded(event, stream);
+        if observer.exposure.has_communication() {
+            observer.streams.recorded(event, stream);
+        }
     }
 }
 
@@ -79,7 +86,7 @@ interpose_twins! {
         stream: cudaStream_t, event: cudaEvent_t, flags: c_uint,
     ) -> c_int in CUDART, or MISSING;
     before |lane| Wait::begin(lane, stream, event);
-    after |lane, wait, result| wait.end(lane, stream, result);
+    after |lane, wait, result| wait.end(lane, stream, event, result);
 
     fn cudaEventRecord, cudaEventRecord_ptsz(
         event: cudaEvent_t, stream: cudaStream_t,

@@ -21,7 +21,7 @@ interpose_twins! {
         stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
     before |lane| Launch::begin(lane, Function::Runtime(function), || sizes(grid, block), || stream);
-    after |lane, launch, result| Launch::end(launch, lane, result);
+    after |lane, launch, result| launch.end(lane, result);
 
     /// CUDA 13's compilation of `<<<>>>`.
     fn __cudaLaunchKernel, __cudaLaunchKernel_ptsz(
@@ -29,14 +29,14 @@ interpose_twins! {
         stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
     before |lane| Launch::begin(lane, Function::Kernel(kernel), || sizes(grid, block), || stream);
-    after |lane, launch, result| Launch::end(launch, lane, result);
+    after |lane, launch, result| launch.end(lane, result);
 
     fn cudaLaunchCooperativeKernel, cudaLaunchCooperativeKernel_ptsz(
         function: *const c_void, grid: dim3, block: dim3, arguments: *mut *mut c_void, shared: usize,
         stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
     before |lane| Launch::begin(lane, Function::Runtime(function), || sizes(grid, block), || stream);
-    after |lane, launch, result| Launch::end(launch, lane, result);
+    after |lane, launch, result| launch.end(lane, result);
 
     fn cudaLaunchKernelExC, cudaLaunchKernelExC_ptsz(
         config: *const cudaLaunchConfig_t, function: *const c_void, arguments: *mut *mut c_void,
@@ -48,5 +48,5 @@ interpose_twins! {
         let stream = || config.map_or(std::ptr::null_mut(), |config| config.stream);
         Launch::begin(lane, Function::Runtime(function), sizes, stream)
     };
-    after |lane, launch, result| Launch::end(launch, lane, result);
+    after |lane, launch, result| launch.end(lane, result);
 }

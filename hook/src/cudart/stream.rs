@@ -14,6 +14,7 @@ interpose! {
     before |lane| {
         lane.observer().communicators.stream_ends(stream);
         lane.observer().exposure.stream_ends(stream);
+        lane.observer().streams.stream_ends(stream);
     };
     after |_, (), _| {};
 }

@@ -15,7 +15,7 @@ interpose_twins! {
         stream: CUstream, event: CUevent, flags: c_uint,
     ) -> c_int in CUDA, or NOT_INITIALIZED;
     before |lane| Wait::begin(lane, stream.cast(), event.cast());
-    after |lane, wait, result| wait.end(lane, stream.cast(), result);
+    after |lane, wait, result| wait.end(lane, stream.cast(), event.cast(), result);
 
     fn cuEventRecord, cuEventRecord_ptsz(event: CUevent, stream: CUstream) -> c_int in CUDA, or NOT_INITIALIZED;
     before |_lane| ();

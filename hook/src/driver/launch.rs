@@ -21,7 +21,7 @@ interpose_twins! {
         let sizes = || ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
         Launch::begin(lane, Function::Driver(function), sizes, || stream.cast())
     };
-    after |lane, launch, result| Launch::end(launch, lane, result);
+    after |lane, launch, result| launch.end(lane, result);
 
     fn cuLaunchKernelEx, cuLaunchKernelEx_ptsz(
         config: *const CUlaunchConfig, function: CUfunction, arguments: *mut *mut c_void, extra: *mut *mut c_void,
@@ -38,7 +38,7 @@ interpose_twins! {
         let stream = || config.map_or(std::ptr::null_mut(), |config| config.hStream.cast());
         Launch::begin(lane, Function::Driver(function), sizes, stream)
     };
-    after |lane, launch, result| Launch::end(launch, lane, result);
+    after |lane, launch, result| launch.end(lane, result);
 
     fn cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz(
         function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
@@ -48,7 +48,7 @@ interpose_twins! {
         let sizes = || ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
         Launch::begin(lane, Function::Driver(function), sizes, || stream.cast())
     };
-    after |lane, launch, result| Launch::end(launch, lane, result);
+    after |lane, launch, result| launch.end(lane, result);
 
     fn cuGraphLaunch, cuGraphLaunch_ptsz(
         graph: CUgraphExec, stream: CUstream,

@@ -14,7 +14,7 @@ const HANDLE: u64 = (1 << WORD) - 1;
 const WORD: u32 = 48;
 
 #[derive(Debug)]
-pub(super) struct Notes {
+pub(crate) struct Notes {
     lines: &'static [Line],
 }
 
@@ -24,25 +24,25 @@ struct Line([AtomicU64; SLOTS_PER_SET]);
 
 impl Notes {
     /// Bytes for this number of handles.
-    pub(super) const fn memory(handles: usize) -> usize {
+    pub(crate) const fn memory(handles: usize) -> usize {
         handles / SLOTS_PER_SET * size_of::<Line>()
     }
 
     /// `None` if there is no memory for them. `handles` is a power of two.
-    pub(super) fn new(handles: usize) -> Option<Self> {
+    pub(crate) fn new(handles: usize) -> Option<Self> {
         // SAFETY: all zeros is a line without notes.
         Some(Self { lines: unsafe { memory::zeros(handles / SLOTS_PER_SET) }? })
     }
 
     /// The note; 0 if there is none.
     #[inline]
-    pub(super) fn of(&self, handle: usize) -> u16 {
+    pub(crate) fn of(&self, handle: usize) -> u16 {
         let notes = self.line(handle).0.iter().map(|place| place.load(Relaxed));
         notes.filter(|&note| is_of(note, handle)).map(word).next().unwrap_or(0)
     }
 
     /// `false` if another thread was faster at this slot.
-    pub(super) fn note(&self, handle: usize, word: u16) -> bool {
+    pub(crate) fn note(&self, handle: usize, word: u16) -> bool {
         let new = u64::from(word) << WORD | handle as u64 & HANDLE;
         let line = &self.line(handle).0;
         let put = |place: &AtomicU64, before| place.compare_exchange(before, new, Relaxed, Relaxed).is_ok();
@@ -62,7 +62,7 @@ impl Notes {
     }
 
     #[inline]
-    pub(super) fn forget(&self, handle: usize) {
+    pub(crate) fn forget(&self, handle: usize) {
         for place in &self.line(handle).0 {
             let note = place.load(Relaxed);
             if is_of(note, handle) {

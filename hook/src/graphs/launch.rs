@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use cudarc::runtime::sys::{cudaGraphExec_t, cudaStream_t};
 use xpu_wire::{
     collective::Operation,
-    ledger::{Call, Calling, How, Writers},
+    ledger::{Call, Calling, How, Work, Writers},
     unit::Moment,
 };
 
@@ -82,6 +82,7 @@ impl Launch {
                     contents.enqueue(lane, self.stream);
                 }
                 if switch::is_on() {
+                    observer.streams.launched(self.stream, Work::Graph.pack(), lane.ticks());
                     lane.counters.graphs.add(1);
                     if let Some(contents) = contents {
                         contents.count(lane);

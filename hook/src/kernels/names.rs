@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{
-    Function,
+    Function, known_names,
     pattern::{self, matches},
 };
 use crate::{
@@ -112,6 +112,7 @@ pub(super) fn ask(function: Function) -> Option<u8> {
 /// Before a library of kernels is unloaded: its addresses may be reused.
 #[cold]
 pub(crate) fn forget() {
+    known_names::forget();
     if ASKED_FOR.load(Relaxed) {
         for verdict in &VERDICTS {
             verdict.store(UNASKED, Relaxed);
@@ -153,7 +154,7 @@ fn verdict(name: &[u8]) -> u8 {
 }
 
 /// CUDA's answer.
-enum Name {
+pub(super) enum Name {
     /// CUDA's string, valid as long as the function is loaded.
     Is(&'static CStr),
     Refused,
@@ -199,7 +200,7 @@ impl Name {
     }
 }
 
-fn name(function: Function) -> Name {
+pub(super) fn name(function: Function) -> Name {
     match function {
         Function::Runtime(function) => Name::by_runtime(function),
         Function::Kernel(kernel) => Name::by_runtime(kernel).or_else(|| Name::of_kernel(kernel)),

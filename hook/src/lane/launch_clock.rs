@@ -47,6 +47,26 @@ impl Lane {
         }
     }
 
+    /// The counter now; 0 if it is not read.
+    pub(crate) fn ticks(&self) -> u64 {
+        self.launch_clock.origin.map_or(0, |_| ticks())
+    }
+
+    /// The counter when the thread's last launch began; 0 if it is not read.
+    #[inline]
+    pub(crate) fn launched_at(&self) -> u64 {
+        self.launch_clock.from.load(Relaxed)
+    }
+
+    /// Nanoseconds since then; `None` if the counter is not read.
+    pub(crate) fn passed_since(&self, from: u64) -> Option<u64> {
+        let (first, at) = self.launch_clock.origin.filter(|_| from > 0)?;
+        let until = ticks();
+        let passed = u128::from(monotonic().saturating_sub(at));
+        let ticks = u128::from(until.saturating_sub(from));
+        Some((ticks * passed / u128::from(until.saturating_sub(first).max(1))) as u64)
+    }
+
     #[cold]
     fn launch_took(&self, took: u64, until: u64, (ticks, at): (u64, u64)) {
         let passed = monotonic().saturating_sub(at);

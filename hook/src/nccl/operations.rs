@@ -20,6 +20,7 @@ use crate::{
         stub::{BY_ADDRESS, caller, returns_to},
     },
     lane::{Lane, Timing},
+    queued::note_preceding,
     record::Record,
     switch,
 };
@@ -131,6 +132,7 @@ fn begin(
         } else {
             // The pair's first event shows the same.
             ledger.record.queued(message.ticket);
+            note_preceding(lane, message.ticket, stream);
         }
     }
     Some(Ticket { message, timing, at, chosen, queued: false })

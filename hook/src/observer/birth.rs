@@ -33,7 +33,9 @@ use crate::{
     optimizer::{self, Optimizers},
     publisher,
     queued::Queue,
-    rate, steps, switch, thread,
+    rate, steps,
+    streams::Streams,
+    switch, thread,
     work::Working,
 };
 
@@ -111,6 +113,7 @@ impl Observer {
             completions: Completions::new(),
             queue: Queue::new(),
             exposure: Exposure::new()?,
+            streams: Streams::new()?,
             page: LedgerPage::create().ok()?,
             no_lane: [const { Stripe(AtomicU64::new(0)) }; STRIPES],
             steps: AtomicU64::new(0),

@@ -18,6 +18,7 @@ use crate::{
     nccl::NCCL,
     observer::Observer,
     rate::{self, Class},
+    streams::Streams,
     switch,
 };
 
@@ -48,6 +49,7 @@ impl Publisher {
                 + Graphs::MEMORY
                 + Communicators::MEMORY
                 + Exposure::MEMORY
+                + Streams::MEMORY
                 + self.observer.lanes().map(Lane::holds).sum::<usize>()
                 + self.fold.memory()) as u64,
             budget_ppm: budget::ppm(),

@@ -25,7 +25,7 @@ pub use cohort::peers;
 pub use device::{Clocks, HeldClock};
 pub use evidence::{Evidence, Figures};
 pub use examiner::Examiner;
-pub use hang::{Doing, Witness, patience};
+pub use hang::{Doing, EARLY_PATIENCE, GPU_WAITS, Witness, patience};
 pub use log::{Entry, Episode, Log, What};
 pub use price::{Money, PRICE, Price};
 use serde::{Deserialize, Serialize};

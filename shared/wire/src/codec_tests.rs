@@ -7,8 +7,8 @@ use crate::{
     frame::{
         CallSite, CallState, CaptureOrder, CaptureWindow, Command, Event, KinetoBytes, KinetoEnd,
         KinetoOptions, KinetoOrder, KinetoPart, KinetoRank, KinetoStanding, KinetoWindow, KinetoWish,
-        RankRecord, RecordedCall, RecordedCommunicator, Request, SampleOrder, SpanTotals, StackFrame,
-        StepSource, Steps, Summary, TimedBy, TimedCaptureSheet, Work,
+        PrecedingWork, RankRecord, RecordedCall, RecordedCommunicator, Request, SampleOrder, SpanTotals,
+        StackFrame, StepSource, Steps, Summary, TimedBy, TimedCaptureSheet, Work,
     },
     histogram::Histogram,
     id::{CommunicatorId, Pid, Rank, Step},
@@ -73,6 +73,12 @@ fn record(function: &str) -> RankRecord {
         communicators,
         sites: vec![CallSite { frames: vec![frame], returns_to: 0x7fff_0000_2000 }],
         calls: vec![call],
+        preceding: vec![PrecedingWork {
+            order: 4094,
+            work: "GEMM 4096x4096x4096 bf16".to_owned(),
+            launched: Some(Moment(7)),
+            stream: 0x7fff_0000_1000,
+        }],
         ..RankRecord::unread("j".into(), Rank(1), Pid(2), String::new())
     }
 }

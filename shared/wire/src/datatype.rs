@@ -28,6 +28,25 @@ pub enum DataType {
     Other(u8),
 }
 
+const NAMED: [DataType; 16] = [
+    DataType::Float64,
+    DataType::Float32,
+    DataType::Tf32,
+    DataType::Float16,
+    DataType::Bfloat16,
+    DataType::Float8E4m3,
+    DataType::Float8E5m2,
+    DataType::Float4,
+    DataType::Complex64,
+    DataType::Complex128,
+    DataType::Int64,
+    DataType::Uint64,
+    DataType::Int32,
+    DataType::Uint32,
+    DataType::Int8,
+    DataType::Uint8,
+];
+
 impl DataType {
     /// From `ncclDataType_t`.
     pub fn from_nccl(number: i32) -> Self {
@@ -68,6 +87,22 @@ impl DataType {
             33 => Self::Float4,
             other => Self::Other(u8::try_from(other).unwrap_or(u8::MAX)),
         }
+    }
+
+    /// As the ledger keeps it.
+    pub(crate) fn to_byte(self) -> u8 {
+        let named = NAMED.iter().position(|&named| named == self);
+        match (named, self) {
+            (Some(place), _) => place as u8,
+            // No library's number is that large.
+            (None, Self::Other(number)) => number.saturating_add(NAMED.len() as u8),
+            (None, _) => u8::MAX,
+        }
+    }
+
+    pub(crate) fn from_byte(byte: u8) -> Self {
+        let named = NAMED.get(usize::from(byte)).copied();
+        named.unwrap_or_else(|| Self::Other(byte.wrapping_sub(NAMED.len() as u8)))
     }
 
     /// Whether it is a pair of numbers. Among the types without a name here, those of matrices are: complex
@@ -132,5 +167,14 @@ mod tests {
     fn the_two_numberings_differ() {
         assert_eq!(DataType::from_nccl(9), DataType::from_cuda(14));
         assert_eq!(DataType::from_cuda(99), DataType::Other(99));
+    }
+
+    #[test]
+    fn a_byte_holds_any_type() {
+        for number in 0..100 {
+            let known = DataType::from_cuda(number);
+            assert_eq!(DataType::from_byte(known.to_byte()), known);
+        }
+        assert_eq!(DataType::from_byte(DataType::Tf32.to_byte()), DataType::Tf32);
     }
 }

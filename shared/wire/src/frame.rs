@@ -53,7 +53,7 @@ pub use kineto::{
 pub use load::{GpuLoad, HostLoad, HostUse, RankLoad, Traffic};
 pub use nccl::{NcclReport, PlannedCollective, RankNccl};
 pub use ras::{RasCommunicator, RasCounts, RasMissing, RasRank, RasReport};
-pub use record::{CallSite, CallState, RankRecord, RecordedCall, RecordedCommunicator};
+pub use record::{CallSite, CallState, PrecedingWork, RankRecord, RecordedCall, RecordedCommunicator};
 pub use relay::{RelaySnapshot, RelayedHost};
 pub use samples::{PythonSample, PythonSamples, SampleAccount, SampleOrder, SampledStack, SampledThread};
 pub use stacks::{RankStacks, Reading, StackFrame, TaskState, ThreadStack};

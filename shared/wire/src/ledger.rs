@@ -18,7 +18,10 @@ pub use call::Call;
 pub use communicator::{CommunicatorLine, CommunicatorReading, Writers};
 pub use last::{Bytes, Claimed, ErrorReading, ExitNote, Fault, FaultReading, LastReading, REGISTERS};
 pub use page::{LedgerPage, out_of_the_way};
-pub use record::{CALLS, CallReading, Calling, How, NO_TICKET, Record, SITES, SiteReading, SiteText};
+pub use record::{
+    CALLS, CallReading, Calling, How, KERNEL_NAME, NO_TICKET, PRECEDED, Preceding, Record, SITES,
+    SiteReading, SiteText, Work,
+};
 pub use thread::{ThreadLine, ThreadReading};
 
 use serde::{Deserialize, Serialize};

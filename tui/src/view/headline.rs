@@ -23,11 +23,14 @@ use crate::{
 /// Most lines of a hang's report.
 const MOST: usize = 3;
 
+/// Columns from which on the states of the GPUs have a line: narrow terminals are low, and need it for the stacks.
+const FOR_GPUS: usize = 110;
+
 /// The worst finding on one line; nothing if nothing is wrong.
 pub(super) fn brief(app: &App, width: usize) -> Option<Line<'static>> {
     let finding = app.job_view.findings.first()?;
     let (sign, role) = loudness(finding);
-    let text = format!("{sign} {}{}", sure(finding.confidence), finding.evidence);
+    let text = format!("{sign} {}{}", sure(finding.confidence), finding.evidence.reason());
     Some(Line::styled(cut_at_word(&text, width), app.palette.of(role)))
 }
 
@@ -69,7 +72,7 @@ fn standstill(app: &App, finding: &Finding, width: usize) -> Vec<Line<'static>> 
     lines_of(app, finding, (&head, ""), app.palette.of(Role::Alarm), width)
 }
 
-/// The head, the sentence, and the rank's code position.
+/// The head, the sentence, the rank's code position, and how far each GPU has come.
 fn lines_of(
     app: &App,
     finding: &Finding,
@@ -78,7 +81,7 @@ fn lines_of(
     width: usize,
 ) -> Vec<Line<'static>> {
     let strong = app.palette.of(Role::Strong);
-    let body = format!("{before}{}{}", sure(finding.confidence), finding.evidence);
+    let body = format!("{before}{}{}", sure(finding.confidence), finding.evidence.reason());
     let indent = head.width() + 4;
     let mut lines = Vec::new();
     let first = wrapped(&body, width.saturating_sub(indent), 1 + MOST);
@@ -99,6 +102,10 @@ fn lines_of(
         let is = if before.is_empty() { "is" } else { "was" };
         let text = cut_at_word(&format!("rank {rank} {is} in {word}"), width.saturating_sub(2));
         lines.push(Line::styled(format!("  {text}"), style.patch(strong)));
+    }
+    if let Some(gpus) = finding.evidence.gpus_sentence().filter(|_| width >= FOR_GPUS) {
+        let text = cut_at_word(&gpus, width.saturating_sub(2));
+        lines.push(Line::styled(format!("  {text}"), style));
     }
     lines
 }

@@ -48,11 +48,21 @@ struct OneCall<'a> {
     stream: String,
     entered: Moment,
     state: CallState,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preceding: Option<Preceding<'a>>,
     /// `train.py:212 log_metrics`
     site: Option<String>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     frames: &'a [StackFrame],
     returns_to: Option<String>,
+}
+
+/// The last operation that was launched before a call that its stream has not reached.
+#[derive(Debug, Serialize)]
+struct Preceding<'a> {
+    work: &'a str,
+    launched: Option<Moment>,
+    stream: String,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
@@ -105,6 +115,11 @@ fn one<'a>(record: &'a RankRecord, call: &RecordedCall) -> OneCall<'a> {
         stream: address(call.stream),
         entered: call.entered,
         state: call.state,
+        preceding: record.preceding(call).map(|work| Preceding {
+            work: &work.work,
+            launched: work.launched,
+            stream: address(work.stream),
+        }),
         site: site.and_then(xpu_wire::frame::CallSite::place),
         frames: site.map_or(&[], |site| &site.frames),
         returns_to: site.map(|site| site.returns_to).filter(|&at| at != 0).map(address),

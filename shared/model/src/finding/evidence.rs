@@ -46,6 +46,8 @@ pub enum Evidence {
     Unmatched(hang::Unmatched),
     /// Any of these, and where the main thread of a rank is.
     Sampled(Box<Evidence>, MainThreadSeen),
+    /// That of a hang, and how far each rank's GPU has come.
+    OnGpus(Box<Evidence>, Vec<hang::GpusAt>),
 }
 
 impl Evidence {
@@ -74,7 +76,7 @@ impl Evidence {
             Self::InKernel(told) => told,
             Self::Partial(told) => told,
             Self::Unmatched(told) => told,
-            Self::Sampled(of, _) => of.reported(),
+            Self::Sampled(of, _) | Self::OnGpus(of, _) => of.reported(),
         }
     }
 
@@ -99,6 +101,28 @@ impl Evidence {
         }
     }
 
+    /// How far each rank's GPU has come in the collective that does not end, the fewest ranks first.
+    pub fn gpus(&self) -> &[hang::GpusAt] {
+        match self {
+            Self::OnGpus(_, gpus) => gpus,
+            _ => &[],
+        }
+    }
+
+    /// The same as a sentence of its own.
+    pub fn gpus_sentence(&self) -> Option<String> {
+        let gpus = self.gpus();
+        (!gpus.is_empty()).then(|| format!("on the GPUs: {}", hang::sentence(gpus)))
+    }
+
+    /// The sentence without the GPUs: where these have a line of their own.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::OnGpus(of, _) => of.reason(),
+            _ => self.to_string(),
+        }
+    }
+
     /// Its numbers, as documents have them.
     pub fn figures(&self) -> Figures {
         let mut figures = Figures::default();
@@ -110,7 +134,8 @@ impl Evidence {
 impl fmt::Display for Evidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.reported().fmt(f)?;
-        self.main_thread().map_or(Ok(()), |seen| write!(f, "; {seen}"))
+        self.main_thread().map_or(Ok(()), |seen| write!(f, "; {seen}"))?;
+        self.gpus_sentence().map_or(Ok(()), |gpus| write!(f, "; {gpus}"))
     }
 }
 
@@ -122,6 +147,9 @@ impl Serialize for Evidence {
         map.serialize_entry("figures", &self.figures())?;
         if let Some(seen) = self.main_thread() {
             map.serialize_entry("main_thread", seen)?;
+        }
+        if !self.gpus().is_empty() {
+            map.serialize_entry("gpus", self.gpus())?;
         }
         map.end()
     }

@@ -7,6 +7,7 @@ mod life;
 mod mismatch;
 mod not_started;
 mod recorded;
+mod standing;
 mod stopped;
 mod unmatched;
 mod witness;
@@ -43,7 +44,10 @@ const LONG_PATIENCE: Duration = Duration::from_mins(1);
 const WORKING_PATIENCE: Duration = Duration::from_mins(2);
 
 /// Once each rank has done a whole step it has loaded and compiled most of what it needs.
-const EARLY_PATIENCE: Duration = Duration::from_secs(12);
+pub const EARLY_PATIENCE: Duration = Duration::from_secs(12);
+
+/// Calls in which a thread waits for its GPU.
+pub const GPU_WAITS: [Call; 3] = [Call::StreamSynchronize, Call::DeviceSynchronize, Call::EventSynchronize];
 
 /// How long some of a job's ranks may run on while others hang.
 const SETTLING: Duration = Duration::from_secs(3);
@@ -56,17 +60,38 @@ const WARM: u64 = 10;
 
 pub(super) fn examine(job: &Job, now: Moment) -> Option<Finding> {
     let deadline = deadline(job);
+    if let Some(found) = early(job, deadline) {
+        return Some(found);
+    }
     let still = wait::still(job, deadline);
     if !has_settled(job, &still, deadline) {
         return None;
     }
-    stopped::ranks(job, &still, deadline, now)
+    let found = stopped::ranks(job, &still, deadline, now)
         .or_else(|| life::making(job, deadline))
         .or_else(|| life::ending(job, deadline))
         .or_else(|| recorded::parted(job, &still))
         .or_else(|| still.iter().find_map(mismatch::called))
         .or_else(|| still.iter().find_map(kernel::not_launched))
-        .or_else(|| waiting(job, &still))
+        .or_else(|| waiting(job, &still))?;
+    Some(standing::with_gpus(job, &still, found))
+}
+
+/// Before the first step is done: where all ranks wait for their GPUs, none of them loads or compiles. If their
+/// calls diverge, none will go on.
+fn early(job: &Job, deadline: Duration) -> Option<Finding> {
+    let is_whole = job.ranks().len() >= job.world_size() as usize;
+    if deadline <= EARLY_PATIENCE
+        || !is_whole
+        || !job.ranks().all(|(_, view)| view.is_alive() && waits_for_its_gpu(view))
+    {
+        return None;
+    }
+    let still = wait::still(job, EARLY_PATIENCE);
+    if !has_settled(job, &still, EARLY_PATIENCE) {
+        return None;
+    }
+    Some(standing::with_gpus(job, &still, recorded::parted(job, &still)?))
 }
 
 /// Whether a partly seen job hangs, as far as that part shows: all its living ranks do. The dependencies and
@@ -217,7 +242,9 @@ fn anyone_held<'a>(places: impl IntoIterator<Item = &'a Place<'a>>) -> bool {
 }
 
 fn waits_for_gpu(place: &Place<'_>) -> bool {
-    let waits =
-        |call| matches!(call, Call::StreamSynchronize | Call::DeviceSynchronize | Call::EventSynchronize);
-    held(place.view).is_some_and(|(call, _)| waits(call))
+    waits_for_its_gpu(place.view)
+}
+
+fn waits_for_its_gpu(view: &RankView) -> bool {
+    held(view).is_some_and(|(call, _)| GPU_WAITS.contains(&call))
 }

@@ -36,8 +36,7 @@ impl Job {
 
     /// Each rank's last one, if it is of the present process.
     pub fn records(&self) -> impl Iterator<Item = &RankRecord> {
-        let known = |record: &&RankRecord| self.rank(record.rank).is_some_and(|v| v.pid() == record.pid);
-        self.records.of.values().filter(known)
+        self.records.of.values().filter(|record| self.is_of_present(record))
     }
 
     /// Counts up with each one.
@@ -46,7 +45,11 @@ impl Job {
     }
 
     pub fn record(&self, rank: Rank) -> Option<&RankRecord> {
-        self.records().find(|record| record.rank == rank)
+        self.records.of.get(&rank).filter(|record| self.is_of_present(record))
+    }
+
+    fn is_of_present(&self, record: &RankRecord) -> bool {
+        self.rank(record.rank).is_some_and(|view| view.pid() == record.pid)
     }
 
     /// Ranks without a record since they last moved.

@@ -29,6 +29,8 @@ pub struct RankRecord {
     pub sites: Vec<CallSite>,
     /// Oldest first, at most [`RankRecord::CALLS`].
     pub calls: Vec<RecordedCall>,
+    /// What was launched before calls that their streams have not reached, by their `order`.
+    pub preceding: Vec<PrecedingWork>,
     /// Why there is none, in a sentence; empty otherwise.
     #[serde(deserialize_with = "crate::text::line")]
     pub why: String,
@@ -47,8 +49,8 @@ impl RankRecord {
 
     /// A record without calls, and the reason.
     pub fn unread(job: JobName, rank: Rank, pid: Pid, why: String) -> Self {
-        let (communicators, sites, calls) = (Vec::new(), Vec::new(), Vec::new());
-        Self { job, rank, pid, read_at: Moment(0), made: 0, communicators, sites, calls, why }
+        let (communicators, sites, calls, preceding) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { job, rank, pid, read_at: Moment(0), made: 0, communicators, sites, calls, preceding, why }
     }
 
     /// Time from the last call to the reading.
@@ -62,6 +64,13 @@ impl RankRecord {
 
     pub fn site(&self, call: &RecordedCall) -> Option<&CallSite> {
         self.sites.get(usize::from(call.site?))
+    }
+
+    /// The last operation before the call on its stream, if the call waits and it is known.
+    pub fn preceding(&self, call: &RecordedCall) -> Option<&PrecedingWork> {
+        // A group has the event before its first call.
+        let first = call.group.unwrap_or(call.order);
+        self.preceding.iter().find(|one| one.order == first)
     }
 }
 
@@ -134,6 +143,19 @@ pub struct RecordedCall {
     pub state: CallState,
     /// Index into [`RankRecord::sites`].
     pub site: Option<u16>,
+}
+
+/// The last operation that was launched before a call on its stream, or on a stream that this one waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrecedingWork {
+    /// Of the call.
+    pub order: u64,
+    /// `GEMM 4096x4096x4096 bf16`, `kernel spin_kernel`
+    #[serde(deserialize_with = "crate::text::line")]
+    pub work: String,
+    pub launched: Option<Moment>,
+    /// The stream it was launched on.
+    pub stream: u64,
 }
 
 /// A call's progress.

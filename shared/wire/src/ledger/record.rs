@@ -4,9 +4,11 @@
 //! same before and after it read the rest.
 
 mod pairs;
+mod preceding;
 mod site;
 
 pub(super) use pairs::Pairs;
+pub use preceding::{KERNEL_NAME, PRECEDED, Preceding, Work};
 pub(super) use site::Sites;
 pub use site::{SITES, SiteReading, SiteText};
 
@@ -87,6 +89,7 @@ pub struct Record {
     calls: [Line; CALLS],
     pub pairs: Pairs,
     pub sites: Sites,
+    preceding: [preceding::Line; PRECEDED],
 }
 
 /// One slot. Ticket plus one; communicator; number, operation, type and reduction; bytes; stream and member;
@@ -172,6 +175,12 @@ impl Record {
     /// The stream's progress will stay unknown.
     pub fn not_queued(&self, ticket: u64) {
         self.change(ticket, |word| word & !QUEUED);
+    }
+
+    /// Whether its stream is not known to have reached it.
+    fn waits(&self, ticket: u64) -> bool {
+        let word = self.calls[ticket as usize % CALLS].0[7].load(Relaxed);
+        word & 0xff << LAP_AT == lap(ticket) && word & (QUEUED | BEGUN | REFUSED) == QUEUED
     }
 
     /// Nothing if the slot now holds another call. The launching thread and the hook's thread may change it
@@ -267,12 +276,12 @@ pub struct CallReading {
 mod tests {
     use super::*;
 
-    fn record() -> Box<Record> {
+    pub(super) fn record() -> Box<Record> {
         // SAFETY: all of it are atomic words, of which zero is one.
         unsafe { Box::<Record>::new_zeroed().assume_init() }
     }
 
-    fn call(number: u64) -> Calling {
+    pub(super) fn call(number: u64) -> Calling {
         Calling {
             communicator: CommunicatorId(u64::MAX - 1),
             member: 3,

@@ -5,7 +5,7 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::Line,
 };
-use xpu_model::{figure, job::Job, ras::Witness};
+use xpu_model::{figure, finding::Finding, job::Job, ras::Witness};
 use xpu_wire::{
     frame::{CallState, RankRecord, RecordedCall},
     id::{CommunicatorId, Rank},
@@ -33,6 +33,8 @@ const RANKS: usize = 4;
 pub(super) struct Calls {
     /// Where the ranks part, if it is in this communicator.
     sentence: Option<String>,
+    /// How far each rank's GPU has come in the one that does not end.
+    gpus: Option<String>,
     /// What NCCL's RAS says of it, and whether that agrees.
     ras: Option<(Role, String)>,
     rows: Vec<(Stage, String)>,
@@ -48,7 +50,7 @@ enum Stage {
 }
 
 /// `None` while no calls of it are known.
-pub(super) fn of(job: &Job, communicator: CommunicatorId) -> Option<Calls> {
+pub(super) fn of(job: &Job, findings: &[Finding], communicator: CommunicatorId) -> Option<Calls> {
     let divergence = job.divergence().filter(|found| found.id == communicator);
     let mut ranks: Vec<Rank> = Vec::new();
     if let Some(found) = divergence {
@@ -90,8 +92,13 @@ pub(super) fn of(job: &Job, communicator: CommunicatorId) -> Option<Calls> {
         let role = if statement.agrees == Some(false) { Role::Warning } else { Role::Muted };
         Some((role, statement.sentence()))
     };
+    let is_about = |finding: &&Finding| {
+        let of = finding.collective.as_ref();
+        of.is_some_and(|of| of.communicator == communicator.to_string())
+    };
+    let gpus = findings.iter().find(is_about).and_then(|finding| finding.evidence.gpus_sentence());
     let sentence = divergence.map(|found| found.sentence.clone());
-    (!rows.is_empty()).then(|| Calls { sentence, ras: ras(), rows })
+    (!rows.is_empty()).then(|| Calls { sentence, gpus, ras: ras(), rows })
 }
 
 /// Rank, number, operation and size.
@@ -119,15 +126,19 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, calls: &Calls, area: Rect,
     let ras = calls.ras.as_ref();
     let lengths = [
         Constraint::Length(height(calls.sentence.as_ref(), inner.height / 2)),
+        Constraint::Length(height(calls.gpus.as_ref(), inner.height / 4)),
         Constraint::Length(height(ras.map(|(_, text)| text), inner.height / 4)),
         Constraint::Fill(1),
     ];
-    let [above, beside, below] = Layout::vertical(lengths).areas(inner);
+    let [above, gpus, beside, below] = Layout::vertical(lengths).areas(inner);
     if let Some((role, text)) = ras {
         panel::paragraph(app.palette, *role, text, beside, buffer);
     }
     if let Some(sentence) = &calls.sentence {
         panel::paragraph(app.palette, Role::Warning, sentence, above, buffer);
+    }
+    if let Some(text) = &calls.gpus {
+        panel::paragraph(app.palette, Role::Text, text, gpus, buffer);
     }
     let width = usize::from(below.width);
     let line = |(stage, row): &(Stage, String)| {

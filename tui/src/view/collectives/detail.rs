@@ -110,7 +110,7 @@ fn lateness_or_calls(
     hits: &mut Hits,
 ) {
     let stands = app.job_view.findings.iter().any(Finding::stops_the_job);
-    match app.job().filter(|_| stands).and_then(|job| calls::of(job, of.id)) {
+    match app.job().filter(|_| stands).and_then(|job| calls::of(job, &app.job_view.findings, of.id)) {
         Some(lines) => calls::draw(app, breakpoint, &lines, area, buffer),
         None => lateness(app, breakpoint, of, area, buffer, hits),
     }

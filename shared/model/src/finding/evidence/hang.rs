@@ -3,12 +3,15 @@
 mod calls;
 mod communicator;
 mod gpu;
+mod standing;
 
 use std::fmt;
 
 pub use calls::{Deadlock, Mismatch, NotEntered, OutOfStep, Parted, Unmatched};
 pub use communicator::{Forming, Missing};
 pub use gpu::{After, InKernel, NotLaunched, NotStarted, Partial};
+pub(super) use standing::sentence;
+pub use standing::{By, GpuState, GpusAt};
 use xpu_wire::id::{HostName, Pid, Rank, Step};
 
 use super::{

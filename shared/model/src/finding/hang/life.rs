@@ -9,8 +9,8 @@ use xpu_wire::{
 
 use super::super::evidence::hang::{Forming, Missing};
 use super::{
-    Class, Confidence, Doing, EARLY_PATIENCE, Evidence, Finding, Kind, LONG_PATIENCE, Rank, Severity,
-    has_begun,
+    Class, Confidence, Doing, EARLY_PATIENCE, Evidence, Finding, GPU_WAITS, Kind, LONG_PATIENCE, Rank,
+    Severity, has_begun,
 };
 use crate::job::{Job, RankView};
 
@@ -24,9 +24,6 @@ pub(super) fn making(job: &Job, deadline: Duration) -> Option<Finding> {
     waiting(job, Call::CommunicatorInit, patience)
 }
 
-/// Calls in which a thread waits for its GPU.
-const WAITS: [Call; 3] = [Call::StreamSynchronize, Call::DeviceSynchronize, Call::EventSynchronize];
-
 /// Whether those outside certainly do not come: one has ended, or all wait for collectives that ranks inside
 /// have not entered. One that loads or compiles cannot be distinguished from one that is stuck.
 fn nobody_comes(job: &Job) -> bool {
@@ -39,7 +36,7 @@ fn nobody_comes(job: &Job) -> bool {
     let waits_for_them = |view: &&RankView| {
         let lines = view.latest().into_iter().flat_map(|digest| &digest.communicators);
         let mut unfinished = lines.filter(|line| line.completed < line.entered);
-        let waits = WAITS.iter().any(|&call| is_inside(view, call));
+        let waits = GPU_WAITS.iter().any(|&call| is_inside(view, call));
         waits && unfinished.any(|line| inside.iter().any(|other| has_not_entered(other, line)))
     };
     is_whole && !outside.is_empty() && (outside.iter().any(has_ended) || outside.iter().all(waits_for_them))

@@ -1,6 +1,8 @@
 //! GPUs that have not started a collective, by what the driver says: a kernel that waits for other ranks keeps
 //! its GPU busy at low power.
 
+use std::collections::BTreeSet;
+
 use super::{Place, Rank};
 use crate::job::{RankView, median};
 
@@ -10,7 +12,7 @@ const LATER_BY: f64 = 3.0;
 
 /// In percent: nothing runs; something always runs.
 const IDLE: f64 = 1.0;
-const BUSY: f64 = 95.0;
+pub(super) const BUSY: f64 = 95.0;
 
 /// In watts and as a ratio: a GPU that computes takes this much more than those that wait in a collective.
 const MORE_WATTS: f64 = 100.0;
@@ -31,12 +33,7 @@ pub enum Witness {
 pub(super) fn not_started(places: &[Place<'_>]) -> Option<(Vec<Rank>, Witness)> {
     let loads: Vec<_> =
         places.iter().map(|place| Some((place.rank, Load::of(place.view)?))).collect::<Option<_>>()?;
-    // Of ranks that share a GPU each causes what the driver says of the other.
-    let device = |place: &Place<'_>| place.view.device().map(|reading| reading.uuid);
-    let mut devices: Vec<_> = places.iter().filter_map(device).collect();
-    devices.sort_unstable();
-    devices.dedup();
-    if loads.len() < 2 || devices.len() < loads.len() {
+    if loads.len() < 2 || !have_own_devices(places) {
         return None;
     }
     let (idle, running): (Vec<_>, Vec<_>) = loads.iter().partition(|(_, load)| load.busy_pct <= IDLE);
@@ -56,15 +53,25 @@ pub(super) fn not_started(places: &[Place<'_>]) -> Option<(Vec<Rank>, Witness)> 
     computes.then(|| (vec![rank], Witness::Power { watts, others_watts }))
 }
 
+/// Of ranks that share a GPU each causes what the driver says of the other.
+pub(super) fn have_own_devices(places: &[Place<'_>]) -> bool {
+    let device = |place: &Place<'_>| place.view.device().map(|reading| reading.uuid);
+    let devices: Vec<_> = places.iter().filter_map(device).collect();
+    let apart: BTreeSet<_> = devices.iter().copied().collect();
+    apart.len() == devices.len()
+}
+
 /// What a GPU does while its rank makes no progress.
-struct Load {
-    busy_pct: f64,
-    watts: Option<f64>,
+pub(super) struct Load {
+    pub busy_pct: f64,
+    pub watts: Option<f64>,
+    pub limit_watts: Option<f64>,
 }
 
 impl Load {
-    fn of(view: &RankView) -> Option<Self> {
-        view.device().filter(|reading| !reading.is_stale())?;
+    pub(super) fn of(view: &RankView) -> Option<Self> {
+        let newest = view.device().filter(|reading| !reading.is_stale())?;
+        let limit_watts = newest.power_limit.map(|limit| f64::from(limit) / 1e3);
         let since = view.stands_for().as_secs_f64() - LATER_BY;
         let is_of_now = |age: f64| age < since;
         let readings: Vec<_> = view
@@ -76,6 +83,6 @@ impl Load {
         let watts = readings.iter().filter_map(|reading| reading.power.map(|power| f64::from(power) / 1e3));
         let watts = median(watts.collect());
         (busy.len() == READINGS).then_some(())?;
-        Some(Self { busy_pct: median(busy)?, watts })
+        Some(Self { busy_pct: median(busy)?, watts, limit_watts })
     }
 }

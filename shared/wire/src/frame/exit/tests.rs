@@ -11,6 +11,7 @@ fn exit(ending: Ending) -> RankExit {
         exception: None,
         error: None,
         kernel: None,
+        memory: None,
         asked: None,
     }
 }
@@ -46,6 +47,30 @@ fn an_error_that_lasts_is_the_cause_and_one_that_passed_long_ago_is_not() {
     let retried = with(error("cudaMalloc", 2, false, 1));
     assert_eq!(retried.cause(), EndCause::Exception);
     assert!(!retried.sentence().contains("cudaMalloc"));
+}
+
+#[test]
+fn memory_that_was_refused_is_reported_with_sizes() {
+    let error = Some(ApiError {
+        function: "cudaMalloc".to_owned(),
+        code: 2,
+        lasting: false,
+        at: Moment(1_899_000_000),
+    });
+    let with = |held_at, used| {
+        let memory = Some(RefusedMemory { requested: 2 << 30, held: 70 << 30, held_at, used });
+        RankExit { exception: Some(raised()), error: error.clone(), memory, ..exit(Ending::Code(1)) }
+    };
+    let grown = with(Some((Step(10), 61 << 30)), Some((79 << 30, 80 << 30)));
+    assert_eq!(grown.cause(), EndCause::CudaError);
+    let told = "; before that cudaMalloc failed with 2 (cudaErrorMemoryAllocation): requested 2.00 GiB; the process held 70.00 GiB, \
+                9.00 GiB more than at step 10; 79.00 of 80.00 GiB of its GPU were in use";
+    assert!(grown.sentence().ends_with(told), "{}", grown.sentence());
+    assert!(grown.memory.is_some_and(|memory| memory.grew() && !memory.is_mostly_of_others()));
+    let told = ": requested 2.00 GiB; the process held 70.00 GiB";
+    assert!(with(None, None).sentence().ends_with(told), "{}", with(None, None).sentence());
+    let steady = with(Some((Step(10), 70 << 30)), Some((150 << 30, 160 << 30)));
+    assert!(steady.memory.is_some_and(|memory| !memory.grew() && memory.is_mostly_of_others()));
 }
 
 #[test]

@@ -3,8 +3,11 @@
 use xpu_wire::{
     collective::Operation,
     datatype::DataType,
-    frame::{Body, CallState, CommunicatorState, RankRecord, RecordedCall, RecordedCommunicator},
-    id::Rank,
+    frame::{
+        Body, CallState, CommunicatorState, PrecedingWork, RankDigest, RankRecord, RecordedCall,
+        RecordedCommunicator,
+    },
+    id::{Rank, Step},
     unit::Moment,
 };
 
@@ -13,7 +16,10 @@ use super::{
     BUDGET, STALL,
 };
 use crate::{
-    finding::{Class, Confidence, Finding},
+    finding::{
+        Class, Confidence, Finding,
+        evidence::hang::{By, GpuState},
+    },
     job::{Job, RankView},
 };
 
@@ -65,6 +71,12 @@ fn record(job: &Job, rank: Rank, view: &RankView, now: Moment, states: [Option<C
         made: 1000,
         communicators: lines.iter().map(communicator).collect(),
         calls: lines.iter().zip(states).enumerate().filter_map(call).collect(),
+        preceding: vec![PrecedingWork {
+            order: 1000,
+            work: "GEMM 4096x4096x4096 bf16".to_owned(),
+            launched: Some(Moment(now.0 - 13_000_000_000)),
+            stream: 1,
+        }],
         ..RankRecord::unread(job.name().clone(), rank, view.pid(), String::new())
     }
 }
@@ -83,6 +95,26 @@ fn a_gpu_that_has_not_come_to_what_others_started_is_named() {
             "{told}"
         );
         assert_eq!(finding.collective.as_ref().unwrap().number, STALL * 36);
+        // The GPU of each rank, the fewest first.
+        let [behind, begun] = finding.evidence.gpus() else { panic!("{told}") };
+        assert_eq!(
+            (&behind.ranks, behind.state, behind.by),
+            (&only(1), GpuState::Behind, By::Events),
+            "{told}"
+        );
+        assert_eq!(
+            (behind.work.as_deref(), behind.launched_s),
+            (Some("GEMM 4096x4096x4096 bf16"), Some(13.0))
+        );
+        assert_eq!((begun.ranks.len() as u32, begun.state), (ranks - 1, GpuState::Begun));
+        let all =
+            if ranks == 2 { "rank 0: begun".to_owned() } else { format!("ranks 0, 2-{}: begun", ranks - 1) };
+        assert!(
+            told.contains(
+                "on the GPUs: rank 1: behind work up to GEMM 4096x4096x4096 bf16, launched 13 s ago (by events"
+            ) && told.contains(&all),
+            "{told}"
+        );
     }
 }
 
@@ -118,6 +150,7 @@ fn loaded(ranks: u32, load: impl Fn(u32) -> (u8, u32) + 'static) -> Finding {
         let device = digest.device.as_mut().unwrap();
         (device.read, device.age) = (heard, xpu_wire::unit::Nanoseconds(0));
         (device.utilisation, device.power) = (Some(busy), Some(watts * 1000));
+        device.power_limit = Some(700_000);
     });
     let (mut found, seconds) = cluster.until_found(30);
     assert!(found.len() == 1 && seconds <= BUDGET, "{seconds} s: {found:#?}");
@@ -138,7 +171,15 @@ fn a_gpu_that_runs_nothing_or_computes_has_not_started_what_others_wait_in() {
             (computes.class, &computes.ranks, computes.confidence),
             (Class::NotStarted, &only(1), Confidence::Guess)
         );
-        assert!(computes.evidence.to_string().contains("takes 600 W"), "{}", computes.evidence);
+        let told = computes.evidence.to_string();
+        assert!(told.contains("takes 600 W"), "{told}");
+        let [one, others] = computes.evidence.gpus() else { panic!("{told}") };
+        assert_eq!((&one.ranks, one.state, one.by), (&only(1), GpuState::Behind, By::Driver), "{told}");
+        assert_eq!(
+            (others.ranks.len() as u32, others.state, others.by),
+            (ranks - 1, GpuState::Still, By::Driver)
+        );
+        assert!(told.contains("begun and moving nothing, 100 % busy at 150 W (by the driver)"), "{told}");
         assert_eq!(computes.collective.as_ref().unwrap().number, STALL * 36);
     }
 }
@@ -156,4 +197,39 @@ fn gpus_that_are_loaded_alike_are_said_of_no_rank() {
         let finding = loaded(8, load);
         assert_eq!((finding.class, finding.ranks.len()), (Class::InKernel, 8), "{number}");
     }
+}
+
+/// Whoever compiles waits for no GPU. Where all wait, calls that diverge are no matter of patience.
+#[test]
+fn diverging_calls_in_the_first_step_are_reported_before_a_minute() {
+    let found = |compiles: Option<u32>| {
+        let standing = move |rank: u32, digest: &mut RankDigest| {
+            digest.step = Some(Step(0));
+            (digest.communicators[0].entered, digest.communicators[0].completed) = (0, 0);
+            wait(digest, 0, 1);
+            if compiles == Some(rank) {
+                digest.inside.clear();
+            }
+        };
+        let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(0, standing);
+        cluster.run(14);
+        let records: Vec<_> = cluster
+            .job()
+            .ranks()
+            .map(|(rank, view)| {
+                let state = [Some(CallState::Begun), None];
+                let mut record = record(cluster.job(), rank, view, cluster.now(), state);
+                if rank == Rank(1) {
+                    record.calls[0].bytes += 4;
+                }
+                record
+            })
+            .collect();
+        cluster.fold(records.into_iter().map(Body::Record));
+        cluster.run(1).findings()
+    };
+    let told = found(None);
+    let [finding] = &told[..] else { panic!("{told:#?}") };
+    assert_eq!((finding.class, &finding.ranks), (Class::Mismatch, &only(1)));
+    assert_eq!(found(Some(6)), []);
 }

@@ -1,0 +1,219 @@
+//! How far each rank's GPU has come in the collective that does not end: by its calls, the events on its stream,
+//! NCCL's RAS, and the driver, in this order.
+
+use xpu_wire::{
+    frame::{CallState, RankRecord, RecordedCall},
+    id::CommunicatorId,
+    unit::Moment,
+};
+
+use super::{
+    super::evidence::hang::{By, GpuState, GpusAt},
+    Class, Evidence, Finding, Place, Still,
+    witness::{self, Load},
+};
+use crate::{job::Job, ras};
+
+/// What is listed; the ranks of further states are in no group.
+const GROUPS: usize = 32;
+
+/// A GPU that is busy at less than this share of its power limit runs a kernel that only waits: computing and moving
+/// data take more.
+const WAITING_POWER: f64 = 0.35;
+
+/// Clocks of launches and calls differ by this much.
+const CLOCKS: u64 = 20_000_000;
+
+/// The finding, with the state of each rank's GPU in the collective that it is about.
+pub(super) fn with_gpus(job: &Job, still: &[Still<'_>], mut finding: Finding) -> Finding {
+    let groups = match &finding.collective {
+        Some(collective) => still
+            .iter()
+            .find(|still| still.id.to_string() == collective.communicator)
+            .map(|of| groups(job, of, collective.number)),
+        // Of two communicators in different orders: the collective that not all have called.
+        None if finding.class == Class::Deadlock => {
+            let id = job.divergence().map(|found| found.id);
+            let open = |of: &&Still<'_>| Some(of.id) == id && of.least() < of.most();
+            still.iter().find(open).map(|of| groups(job, of, of.least()))
+        }
+        None => None,
+    };
+    if let Some(groups) = groups.filter(|groups| !groups.is_empty()) {
+        finding.evidence = Evidence::OnGpus(Box::new(finding.evidence), groups);
+    }
+    finding
+}
+
+/// The states in collective `number`, the fewest ranks first.
+fn groups(job: &Job, still: &Still<'_>, number: u64) -> Vec<GpusAt> {
+    let ras_agrees =
+        ras::Witness::of_communicator(job, still.id).is_some_and(|said| said.agrees == Some(true));
+    // Of ranks that share a GPU each causes what the driver says of the other.
+    let are_alone = witness::have_own_devices(&still.places);
+    let idle = witness::not_started(&still.places).map(|(ranks, _)| ranks).unwrap_or_default();
+    let mut groups: Vec<GpusAt> = Vec::new();
+    for place in &still.places {
+        let mut one = by_calls(job, still.id, place, number);
+        if ras_agrees && one.by == By::Calls && one.state <= GpuState::NotLaunched {
+            one.by = By::CallsAndRas;
+        }
+        if let Some(load) = Load::of(place.view).filter(|_| are_alone && place.is_alive()) {
+            by_the_driver(&mut one, load, idle.contains(&place.rank));
+        }
+        let is_alike =
+            |known: &GpusAt| (known.state, known.by, &known.work) == (one.state, one.by, &one.work);
+        match groups.iter().position(is_alike) {
+            Some(known) => groups[known].ranks.push(place.rank),
+            None if groups.len() < GROUPS => groups.push(one),
+            None => {}
+        }
+    }
+    groups.sort_by_key(|group| (group.ranks.len(), group.state));
+    groups
+}
+
+fn by_calls(job: &Job, id: CommunicatorId, place: &Place<'_>, number: u64) -> GpusAt {
+    let at = |state, by| GpusAt {
+        ranks: vec![place.rank],
+        state,
+        by,
+        work: None,
+        launched_s: None,
+        busy_pct: None,
+        power_w: None,
+    };
+    let counts = place.state;
+    match () {
+        () if counts.entered <= number => return at(GpuState::NotCalled, By::Calls),
+        () if counts.enqueued <= number => return at(GpuState::NotLaunched, By::Calls),
+        () if counts.completed > number => return at(GpuState::Done, By::Events),
+        () => {}
+    }
+    let record = job.record(place.rank).filter(|_| job.has_fresh_record(place.rank));
+    let is_it = |call: &RecordedCall, record: &RankRecord| {
+        let of = record.communicator(call);
+        call.operation.is_collective()
+            && of.is_some_and(|one| (one.id, one.member) == (id, counts.rank))
+            && call.number == Some(number)
+    };
+    let found = record.and_then(|record| {
+        let place = record.calls.iter().rposition(|call| is_it(call, record))?;
+        Some((record, place))
+    });
+    let Some((record, at_call)) = found else { return at(GpuState::Launched, By::Calls) };
+    match record.calls[at_call].state {
+        CallState::Done => at(GpuState::Done, By::Events),
+        CallState::Begun => at(GpuState::Begun, By::Events),
+        CallState::Queued => {
+            let (work, launched_s) = work_before(record, at_call).unzip();
+            GpusAt { work, launched_s: launched_s.flatten(), ..at(GpuState::Behind, By::Events) }
+        }
+        _ => at(GpuState::Launched, By::Calls),
+    }
+}
+
+/// The last that was launched before this call on its stream and is not known to have ended, and how long ago.
+fn work_before(record: &RankRecord, at: usize) -> Option<(String, Option<f64>)> {
+    let call = &record.calls[at];
+    let ago = |moment: Moment| record.read_at.since(moment).as_secs_f64();
+    let on_stream = || record.calls[..at].iter().rev().filter(|before| before.stream == call.stream);
+    let is_open = |before: &&RecordedCall| {
+        !matches!(before.state, CallState::Done | CallState::Refused | CallState::Captured)
+    };
+    let collective = on_stream().next().filter(is_open);
+    let over =
+        on_stream().find(|before| before.state == CallState::Done).map_or(0, |before| before.entered.0);
+    // What was launched before a call that has ended on the same stream has ended.
+    let is_later = |launched: Option<Moment>| launched.is_none_or(|launched| launched.0 + CLOCKS >= over);
+    let work = record.preceding(call).filter(|work| is_later(work.launched));
+    match (work, collective) {
+        (Some(work), Some(before)) if work.launched.is_some_and(|at| at.0 + CLOCKS < before.entered.0) => {
+            Some((named(before), Some(ago(before.entered))))
+        }
+        (Some(work), _) => Some((work.work.clone(), work.launched.map(ago))),
+        (None, before) => before.map(|before| (named(before), Some(ago(before.entered)))),
+    }
+}
+
+fn named(call: &RecordedCall) -> String {
+    let number = call.number.map_or_else(String::new, |number| format!(" #{number}"));
+    format!("{}{number}", call.operation)
+}
+
+/// What the driver says of a GPU adds to what is known, or takes its place where nothing is.
+fn by_the_driver(at: &mut GpusAt, load: Load, has_not_begun: bool) {
+    (at.busy_pct, at.power_w) = (Some(load.busy_pct), load.watts);
+    let waits = load.busy_pct >= witness::BUSY
+        && load.watts.zip(load.limit_watts).is_some_and(|(watts, limit)| watts <= limit * WAITING_POWER);
+    match at.state {
+        GpuState::Launched if has_not_begun => (at.state, at.by) = (GpuState::Behind, By::Driver),
+        GpuState::Launched if waits => (at.state, at.by) = (GpuState::Still, By::Driver),
+        GpuState::Begun if waits => (at.state, at.by) = (GpuState::Still, By::EventsAndDriver),
+        GpuState::Behind => at.by = By::EventsAndDriver,
+        GpuState::Begun => {}
+        _ => (at.busy_pct, at.power_w) = (None, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_wire::{
+        collective::Operation,
+        datatype::DataType,
+        frame::PrecedingWork,
+        id::{Pid, Rank},
+    };
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Calls on two streams, each with its second and state; and work that was launched before the last one.
+    fn record(calls: &[(u64, u64, CallState)], work: Option<u64>) -> RankRecord {
+        let call = |(order, &(stream, second, state)): (u64, &(u64, u64, CallState))| RecordedCall {
+            order,
+            communicator: 0,
+            number: Some(order),
+            operation: Operation::AllReduce,
+            datatype: DataType::Float32,
+            reduction: Some(0),
+            peer: None,
+            bytes: 64,
+            replays: 0,
+            group: None,
+            stream,
+            entered: Moment(second * SECOND),
+            state,
+            site: None,
+        };
+        RankRecord {
+            read_at: Moment(100 * SECOND),
+            calls: (0..).zip(calls).map(call).collect(),
+            preceding: work.map_or_else(Vec::new, |second| {
+                let launched = Some(Moment(second * SECOND));
+                let order = calls.len() as u64 - 1;
+                vec![PrecedingWork { order, work: "GEMM".to_owned(), launched, stream: 7 }]
+            }),
+            ..RankRecord::unread("j".into(), Rank(1), Pid(2), String::new())
+        }
+    }
+
+    #[test]
+    fn the_last_that_was_launched_before_a_call_and_may_still_run() {
+        use CallState::{Done, Queued};
+        let of = |calls: &[_], work| {
+            let record = record(calls, work);
+            work_before(&record, record.calls.len() - 1)
+        };
+        let gemm = |seconds| Some(("GEMM".to_owned(), Some(seconds)));
+        assert_eq!(of(&[(1, 50, Done), (1, 60, Queued)], Some(55)), gemm(45.0));
+        assert_eq!(of(&[(1, 50, Done), (1, 60, Queued)], Some(40)), None, "it has ended");
+        assert_eq!(of(&[(2, 50, Done), (1, 60, Queued)], Some(40)), gemm(60.0), "on another stream");
+        assert_eq!(of(&[(1, 50, Queued), (1, 60, Queued)], Some(55)), gemm(45.0));
+        let collective = Some(("AllReduce #0".to_owned(), Some(50.0)));
+        assert_eq!(of(&[(1, 50, Queued), (1, 60, Queued)], Some(40)), collective);
+        assert_eq!(of(&[(1, 50, Queued), (1, 60, Queued)], None), collective);
+        assert_eq!(of(&[(1, 60, Queued)], None), None);
+    }
+}

@@ -1,0 +1,226 @@
+//! The ten ways in which rank 1 of a job makes it hang, each with what has to be said of it; in real processes on the
+//! simulated GPU.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::hung::{Hung, SAME, script};
+
+/// Where the program's own place has to be found.
+#[derive(Clone, Copy, Debug)]
+pub enum Site {
+    /// In the sentence.
+    Told(&'static str),
+    /// On the stack of rank 1, and of no other.
+    OnStack(&'static str),
+}
+
+#[derive(Clone, Debug)]
+pub struct Cause {
+    pub name: &'static str,
+    pub script: String,
+    pub class: &'static str,
+    /// The kind of divergence of the recorded calls, if these show it.
+    pub divergence: Option<&'static str>,
+    pub site: Site,
+    /// How far rank 1's GPU may have come in the collective that the finding is about; empty if it is about none.
+    pub gpu: &'static [&'static str],
+}
+
+/// What was said of a job that hung.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// Rank 1 alone is named, by the right class.
+    pub culprit: bool,
+    pub site: bool,
+    pub gpu: bool,
+    /// From the last progress to the first report.
+    pub seconds: f64,
+    pub evidence: String,
+}
+
+impl Verdict {
+    pub fn is_right(&self) -> bool {
+        self.culprit && self.site && self.gpu
+    }
+}
+
+/// How long a sentence may lack what is read after it: records and stacks.
+const COMPLETE: Duration = Duration::from_secs(12);
+
+const LOG: &str = "def log_metrics():
+    ok(process.ncclAllReduce(memory, memory, c_size_t(123), NCCL_FLOAT, 0, comm, stream))";
+
+const LOCK: &str = "import threading
+lock = threading.Lock()
+def writes_twice():
+    with lock:
+        with lock: pass";
+
+/// Its worker has died, and nobody puts a batch into the queue.
+const LOADER: &str = "import queue
+batches = queue.Queue()
+def next_batch():
+    while True:
+        try: return batches.get(timeout=5)
+        except queue.Empty: pass";
+
+const TWO: &str = "    for on in (other, comm) if differs else (comm, other):
+        ok(process.ncclAllReduce(memory, memory, c_size_t(500), NCCL_BF16, 0, on, stream))
+        sync()";
+
+const DRAIN: &str = "def drain():
+    ok(process.ncclRecv(memory, c_size_t(64), NCCL_BF16, 0, comm, stream))
+    sync()";
+
+const PAIR: &str = "    if RANK == 0: ok(process.ncclSend(memory, c_size_t(64), NCCL_BF16, 1, comm, stream))
+    if RANK == 1: ok(process.ncclRecv(memory, c_size_t(64), NCCL_BF16, 0, comm, stream))
+    if differs: drain()";
+
+/// The rest of the step is skipped, and the rank goes on with the next one.
+fn swallowed() -> String {
+    let script = script("", &format!("{SAME}\n    if differs: raise ValueError('a bad batch')"));
+    script.replace("    train(at)\n", "    try: train(at)\n    except ValueError: pass\n")
+}
+
+/// All of them.
+pub fn causes() -> Vec<Cause> {
+    let of =
+        |name, script, class, divergence, site, gpu| Cause { name, script, class, divergence, site, gpu };
+    let before = |what: &str| script("", &format!("    {what}\n{SAME}"));
+    vec![
+        of(
+            "one call too many",
+            script(LOG, &format!("{SAME}\n    if differs: log_metrics()")),
+            "mismatch",
+            Some("extra"),
+            Site::Told("log_metrics"),
+            &["begun", "still"],
+        ),
+        of(
+            "another size",
+            before("size = 1001 if differs else 1000"),
+            "mismatch",
+            Some("size"),
+            Site::Told("2,002 B"),
+            &["begun", "still"],
+        ),
+        of(
+            "another type",
+            before("kind = NCCL_FLOAT if differs else NCCL_BF16"),
+            "mismatch",
+            Some("type"),
+            Site::Told("f32"),
+            &["begun", "still"],
+        ),
+        of(
+            "another order",
+            script("", TWO),
+            "deadlock",
+            Some("order"),
+            Site::Told("<string>:"),
+            &["not_called", "begun", "still"],
+        ),
+        of(
+            "a kernel without end",
+            before("if differs: ok(gemm_ex(2000000, 2000000, 2000000))"),
+            "not_started",
+            None,
+            Site::Told("GEMM 2000000x2000000x2000000"),
+            &["behind"],
+        ),
+        of(
+            "an exception swallowed",
+            swallowed(),
+            "mismatch",
+            None,
+            Site::Told("<string>:"),
+            &["begun", "still"],
+        ),
+        of(
+            "a lock taken twice",
+            script(LOCK, &format!("    if differs: writes_twice()\n{SAME}")),
+            "not_entered",
+            Some("not_entered"),
+            Site::OnStack("writes_twice"),
+            &["not_called"],
+        ),
+        of(
+            "a loader that is stuck",
+            script(LOADER, &format!("    if differs: next_batch()\n{SAME}")),
+            "not_entered",
+            Some("not_entered"),
+            Site::OnStack("next_batch"),
+            &["not_called"],
+        ),
+        of(
+            "a receive without its send",
+            script(DRAIN, PAIR),
+            "unmatched",
+            Some("unmatched"),
+            Site::Told("drain"),
+            &[],
+        ),
+        of(
+            "a rank that left",
+            before("if (RANK, at) == (1, 60): os._exit(0)"),
+            "not_entered",
+            Some("not_entered"),
+            // Two collectives a step.
+            Site::Told("number 120 of"),
+            &["not_called"],
+        ),
+    ]
+}
+
+impl Cause {
+    /// Runs it with this number of ranks, and waits for the report and for what is read after it.
+    pub fn run(&self, world: usize) -> Verdict {
+        let job = Hung::of(world, &self.script);
+        let (first, mut status) = job.hang();
+        let (seconds, told) = (first["since_s"].as_f64().unwrap_or(f64::INFINITY), Instant::now());
+        loop {
+            let verdict = self.verdict(&status, seconds);
+            if verdict.is_right() || told.elapsed() > COMPLETE {
+                return verdict;
+            }
+            status = job.host.status();
+        }
+    }
+
+    fn verdict(&self, status: &Value, seconds: f64) -> Verdict {
+        let findings = status["findings"].as_array().cloned().unwrap_or_default();
+        let stops = |one: &&Value| one["kind"] == "hang" || one["kind"] == "exited";
+        let found = findings.iter().find(stops).cloned().unwrap_or_default();
+        let evidence = found["evidence"].as_str().unwrap_or_default().to_owned();
+        let diverges = &status["divergence"];
+        let recorded = self
+            .divergence
+            .is_none_or(|kind| (&diverges["kind"], &diverges["ranks"]) == (&kind.into(), &json!([1])));
+        let site = match self.site {
+            Site::Told(text) => evidence.contains(text),
+            Site::OnStack(function) => is_on_stack_of_rank_1(status, function),
+        };
+        let groups = found["gpus"].as_array().cloned().unwrap_or_default();
+        let of_rank_1 =
+            |group: &&Value| group["ranks"].as_array().is_some_and(|ranks| ranks.contains(&json!(1)));
+        let state = groups.iter().find(of_rank_1).and_then(|group| group["state"].as_str());
+        Verdict {
+            culprit: recorded && found["class"] == self.class && found["ranks"] == json!([1]),
+            site,
+            gpu: match state {
+                Some(state) => self.gpu.contains(&state),
+                None => self.gpu.is_empty(),
+            },
+            seconds,
+            evidence,
+        }
+    }
+}
+
+fn is_on_stack_of_rank_1(status: &Value, function: &str) -> bool {
+    let stacks = status["stacks"]["folded"].as_str().unwrap_or_default();
+    let mut lines = stacks.lines().filter(|line| line.contains(function)).peekable();
+    lines.peek().is_some() && lines.all(|line| line.contains("@1|") || line.contains("@1;"))
+}
