@@ -325,7 +325,7 @@ fn saving_and_quitting_are_left_to_the_world() {
 #[test]
 fn jobs_take_turns() {
     let mut lab = Lab::new(Simulation::new(7, 2, 8));
-    lab.keys("<Tab>").screen(80, 24).shows("there is no other job");
+    lab.keys("<Tab>").screen(80, 24).shows("llama-70b is the only job");
     let other = Simulation { job: "eval".into(), ..Simulation::new(9, 1, 4) };
     lab.arrive(other.snapshots(1_840));
     lab.screen(80, 24).shows("llama-70b   job 2 of 2, foremost");

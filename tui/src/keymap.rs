@@ -80,6 +80,7 @@ pub const BINDINGS: &[Binding] = &[
         "show or leave the help page",
         Some("help"),
     ),
+    bind(Anywhere, &[char('J')], Action::NextJob, "next job", Some("job")),
     to(&[char('j'), code(KeyCode::Down)], Motion::Down, "next line"),
     to(&[char('k'), code(KeyCode::Up)], Motion::Up, "previous line"),
     to(&[code(KeyCode::PageDown)], Motion::PageDown, "ten lines down"),
@@ -128,7 +129,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(Overview, &[char('p')], Action::Pin, "pin the selected rank: others are compared with it", None),
     bind(Overview, &[char('o')], Action::SortNext, "sort by the next column, worst first", Some("sort")),
     bind(Overview, &[char('O')], Action::Reverse, "reverse the sort order", None),
-    bind(Overview, &[char('J'), code(KeyCode::Tab)], Action::NextJob, "next job", Some("job")),
+    bind(Overview, &[code(KeyCode::Tab)], Action::NextJob, "next job", None),
     bind(Overview, &[code(KeyCode::Esc)], Action::Close, "clear, one by one: zoom, selection, filter", None),
     bind(
         Rank,

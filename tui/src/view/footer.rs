@@ -20,7 +20,7 @@ use crate::{
     widget::{ends, wrap::cut_at_word},
 };
 
-/// Columns that are kept for other keys where the views have their full names.
+/// Columns that are kept for other keys where the overview names the views in full.
 const OTHERS: usize = 24;
 
 /// How the views are named.
@@ -33,12 +33,13 @@ enum Names {
 }
 
 impl Names {
-    fn fitting(views: &[Offer], width: usize) -> Self {
+    /// In full where all keys of the page have room beside them; the overview leads to the others, so there they go before.
+    fn fitting(views: &[Offer], others: usize, width: usize) -> Self {
         let taken = |names: Self| {
             let gap = names.gap().len();
             views.iter().map(|offer| offer.named(names, false).width() + gap).sum::<usize>()
         };
-        if taken(Self::Full) + OTHERS <= width {
+        if taken(Self::Full) + others <= width {
             Self::Full
         } else if taken(Self::Short) <= width {
             Self::Short
@@ -65,7 +66,8 @@ pub(super) fn draw(app: &App, area: Rect, above: Rect, buffer: &mut Buffer, hits
     if app.page == Page::Stacks {
         others.sort_by_key(|offer| matches!(offer.binding.action, Action::Open(Kind::Filter)));
     }
-    let names = Names::fitting(&views, width);
+    let keys: usize = others.iter().map(|offer| offer.named(Names::Full, false).width() + 3).sum();
+    let names = Names::fitting(&views, if app.page == Page::Overview { OTHERS } else { keys }, width);
     let mut line = Line::default();
     for offer in &views {
         let here = page_of(offer.binding) == Some(app.page);

@@ -125,6 +125,7 @@ fn all() -> Vec<Case> {
                 exception: None,
                 error: None,
                 kernel: None,
+                memory: None,
                 asked: None,
             })),
             followers: vec![Rank(0), Rank(1)],
