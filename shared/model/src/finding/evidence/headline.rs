@@ -22,7 +22,7 @@ use crate::figure;
 pub const WIDTH: usize = 76;
 
 /// Letters of a host's name.
-const HOST: usize = 16;
+const HOST: usize = 12;
 
 /// `rank 6 (node-2)`, `rank 6 (node-2) and 3 more`
 fn who(ranks: &[Rank], first: Rank, host: Option<&str>) -> String {
@@ -180,8 +180,13 @@ impl Evidence {
                 with_age(&what, &format!(": in {}", of.call), of.stands_s)
             }
             Self::NotStarted(of) => {
+                let at = collective(&of.collective);
                 let gpu = if of.ranks.len() == 1 { "GPU has" } else { "GPUs have" };
-                with_age(&format!("{who}: {gpu} not started {}", collective(&of.collective)), "", of.stands_s)
+                fitted([
+                    format!("{who}: {gpu} not started {at}, {}", age(of.stands_s)),
+                    format!("{who}: {gpu} not started {at}"),
+                    format!("{who}: GPU not at {at}"),
+                ])
             }
             Self::InKernel(of) => {
                 let what =
