@@ -253,7 +253,7 @@ pub const BINDINGS: &[Binding] = &[
         Anywhere,
         &[char('q'), code(KeyCode::F(10)), control('c')],
         Action::Quit,
-        "quit; with help or a list open, q and F10 close that",
+        "quit; in help, q and F10 close it",
         Some("quit"),
     ),
     typed(&[code(KeyCode::Enter)], Edit::Enter, "keep the filter, go to the time"),
