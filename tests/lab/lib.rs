@@ -385,6 +385,8 @@ fn named(name: &str) -> Key {
         "PgDn" => plain(KeyCode::PageDown),
         "Home" => plain(KeyCode::Home),
         "End" => plain(KeyCode::End),
+        "F1" => plain(KeyCode::F(1)),
+        "F10" => plain(KeyCode::F(10)),
         control if control.starts_with("C-") && control.len() == 3 => Key {
             code: KeyCode::Char(control.chars().next_back().unwrap_or_default()),
             control: true,

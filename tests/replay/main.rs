@@ -165,15 +165,30 @@ fn findings_are_marked_and_jumped_to() {
         true
     })
     .expect("it reads");
-    assert!(marks.iter().any(|mark| !mark.stops && mark.sentence.contains("rank 5")), "{marks:?}");
-    assert!(marks.iter().any(|mark| mark.stops && mark.sentence.contains("rank 3")), "{marks:?}");
+    assert!(
+        marks.iter().any(|mark| !mark.finding.stops_the_job() && mark.finding.ranks == [Rank(5)]),
+        "{marks:?}"
+    );
+    assert!(
+        marks.iter().any(|mark| mark.finding.stops_the_job() && mark.finding.ranks == [Rank(3)]),
+        "{marks:?}"
+    );
     let mut shown = Shown::of(&bytes);
     let last = shown.app.playback().expect("a replay").span.1;
     until("all findings", || {
         shown.player.advance(&mut shown.app, Instant::now()).expect("it reads");
         (shown.app.playback().expect("a replay").searched >= last).then_some(())
     });
+    // The page of findings lists all, and says which are still to come.
+    let listed = |shown: &mut Shown, word: &str| {
+        shown.keys("7");
+        shown.lines().iter().filter(|line| line.contains(word)).count()
+    };
     shown.seek(Moment(0));
+    assert_eq!((listed(&mut shown, " later  "), listed(&mut shown, " came  ")), (marks.len(), 0));
+    shown.seek(last);
+    assert_eq!((listed(&mut shown, " later  "), listed(&mut shown, " came  ")), (0, marks.len()));
+    shown.seek(Moment(0)).keys("1");
     for mark in &marks {
         let effects = shown.keys("]");
         let [xpu_tui::action::Effect::Seek(to)] = effects[..] else { panic!("{effects:?}") };

@@ -209,11 +209,12 @@ fn what_is_under_way_has_its_bar_and_its_file() {
     };
     update(lab.app(), Action::Captured(Standing::Done(done)));
     lab.screen(132, 40).shows("▲ c.xpucap: steps 16,712").shows("rank 3: it is past those steps");
-    // The result is shown beside the keys, not in their place.
+    // The result is shown above the keys, not in their place.
     let screen = lab.screen(80, 24).text();
-    let footer = screen.lines().last().unwrap_or_default();
-    assert!(footer.contains("8 captures 9 ") && footer.contains("● c.xpucap: steps 16,712 to"), "{footer}");
-    assert!(footer.trim_end().ends_with(" …"), "it ends at a word: {footer}");
+    let lines: Vec<_> = screen.lines().rev().take(2).collect();
+    let [footer, above] = lines[..] else { panic!("{screen}") };
+    assert!(footer.contains("7 find 8 file 9 host"), "{footer}");
+    assert!(above.contains("● c.xpucap: steps 16,712 to 16,714 of 63 of 64 ranks"), "{above}");
 }
 
 /// A recording of last month has its own time, and the files beside it have none of that.

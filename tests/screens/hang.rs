@@ -179,7 +179,8 @@ fn on_a_low_terminal_the_ends_of_the_branches_and_the_keys_are_there() {
     lab.read_stacks(0..8);
     let screen = lab.screen(80, 24);
     screen.shows("in cudaStreamSynchronize").shows("py __getitem__").hides("next: ");
-    screen.shows("w flame").shows("y report").shows("Esc back");
+    screen.shows("6 stack ").shows("? help");
+    lab.screen(100, 24).shows("6 stack ").shows("w flame");
     // Lower still, the middle of a branch is counted; who goes through it sees it.
     lab.screen(80, 21)
         .shows("in cudaStreamSynchronize")

@@ -15,7 +15,7 @@ fn help_lists_what_the_keys_do() {
     lab.screen(132, 90).shows("Ctrl-c");
     // On a low terminal the rest is scrolled to.
     lab.screen(80, 24).hides("next branch with few ranks");
-    lab.keys("<PgDn><PgDn><PgDn><PgDn><PgDn>")
+    lab.keys(&"<PgDn>".repeat(6))
         .screen(80, 24)
         .shows("next branch with few ranks")
         .hides("sort by the next column");

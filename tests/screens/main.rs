@@ -10,6 +10,7 @@ mod films;
 mod filter;
 mod findings;
 mod gemms;
+mod habits;
 mod hang;
 mod help;
 mod hosts;
@@ -102,6 +103,8 @@ fn eighty_by_twenty_four_says_whether_it_runs_how_fast_and_who_stands_out() {
         .screen(80, 24)
         .shows("● LIVE")
         .shows("ms")
+        .shows("rank 37 (gpu-005): GEMMs ")
+        .shows(" ms a step\n")
         .shows("rank 37 (gpu-005) runs its GEMMs at 490.2")
         .shows("64 of 64");
 }
@@ -208,10 +211,16 @@ fn what_hooks_cannot_see_and_who_was_turned_away_is_reported() {
 }
 
 #[test]
-fn an_invitation_stays_on_the_screen() {
+fn an_invitation_is_whole_and_goes_after_half_a_minute() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
-    lab.app().invite("join from another terminal: xpu-top --hosts '127.0.0.[1-2]'".to_owned());
-    lab.screen(80, 24).shows("no outliers").shows("join from another terminal: xpu-top --hosts");
+    let text =
+        "join from another terminal: xpu-top --hosts '127.0.0.[1-2]' --base-port 23456 --job llama-70b";
+    lab.app().invite(text.to_owned());
+    let screen = lab.screen(80, 24);
+    screen.shows("no outliers").shows("join from another terminal: xpu-top --hosts").shows("--job llama-70b");
+    let mut lab = lab.run(29);
+    lab.screen(80, 24).shows("--job llama-70b");
+    lab.run(2).screen(80, 24).hides("join from another terminal").shows("no outliers");
 }
 
 #[test]
@@ -316,7 +325,7 @@ fn saving_and_quitting_are_left_to_the_world() {
 #[test]
 fn jobs_take_turns() {
     let mut lab = Lab::new(Simulation::new(7, 2, 8));
-    lab.keys("<Tab>").screen(80, 24).shows("there is no other job");
+    lab.keys("<Tab>").screen(80, 24).shows("llama-70b is the only job");
     let other = Simulation { job: "eval".into(), ..Simulation::new(9, 1, 4) };
     lab.arrive(other.snapshots(1_840));
     lab.screen(80, 24).shows("llama-70b   job 2 of 2, foremost");

@@ -29,6 +29,8 @@ pub enum Action {
     Arrive(Arrival),
     /// A file was written, or could not be.
     Saved(Result<PathBuf, String>),
+    /// The report was copied, and written to a file, or could not be.
+    Copied(Result<PathBuf, String>),
     /// How the recorder does.
     Recorded(Standing),
     /// How the capture does.

@@ -11,6 +11,7 @@ mod history;
 mod hosts;
 mod incident;
 mod inspection;
+mod invitation;
 mod job_view;
 mod metric;
 mod order;
@@ -20,6 +21,7 @@ mod page;
 mod past;
 mod seats;
 mod settle;
+mod since;
 mod sort;
 mod stacks;
 mod steps;
@@ -41,6 +43,7 @@ pub use history::{COLUMNS, History, PERIOD, Told};
 pub use hosts::{Gpus, Health, Host, HostColumn, Hosts};
 pub use incident::Incident;
 pub use inspection::{Comparison, Inspection, Membership};
+use invitation::Invitation;
 pub use job_view::{Headline, JobView, Row, Sifted, Urgency};
 pub use metric::{Maps, Metric};
 pub use others::Others;
@@ -107,7 +110,7 @@ pub struct App {
     pub(crate) note: Option<Note>,
     pub(crate) warnings: VecDeque<String>,
     /// How others can look as well, while there is a way worth telling.
-    pub(crate) invitation: Option<String>,
+    pub(crate) invitation: Option<Invitation>,
     pub(crate) now: Moment,
     /// When a frame of each host came in last, by this machine's clock.
     pub(crate) arrived: HashMap<HostName, Moment>,
@@ -240,7 +243,11 @@ impl App {
 
     /// What the key means now.
     pub fn means(&self, key: Key) -> Option<Action> {
-        self.keymap.lookup(key, self.scope())
+        match self.keymap.lookup(key, self.scope())? {
+            // Who reads help and presses `q` is done with help, not with the program. Ctrl+C always ends it.
+            Action::Quit if self.overlay == Overlay::Help && !key.control => Some(Action::Help),
+            action => Some(action),
+        }
     }
 
     /// Whose keys are in force.
@@ -329,10 +336,6 @@ impl App {
         let Some(job) = self.job() else { return Vec::new() };
         let groups = self.groups.as_ref().filter(|groups| groups.world_size() == u64::from(job.world_size()));
         kinds(job, self.job_view.rows(), groups)
-    }
-
-    pub fn invite(&mut self, how: String) {
-        self.invitation = Some(how);
     }
 
     /// Ranks whose stacks are due: the shown job hangs, and they have not arrived.

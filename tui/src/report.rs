@@ -10,6 +10,8 @@ use xpu_model::{
     stack,
 };
 
+use xpu_wire::id::Rank;
+
 use crate::{
     app::{App, Group},
     glyph,
@@ -53,7 +55,14 @@ pub fn text(app: &App) -> String {
     }
     for finding in &job_view.findings {
         let sign = if finding.stops_the_job() { glyph::ALARM } else { glyph::WARNING };
-        let _ = writeln!(text, "\n{sign} {}{}", sure(finding.confidence), finding.evidence);
+        let _ = writeln!(text, "\n{sign} {}", finding.headline(app.job()));
+        let _ = writeln!(text, "  {}{}", sure(finding.confidence), finding.evidence);
+        let since = app.since(finding);
+        let lasted = figure::age(app.now.since(since));
+        let _ = writeln!(text, "  since {}, {lasted}", figure::clock(since));
+        if let Some(places) = hosts(app, &finding.ranks) {
+            let _ = writeln!(text, "  {places}");
+        }
         if let Some(cost) = &finding.cost {
             let _ = writeln!(text, "  costs {cost}");
         }
@@ -107,6 +116,18 @@ pub fn text(app: &App) -> String {
         let _ = writeln!(text, "  {} {what}: {}", figure::clock(entry.at), entry.finding.evidence);
     }
     text
+}
+
+/// `rank 3 on node-1`: where the named ranks run.
+fn hosts(app: &App, ranks: &[Rank]) -> Option<String> {
+    let job = app.job()?;
+    let known = ranks.iter().filter_map(|&rank| Some(format!("rank {rank} on {}", job.rank(rank)?.host())));
+    let places: Vec<_> = known.take(PLACES).collect();
+    let more = match ranks.len().saturating_sub(PLACES) {
+        0 => String::new(),
+        more => format!(" and {} more", figure::count(more as u64)),
+    };
+    (!places.is_empty()).then(|| format!("{}{more}", places.join(", ")))
 }
 
 /// How old what its ranks said last is, where that is not of now.

@@ -108,6 +108,10 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Arrive(Arrival::Name(endpoint, name)) => app.connections.call(endpoint, name),
         Action::Saved(Ok(path)) => app.note = Some(Note::Done(format!("saved {}", path.display()))),
         Action::Saved(Err(why)) => app.note = Some(Note::Failed(why)),
+        Action::Copied(Ok(path)) => {
+            app.note = Some(Note::Done(format!("report copied and saved as {}", path.display())));
+        }
+        Action::Copied(Err(why)) => app.note = Some(Note::Failed(format!("report copied, {why}"))),
         Action::Open(kind) => prompt::open(app, kind),
         Action::Edit(edit) => return prompt::edit(app, &edit),
         Action::Move(motion) => return travel(app, motion),

@@ -85,7 +85,7 @@ fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
             hits.cover();
             prompt::draw(app, prompt, footer, buffer);
         }
-        None => footer::draw(app, footer, buffer, &mut hits),
+        None => footer::draw(app, footer, main, buffer, &mut hits),
     }
     if app.overlay == Overlay::Help {
         hits.cover();

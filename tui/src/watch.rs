@@ -280,7 +280,7 @@ fn carry_out(
         }
         Effect::Copy(path, text) => {
             screen.copy(&text)?;
-            update(app, Action::Saved(save(path, &text)));
+            update(app, Action::Copied(save(path, &text)));
         }
         Effect::WatchRanks(ranks) => source.watch_ranks(app, ranks)?,
         Effect::AskStacks { job, ranks, reading } => ask_stacks(app, source.live(), job, ranks, reading),

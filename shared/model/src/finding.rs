@@ -282,6 +282,14 @@ impl Finding {
         format!("{}; {}", self.evidence, self.advice)
     }
 
+    /// Who, where, what and the cost, in one line for [`evidence::headline::WIDTH`] columns.
+    pub fn headline(&self, job: Option<&Job>) -> String {
+        let host = self.ranks.first().and_then(|&rank| Some(job?.rank(rank)?.host().as_str()));
+        let line = self.evidence.headline(&self.ranks, host);
+        let cost = self.cost.filter(|_| !self.stops_the_job());
+        evidence::headline::joined(line, cost.map(|cost| (cost.ms_per_step, cost.pct)))
+    }
+
     /// Whether it stops the job.
     pub fn stops_the_job(&self) -> bool {
         // A job that lost a rank makes no more progress than a hung one.

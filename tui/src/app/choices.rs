@@ -24,6 +24,8 @@ impl App {
         let page = Page::ALL.into_iter().find(|page| page.name() == state.page && *page != Page::Rank);
         self.page = page.unwrap_or(self.page);
         let metric = Metric::ALL.into_iter().find(|metric| metric.word() == state.metric);
+        // The first of all is where every screen begins: nobody chose it.
+        let metric = metric.filter(|metric| *metric != Metric::default());
         self.maps = metric.map_or(self.maps, |metric| self.maps.showing(metric));
         self.sort = prompt_command::sort(&state.sort).unwrap_or(self.sort);
         if let Ok(filter) = Filter::read(&state.filter) {

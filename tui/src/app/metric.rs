@@ -1,6 +1,8 @@
 //! The quantities a rank is compared by.
 
-use super::Row;
+use xpu_model::finding::{Class, Evidence, Finding};
+
+use super::{App, Row};
 use crate::widget::scale::Worse;
 
 /// In the order the heatmaps take turns: what belongs together is side by side.
@@ -28,6 +30,8 @@ pub struct Maps {
     at: usize,
     /// Not as they are now but over the last minutes.
     pub over_time: bool,
+    /// The user chose them: they follow no finding any more.
+    chosen: bool,
 }
 
 /// Maps side by side.
@@ -36,7 +40,7 @@ const ABREAST: usize = 2;
 impl Maps {
     /// Those among which this one is.
     pub fn showing(self, metric: Metric) -> Self {
-        Self { at: metric as usize, ..self }
+        Self { at: metric as usize, chosen: true, ..self }
     }
 
     pub fn next(self, told: &[Metric]) -> Self {
@@ -49,7 +53,14 @@ impl Maps {
 
     fn turned(self, told: &[Metric], by: usize) -> Self {
         let page = (self.page(told) + by) % Self::pages(told).max(1);
-        Self { at: told.get(page * ABREAST).map_or(0, |metric| *metric as usize), ..self }
+        Self { at: told.get(page * ABREAST).map_or(0, |metric| *metric as usize), chosen: true, ..self }
+    }
+
+    /// As [`Self::metrics`]; until the user has chosen, the second is the one that shows the worst finding.
+    pub(super) fn following(self, told: &[Metric], worst: Option<&Finding>) -> [Metric; ABREAST] {
+        let [first, second] = self.metrics(told);
+        let late = worst.is_some_and(shows_in_arrival) && told.contains(&Metric::Lateness);
+        if late && !self.chosen { [first, Metric::Lateness] } else { [first, second] }
     }
 
     /// Number of pages.
@@ -69,6 +80,19 @@ impl Maps {
         std::array::from_fn(|nth| {
             told.get((from + nth) % told.len().max(1)).copied().unwrap_or(Metric::ALL[nth])
         })
+    }
+}
+
+/// Whether the ranks it names are late where their GEMMs look like all others'.
+fn shows_in_arrival(finding: &Finding) -> bool {
+    let is_late = matches!(finding.class, Class::Host | Class::Pauses | Class::Step);
+    !finding.ranks.is_empty() && (is_late || matches!(finding.evidence, Evidence::MoreWork(_)))
+}
+
+impl App {
+    /// What the maps show.
+    pub(crate) fn mapped(&self) -> [Metric; ABREAST] {
+        self.maps.following(&self.job_view.reported(), self.job_view.findings.first())
     }
 }
 
@@ -199,7 +223,7 @@ mod tests {
             seen.extend(maps.metrics(told));
             maps = maps.next(told);
         }
-        assert_eq!((seen, maps), (told.to_vec(), Maps::default()));
+        assert_eq!((seen, maps.metrics(told)), (told.to_vec(), Maps::default().metrics(told)));
         assert_eq!(maps.previous(told).metrics(told), [Metric::Busy, Metric::Memory]);
         assert_eq!(maps.previous(told).next(told), maps);
     }
@@ -213,5 +237,38 @@ mod tests {
         // The driver falls silent while its map is shown.
         assert_eq!(maps.metrics(&told[..4]), [Metric::Lateness, Metric::StepTime]);
         assert_eq!(Maps::default().metrics(&[]), [Metric::Gemm, Metric::Bus]);
+    }
+
+    #[test]
+    fn maps_follow_a_finding_about_a_late_host_until_the_user_chooses() {
+        use xpu_model::finding::{
+            Confidence, Kind, Severity,
+            evidence::slow::{Arrival, LateHost, Named, Rates},
+        };
+        use xpu_wire::id::Rank;
+        let told = Metric::ALL;
+        let who = Named { ranks: vec![Rank(3)], worst: Rank(3), host: "node-1".into() };
+        let rates = Rates { tflops: 500.0, usual_tflops: 500.0, ranks: Some(8) };
+        let arrival = Arrival { waiting: None, as_of_s: None };
+        let finding = |class| Finding {
+            kind: Kind::SlowRank,
+            class,
+            ranks: vec![Rank(3)],
+            confidence: Confidence::Certain,
+            severity: Severity::Slow,
+            since_s: 60.0,
+            evidence: Evidence::LateHost(LateHost { who: who.clone(), rates, arrival }),
+            advice: String::new(),
+            collective: None,
+            cost: None,
+        };
+        let (host, compute) = (finding(Class::Host), finding(Class::Compute));
+        let maps = Maps::default();
+        assert_eq!(maps.following(&told, Some(&host)), [Metric::Gemm, Metric::Lateness]);
+        assert_eq!(maps.following(&told, Some(&compute)), [Metric::Gemm, Metric::Bus]);
+        assert_eq!(maps.following(&told, None), [Metric::Gemm, Metric::Bus]);
+        let chosen = maps.showing(Metric::Bus);
+        assert_eq!(chosen.following(&told, Some(&host)), [Metric::Gemm, Metric::Bus]);
+        assert_eq!(maps.following(&told[..2], Some(&host)), [Metric::Gemm, Metric::Bus], "nobody reports it");
     }
 }

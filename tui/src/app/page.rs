@@ -31,6 +31,21 @@ impl Page {
         Self::Hosts,
     ];
 
+    /// Its name where nine of them share 80 columns.
+    pub(crate) fn short(self) -> &'static str {
+        match self {
+            Self::Overview => "over",
+            Self::Rank => "rank",
+            Self::Gemms => "gemm",
+            Self::Collectives => "coll",
+            Self::Steps => "step",
+            Self::Stacks => "stack",
+            Self::Findings => "find",
+            Self::Captures => "file",
+            Self::Hosts => "host",
+        }
+    }
+
     /// Whose keys are in force on it.
     pub(crate) fn scope(self) -> Scope {
         match self {

@@ -10,7 +10,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use super::{App, StepTimes};
+use super::{App, Incident, StepTimes};
 use crate::replay::{Mark, Of, Playback};
 
 /// What goes on.
@@ -18,8 +18,10 @@ use crate::replay::{Mark, Of, Playback};
 pub(crate) struct Parked {
     jobs: Jobs,
     arrived: HashMap<HostName, Moment>,
-    /// As it was when the past was gone to.
+    /// As they were when the past was gone to.
     step_times: StepTimes,
+    log: Log,
+    incident: Option<Incident>,
     now: Moment,
 }
 
@@ -34,9 +36,10 @@ impl App {
     /// Shows a recording, or the past of what was shown until now.
     pub fn replay(&mut self, playback: Playback) {
         if playback.of == Of::Live && self.parked.is_none() {
-            let (jobs, arrived) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.arrived));
-            let step_times = std::mem::take(&mut self.step_times);
-            self.parked = Some(Parked { jobs, arrived, step_times, now: self.now });
+            let (jobs, arrived) = (take(&mut self.jobs), take(&mut self.arrived));
+            let step_times = take(&mut self.step_times);
+            let (log, incident) = (take(&mut self.log), self.incident.take());
+            self.parked = Some(Parked { jobs, arrived, step_times, log, incident, now: self.now });
         }
         self.playback = Some(playback);
     }
@@ -88,12 +91,14 @@ impl App {
     }
 
     pub(crate) fn go_live(&mut self) {
-        if let Some(Parked { jobs, arrived, step_times, now }) = self.parked.take() {
+        if let Some(Parked { jobs, arrived, step_times, log, incident, now }) = self.parked.take() {
             let alarmed = self.alarmed;
             self.forget();
             // What was shown of itself before is not shown so again.
             self.alarmed = alarmed;
             (self.jobs, self.arrived, self.step_times, self.now) = (jobs, arrived, step_times, now);
+            // What was found before the pause is not found anew.
+            (self.log, self.incident) = (log, incident);
             self.playback = None;
         }
     }

@@ -5,7 +5,9 @@ use super::*;
 /// One of each, and whether a person can mean it. A new action does not compile until it is put here.
 fn is_meant(action: &Action) -> bool {
     match action {
-        Action::Time(_) | Action::Arrive(_) | Action::Saved(_) | Action::NoStacks(_) => false,
+        Action::Time(_) | Action::Arrive(_) | Action::Saved(_) | Action::Copied(_) | Action::NoStacks(_) => {
+            false
+        }
         Action::Show(..)
         | Action::Reach(_)
         | Action::Rewind

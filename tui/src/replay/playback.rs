@@ -2,7 +2,8 @@
 
 use std::{fmt, time::Duration};
 
-use xpu_wire::unit::Moment;
+use xpu_model::finding::Finding;
+use xpu_wire::{id::JobName, unit::Moment};
 
 /// What is being replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,12 +15,20 @@ pub enum Of {
 }
 
 /// A moment at which something was found that had not been wrong before.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
     pub at: Moment,
-    /// It stops the job.
-    pub stops: bool,
-    pub sentence: String,
+    pub job: JobName,
+    /// As it was found then.
+    pub finding: Finding,
+}
+
+impl Mark {
+    /// Whether it is the beginning of this.
+    fn begins(&self, job: &JobName, finding: &Finding) -> bool {
+        let Finding { kind, class, ranks, .. } = &self.finding;
+        self.job == *job && (*kind, *class, ranks) == (finding.kind, finding.class, &finding.ranks)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -75,6 +84,12 @@ impl Playback {
     /// The position after `passed` of the user's time.
     pub fn after(&self, passed: Duration) -> Moment {
         if self.paused { self.position } else { self.within(self.position.after(self.speed.of(passed))) }
+    }
+
+    /// When something began that is found at the present position.
+    pub(crate) fn since(&self, job: &JobName, finding: &Finding) -> Option<Moment> {
+        let before = self.marks.iter().rev().filter(|mark| mark.at <= self.position);
+        before.into_iter().find(|mark| mark.begins(job, finding)).map(|mark| mark.at)
     }
 
     pub fn next_mark(&self) -> Option<&Mark> {

@@ -115,11 +115,7 @@ pub fn findings_between(
                 let before = seen.insert(what, at);
                 if before.is_none_or(|before| at.since(before) > OVER) && marks < MOST {
                     marks += 1;
-                    new.push(Mark {
-                        at,
-                        stops: finding.stops_the_job(),
-                        sentence: finding.evidence.to_string(),
-                    });
+                    new.push(Mark { at, job: job.name().clone(), finding });
                 }
             }
         }

@@ -19,8 +19,12 @@ pub(super) fn next(app: &mut App) {
         Some(name) if at != Some(next) => {
             show(app, name);
         }
-        _ => app.note = Some(Note::Done("there is no other job".to_owned())),
+        _ => app.note = Some(Note::Done(only(app))),
     }
+}
+
+fn only(app: &App) -> String {
+    app.job().map_or_else(|| "no job yet".to_owned(), |job| format!("{} is the only job", job.name()))
 }
 
 /// The job that was named, if there is one.

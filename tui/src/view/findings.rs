@@ -1,5 +1,7 @@
 //! All findings, the worst first; the evidence of the selected one; and the ended ones.
 
+mod incidents;
+
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
@@ -60,7 +62,10 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         let inner = panel::draw(app.palette, breakpoint, title, detail, buffer);
         headline::lines(&why, inner, buffer);
     }
-    draw_log(app, breakpoint, log, buffer);
+    match app.playback() {
+        Some(playback) => incidents::draw(app, playback, breakpoint, log, buffer),
+        None => draw_log(app, breakpoint, log, buffer),
+    }
 }
 
 fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
@@ -78,7 +83,9 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
             Line::styled(format!("{} {text}", glyph::STALE), app.palette.of(Role::Warning))
         } else {
             let heard = figure::counted(app.job_view.heard, "rank", "ranks");
-            let text = format!("{} no findings: {heard}", glyph::GOOD);
+            let at = app.playback().map(|playback| figure::time_of_day(playback.position));
+            let at = at.map_or_else(String::new, |at| format!(" at {at} UTC"));
+            let text = format!("{} no findings{at}: {heard}", glyph::GOOD);
             Line::styled(text, app.palette.of(Role::Good))
         };
         let also = app
@@ -105,8 +112,7 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
         let (sign, role) = headline::loudness(finding);
         let style = ground.patch(app.palette.of(role));
         let head = format!(" {sign} {}  ", Column::name(names).cell(&name(finding)));
-        let text = format!("{}{}", sure(finding.confidence), finding.evidence);
-        let text = cut_at_word(&text, usize::from(inner.width).saturating_sub(head.width()));
+        let text = headline::short(app, finding, usize::from(inner.width).saturating_sub(head.width()));
         let told = Line::from(vec![
             Span::styled(head, style.patch(app.palette.of(Role::Strong))),
             Span::styled(text, style),
@@ -158,12 +164,9 @@ fn detail<'a>(app: &App, finding: &'a Finding, width: usize) -> Vec<Line<'a>> {
         );
         lines.push(entry(app, "hangs at", Span::raw(text)));
     }
-    let since = std::time::Duration::from_secs_f64(finding.since_s.max(0.0));
-    let seen = app
-        .log
-        .since(finding)
-        .map_or_else(String::new, |at| format!("; active since {} UTC", figure::time_of_day(at)));
-    lines.push(entry(app, "since", Span::raw(format!("{}{seen}", figure::age(since)))));
+    let since = app.since(finding);
+    let text = format!("{} UTC, {}", figure::time_of_day(since), figure::age(app.now.since(since)));
+    lines.push(entry(app, "since", Span::raw(text)));
     if let Some(cost) = &finding.cost {
         let text = format!("{cost}: {}", word(&finding.severity));
         lines.push(entry(app, "costs", Span::raw(text)));
@@ -215,6 +218,6 @@ fn logged(app: &App, entry: &Entry, words: usize, width: usize) -> Line<'static>
     Line::from(vec![
         Span::styled(time, app.palette.of(Role::Muted)),
         Span::styled(head, app.palette.of(role)),
-        Span::raw(cut_at_word(&entry.finding.evidence.to_string(), width.saturating_sub(taken))),
+        Span::raw(cut_at_word(&entry.finding.headline(app.job()), width.saturating_sub(taken))),
     ])
 }

@@ -4,6 +4,7 @@ use ratatui::{
     buffer::Buffer,
     layout::Rect,
     text::{Line, Span},
+    widgets::{Clear, Widget as _},
 };
 use unicode_width::UnicodeWidthStr as _;
 
@@ -19,15 +20,43 @@ use crate::{
     widget::{ends, wrap::cut_at_word},
 };
 
-/// Columns that the numbers of the views have whatever the last key did.
-const KEYS: usize = 28;
+/// Columns that are kept for other keys where the overview names the views in full.
+const OTHERS: usize = 24;
 
-pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+/// How the views are named.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Names {
+    Full,
+    Short,
+    /// Only the present one has a name: there is no room for more.
+    Digits,
+}
+
+impl Names {
+    /// In full where all keys of the page have room beside them; the overview leads to the others, so there they go before.
+    fn fitting(views: &[Offer], others: usize, width: usize) -> Self {
+        let taken = |names: Self| {
+            let gap = names.gap().len();
+            views.iter().map(|offer| offer.named(names, false).width() + gap).sum::<usize>()
+        };
+        if taken(Self::Full) + others <= width {
+            Self::Full
+        } else if taken(Self::Short) <= width {
+            Self::Short
+        } else {
+            Self::Digits
+        }
+    }
+
+    fn gap(self) -> &'static str {
+        if self == Self::Full { "   " } else { " " }
+    }
+}
+
+/// Draws the keys, and beside them what the last one did; above them, on the last line of `above`, where that has
+/// no room: the names of the views stay.
+pub(super) fn draw(app: &App, area: Rect, above: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let width = usize::from(area.width);
-    let note = note(app, width.saturating_sub(KEYS).max(width / 2));
-    // The last key's effect is shown beside the keys, never in their place.
-    let taken = note.width() + usize::from(note.width() > 0);
-    let space = width.saturating_sub(taken);
     let keys = app.keymap.in_force(app.scope()).filter_map(|(binding, keys)| {
         let (key, short) = (keys.first()?.to_string(), word(binding, app)?);
         is_useful(binding, app).then_some(Offer { binding, key, short })
@@ -37,28 +66,34 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) 
     if app.page == Page::Stacks {
         others.sort_by_key(|offer| matches!(offer.binding.action, Action::Open(Kind::Filter)));
     }
-    // If not all fits, the other views have only their numbers; on the first page their names, if they fit.
-    let whole = |offers: &[Offer]| offers.iter().map(|offer| offer.word().width() + 3).sum::<usize>();
-    let names = whole(&views) + if app.page == Page::Overview { 0 } else { whole(&others) } <= space;
+    let keys: usize = others.iter().map(|offer| offer.named(Names::Full, false).width() + 3).sum();
+    let names = Names::fitting(&views, if app.page == Page::Overview { OTHERS } else { keys }, width);
     let mut line = Line::default();
     for offer in &views {
         let here = page_of(offer.binding) == Some(app.page);
-        let text = if names || here { offer.word() } else { offer.key.clone() };
+        let text = offer.named(names, here);
         // The blanks on both sides belong to it: a number alone is small for a hand.
         let (x, width) = ((line.width() as u16).saturating_sub(1), text.width() as u16 + 2);
         hits.put(within(area, x, width), Target::Do(offer.binding.action.clone()));
-        let gap = if names { "   " } else { " " };
         let style = if here { app.palette.selected() } else { app.palette.of(Role::Muted) };
         let (key, rest) = text.split_at(offer.key.len());
         let loud = app.palette.of(Role::Accent).patch(app.palette.of(Role::Strong));
         line.push_span(Span::styled(key.to_owned(), if here { style } else { loud }));
         line.push_span(Span::styled(rest.to_owned(), style));
-        line.push_span(Span::raw(gap));
+        line.push_span(Span::raw(names.gap()));
     }
-    if !names {
+    if names != Names::Full {
         line.push_span(Span::raw(" "));
     }
-    let after = if names { "   " } else { "  " };
+    let after = if names == Names::Full { "   " } else { "  " };
+    let mut note = note(app, width);
+    if line.width() + note.width() > width {
+        let place = Rect { y: above.bottom().saturating_sub(1), height: 1.min(above.height), ..above };
+        Clear.render(place, buffer);
+        buffer.set_line(place.x, place.y, &note, place.width);
+        note = Line::default();
+    }
+    let space = width.saturating_sub(note.width() + usize::from(note.width() > 0));
     for offer in others {
         let Offer { key, short, .. } = &offer;
         let width = key.width() + short.width() + 1;
@@ -89,6 +124,8 @@ fn note(app: &App, most: usize) -> Line<'static> {
 fn word(binding: &Binding, app: &App) -> Option<&'static str> {
     match binding.action {
         Action::Open(Kind::Filter) if app.overlay == Overlay::Help => Some("find"),
+        // It closes what is open.
+        Action::Quit if app.overlay == Overlay::Help => Some("close"),
         _ => binding.short,
     }
 }
@@ -106,8 +143,12 @@ struct Offer {
 }
 
 impl Offer {
-    fn word(&self) -> String {
-        format!("{} {}", self.key, self.short)
+    fn named(&self, names: Names, here: bool) -> String {
+        match (names, page_of(self.binding)) {
+            (Names::Short, Some(page)) => format!("{} {}", self.key, page.short()),
+            (Names::Digits, Some(_)) if !here => self.key.clone(),
+            _ => format!("{} {}", self.key, self.short),
+        }
     }
 }
 

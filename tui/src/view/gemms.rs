@@ -94,11 +94,19 @@ fn heard(app: &App) -> String {
 
 /// Why there is nothing to list, and what to do.
 fn nothing(app: &App) -> Option<(Role, String)> {
+    let asked = figure::counted(app.watched.ranks.len(), "rank", "ranks");
+    let waited = app.now.since(app.watched.since);
+    let heard = app.gemms.heard;
+    // The slowest of a few is no verdict over all. A recording may never have the others.
+    let is_early = app.playback().is_none() && heard < app.watched.ranks.len() && waited < PATIENCE;
+    if heard > 0 && is_early {
+        let text =
+            format!("Shapes of {} of {asked} have come; the others follow.", figure::count(heard as u64));
+        return Some((Role::Muted, text));
+    }
     if !app.gemms.shapes().is_empty() {
         return None;
     }
-    let asked = figure::counted(app.watched.ranks.len(), "rank", "ranks");
-    let waited = app.now.since(app.watched.since);
     Some(if app.gemms.heard > 0 {
         let why = app.job_view.blind.first().map_or_else(String::new, |why| format!(" A hook says: {why}."));
         let text = "No GEMMs yet. They appear with the first cuBLAS or cuBLASLt call. Kernels of the program itself (Triton, CUTLASS) and a statically linked cuBLAS are not seen; XPU_TOP_KERNELS=NAME,... times kernels by name.";

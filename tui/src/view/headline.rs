@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Most lines of a hang's report.
-const MOST: usize = 3;
+const MOST: usize = 2;
 
 /// Columns from which on the states of the GPUs have a line: narrow terminals are low, and need it for the stacks.
 const FOR_GPUS: usize = 110;
@@ -30,8 +30,18 @@ const FOR_GPUS: usize = 110;
 pub(super) fn brief(app: &App, width: usize) -> Option<Line<'static>> {
     let finding = app.job_view.findings.first()?;
     let (sign, role) = loudness(finding);
-    let text = format!("{sign} {}{}", sure(finding.confidence), finding.evidence.reason());
-    Some(Line::styled(cut_at_word(&text, width), app.palette.of(role)))
+    Some(Line::styled(
+        format!("{sign} {}", short(app, finding, width.saturating_sub(2))),
+        app.palette.of(role),
+    ))
+}
+
+/// Who, where, what and the cost on one line. What is not certain says so, where that has room as well:
+/// the details below always say it.
+pub(super) fn short(app: &App, finding: &Finding, width: usize) -> String {
+    let line = finding.headline(app.job());
+    let unsure = format!("{}{line}", sure(finding.confidence));
+    if unsure.width() <= width { unsure } else { cut_at_word(&line, width) }
 }
 
 /// Why the job hangs. It stays when the job continues, until the user has seen it.
@@ -69,7 +79,12 @@ fn standstill(app: &App, finding: &Finding, width: usize) -> Vec<Line<'static>> 
     let since = std::time::Duration::from_secs_f64(finding.since_s.max(0.0));
     let what = if finding.kind == Kind::Exited { "RANK EXITED" } else { "JOB HANGS" };
     let head = format!("{} {what}, {}", glyph::ALARM, figure::age(since));
-    lines_of(app, finding, (&head, ""), app.palette.of(Role::Alarm), width)
+    let style = app.palette.of(Role::Alarm);
+    let loud = style.patch(app.palette.of(Role::Strong));
+    let line = short(app, finding, width.saturating_sub(2));
+    let mut lines = vec![Line::styled(format!("{} {line}", glyph::ALARM), loud)];
+    lines.extend(lines_of(app, finding, (&head, ""), style, width));
+    lines
 }
 
 /// The head, the sentence, the rank's code position, and how far each GPU has come.

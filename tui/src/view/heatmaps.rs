@@ -67,7 +67,7 @@ impl Panels {
             Layout::horizontal([Constraint::Fill(1), Constraint::Length(BETWEEN), Constraint::Fill(1)])
                 .areas(area);
         let told = app.job_view.reported();
-        let [first, second] = app.maps.metrics(&told);
+        let [first, second] = app.mapped();
         // The number of further pages, and the key to them.
         let page = format!(" {} of {}, m ", app.maps.page(&told) + 1, Maps::pages(&told));
         match self {

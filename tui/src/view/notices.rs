@@ -21,6 +21,8 @@ use crate::{
 struct Notice {
     glyph: &'static str,
     role: Role,
+    /// The same in one line, before the sentence.
+    short: Option<String>,
     text: String,
     /// What to do next.
     next: Option<String>,
@@ -28,7 +30,7 @@ struct Notice {
 
 impl Notice {
     fn new(glyph: &'static str, role: Role, text: String) -> Self {
-        Self { glyph, role, text, next: None }
+        Self { glyph, role, short: None, text, next: None }
     }
 
     fn warning(text: String) -> Self {
@@ -50,13 +52,33 @@ pub(super) fn title(app: &App) -> Title<'static> {
 
 /// All notices in `most` lines; those that do not fit are counted.
 pub(super) fn lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
+    let invitation = invitation(app, width);
+    // Of a command that cannot be copied in full nobody has anything.
+    if invitation.is_empty() || invitation.len() + 2 > most || app.job_view.standstill().is_some() {
+        return found_lines(app, width, most);
+    }
+    let mut lines = found_lines(app, width, most - invitation.len());
+    lines.extend(invitation);
+    lines
+}
+
+/// How others can look as well, in as many lines as that takes.
+fn invitation(app: &App, width: usize) -> Vec<Line<'static>> {
+    let Some(text) = app.invitation() else { return Vec::new() };
+    let told = wrapped(text, width.saturating_sub(2), usize::MAX);
+    let muted = app.palette.of(Role::Muted);
+    let signs = [glyph::HINT].into_iter().chain(std::iter::repeat(" "));
+    told.into_iter().zip(signs).map(|(text, sign)| Line::styled(format!("{sign} {text}"), muted)).collect()
+}
+
+fn found_lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
     let mut lines: Vec<Line<'static>> = Vec::new();
     let standstill = app.job_view.standstill();
     if let Some(finding) = standstill {
         lines = headline::banner(app, finding, width);
         lines.truncate(most);
     }
-    let notices = notices(app, standstill);
+    let notices = notices(app, standstill, width);
     if notices.is_empty() || lines.len() == most {
         return lines;
     }
@@ -86,7 +108,17 @@ impl Notice {
             Some(next) if space == 1 => format!("{}; {next}", self.text),
             _ => self.text.clone(),
         };
-        let told = wrapped(&text, width.saturating_sub(2), space - usize::from(below.is_some()));
+        let left = space - usize::from(below.is_some());
+        let mut told = match &self.short {
+            // What to do next is worth a line more than the figures, of which the page of findings has all.
+            Some(short) => {
+                let mut told = vec![short.clone()];
+                told.extend(wrapped(&text, width.saturating_sub(2), left - 1));
+                told
+            }
+            None => wrapped(&text, width.saturating_sub(2), left),
+        };
+        told.truncate(left);
         let mut lines: Vec<_> = told
             .into_iter()
             .enumerate()
@@ -104,9 +136,9 @@ impl Notice {
 }
 
 /// All except the reason of a hang, which is shown before.
-fn notices(app: &App, standstill: Option<&Finding>) -> Vec<Notice> {
+fn notices(app: &App, standstill: Option<&Finding>, width: usize) -> Vec<Notice> {
     let others = app.job_view.findings.iter().filter(|finding| Some(*finding) != standstill);
-    let mut all: Vec<_> = others.map(found).collect();
+    let mut all: Vec<_> = others.map(|finding| found(app, finding, width)).collect();
     all.extend(outlier(app));
     all.extend(unreachable(app));
     // In a hung job, reports are missing because ranks do not run, not because of hosts.
@@ -125,14 +157,14 @@ fn notices(app: &App, standstill: Option<&Finding>) -> Vec<Notice> {
         let bound = app.job_view.bound.as_ref().filter(|_| !app.job_view.is_frozen());
         all.extend(bound.map(|bound| Notice::new(glyph::HINT, Role::Muted, bound.to_string())));
     }
-    all.extend(app.invitation.iter().map(|text| Notice::new(glyph::HINT, Role::Muted, text.clone())));
     all
 }
 
-fn found(finding: &Finding) -> Notice {
+fn found(app: &App, finding: &Finding, width: usize) -> Notice {
     let (glyph, role) = headline::loudness(finding);
     let text = format!("{}{}", sure(finding.confidence), finding.evidence);
-    Notice { next: Some(finding.advice.clone()), ..Notice::new(glyph, role, text) }
+    let short = headline::short(app, finding, width.saturating_sub(2));
+    Notice { short: Some(short), next: Some(finding.advice.clone()), ..Notice::new(glyph, role, text) }
 }
 
 /// Why there is no bandwidth, if there are collectives.

@@ -219,7 +219,8 @@ fn head(app: &App, places: &[Place], area: Rect, buffer: &mut Buffer, hits: &mut
     }
     let left = usize::from(area.right().saturating_sub(x));
     if left >= HISTORY {
-        buffer.set_stringn(x, area.y, "TFLOPS history", left, app.palette.of(Role::Muted));
+        let name = app.sort.column.metric().map_or(Column::Gemm, |_| app.sort.column).title();
+        buffer.set_stringn(x, area.y, format!("{name} history"), left, app.palette.of(Role::Muted));
     }
 }
 
@@ -251,11 +252,19 @@ fn body(app: &App, places: &[Place], row: &Row, selected: bool, area: Rect, buff
     if left >= HISTORY
         && let Some(view) = app.job().and_then(|job| job.rank(row.status.rank))
     {
-        let history: Vec<_> = view.gemm_history().collect();
-        let scale = app.job_view.scale(Metric::Gemm);
+        let metric = app.sort.column.metric().unwrap_or_default();
+        // The job has single seconds of this one; of the others the screen has what it saw.
+        let history: Vec<_> = match metric {
+            Metric::Gemm => view.gemm_history().collect(),
+            _ => app
+                .job_view
+                .row_of(row.status.rank)
+                .map_or_else(Vec::new, |at| app.history.values(at, metric).into_iter().flatten().collect()),
+        };
+        let scale = app.job_view.scale(metric);
         let full = scale.map_or(0.0, |scale| scale.highest) as f32;
-        let low = row.is_heard()
-            && scale.zip(Metric::Gemm.of(row)).is_some_and(|(scale, value)| scale.is_bad(value));
+        let low =
+            row.is_heard() && scale.zip(metric.of(row)).is_some_and(|(scale, value)| scale.is_bad(value));
         let style = palette.of(if low { Role::Warning } else { Role::Faint });
         let bars = sparkline::bars(&history, full, left);
         let bars = if low { bars } else { sparkline::calm(bars) };

@@ -25,6 +25,14 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, standing: Standing, area: 
     let palette = app.palette;
     header::draw_title(app, breakpoint, Rect { height: 1, ..area }, buffer);
     let width = usize::from(area.width).min(96);
+    // A recording has no hosts to wait for, and nothing to try: its first reports come with its time.
+    if let Some(playback) = app.playback().filter(|_| standing == Standing::Connecting) {
+        let at = figure::time_of_day(playback.position);
+        let text = format!("{} No report of a job yet at {at} UTC in this recording", glyph::WAITING);
+        let line = Line::styled(text, palette.of(Role::Accent).patch(palette.of(Role::Strong)));
+        buffer.set_line(area.x, area.y + 2.min(area.height - 1), &line, area.width);
+        return;
+    }
     let mut lines = vec![headline(app, standing), Line::default(), chain(standing, palette), Line::default()];
     lines.extend(hosts(app, width));
     lines.push(Line::default());

@@ -11,6 +11,7 @@ use xpu_client::{capture::Progress, screen_capture::Standing, time};
 use xpu_model::figure;
 use xpu_wire::unit::Moment;
 
+use super::headline::loudness;
 use crate::{
     action::Action,
     app::App,
@@ -111,8 +112,8 @@ fn bar(app: &App, playback: &Playback, area: Rect, buffer: &mut Buffer) {
         let role = if x < here { Role::Accent } else { Role::Faint };
         buffer.set_string(area.x + x, area.y, "─", app.palette.of(role));
     }
-    for Mark { at, stops, .. } in &playback.marks {
-        let (sign, role) = if *stops { (glyph::ALARM, Role::Alarm) } else { (glyph::WARNING, Role::Warning) };
+    for Mark { at, finding, .. } in &playback.marks {
+        let (sign, role) = loudness(finding);
         buffer.set_string(area.x + cell(*at), area.y, sign, app.palette.of(role));
     }
     buffer.set_string(area.x + here, area.y, "●", app.palette.of(Role::Accent));

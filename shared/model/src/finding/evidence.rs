@@ -4,6 +4,7 @@ pub mod cost;
 pub mod device;
 pub mod exit;
 pub mod hang;
+pub mod headline;
 pub mod link;
 pub mod pace;
 pub mod slow;

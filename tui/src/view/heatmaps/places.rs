@@ -2,7 +2,7 @@
 
 use ratatui::{buffer::Buffer, layout::Rect};
 use unicode_width::UnicodeWidthStr as _;
-use xpu_model::status::RankState;
+use xpu_model::{finding::Kind, status::RankState};
 use xpu_wire::frame::Life;
 
 use super::{Frame, GAP, LABEL, framed};
@@ -155,7 +155,15 @@ fn of_row(row: &Row, metric: Metric, scale: Option<&Scale>) -> Cell {
         (Life::Died, ..) => Cell::Alarm,
         (Life::Alive, ..) if row.is_heard() && row.status.state == RankState::Hung => Cell::Alarm,
         (_, value, _) if !row.is_heard() => Cell::Stale { value },
-        (_, Some(value), Some(scale)) => of_value(value, scale),
+        (_, Some(value), Some(scale)) => match of_value(value, scale) {
+            // The usual skew of a rank may be small and add up all the same: what the finding names has its sign.
+            Cell::Value { value, step, badness, sign: None }
+                if metric == Metric::Lateness && row.named == Some(Kind::SlowRank) =>
+            {
+                Cell::Value { value, step, badness, sign: Some(HIGH) }
+            }
+            cell => cell,
+        },
         _ if row.status.state == RankState::Waiting => Cell::Waits,
         _ => Cell::Unknown,
     }

@@ -486,6 +486,56 @@ fn every_kind_says_its_figures_in_its_sentence() {
     assert_eq!(kinds.len(), 23, "every kind has its turn: {kinds:?}");
 }
 
+/// A terminal of 80 columns shows it whole, with a sign before it.
+#[test]
+fn every_kind_has_a_headline_that_fits() {
+    let ranks: Vec<_> = (1_016..1_024).map(Rank).collect();
+    for (evidence, _) in all() {
+        for (ranks, host) in
+            [(&[Rank(5)][..], "node-2"), (&ranks[..], "gpu-a100-rack12-0127.cluster.example")]
+        {
+            let line = evidence.headline(ranks, Some(host));
+            assert!(line.chars().count() <= headline::WIDTH, "{} columns: {line}", line.chars().count());
+            let names_no_rank = matches!(
+                evidence,
+                Evidence::Regression(_)
+                    | Evidence::PastRun(_)
+                    | Evidence::SlowLink(_)
+                    | Evidence::InKernel(_)
+            );
+            assert!(line.contains("rank") || names_no_rank, "who: {line}");
+        }
+    }
+}
+
+#[test]
+fn a_headline_has_who_where_what_and_the_cost() {
+    let slow = Evidence::SlowGemms(SlowGemms {
+        who: Named { ranks: vec![Rank(6)], worst: Rank(6), host: "node-2.cluster".into() },
+        rates: Rates { tflops: 384.6, usual_tflops: 500.0, ranks: Some(8) },
+        clocks: Clocks::Unknown,
+        arrival: Arrival {
+            waiting: Some(Waiting {
+                last_pct: 100.0,
+                loss: Loss { pct: 18.7, ms_of_step: Some((28.1, 150.0)) },
+                is_cost: true,
+            }),
+            as_of_s: None,
+        },
+    });
+    let told = "rank 6 (node-2): GEMMs 23 % slow (385 of 500 TFLOPS), costs 28 ms a step";
+    assert_eq!(slow.headline(&[Rank(6)], None), told);
+    let hang = Evidence::NotEntered(NotEntered {
+        ranks: vec![Rank(3)],
+        collective: Standstill { number: 100, communicator: "ec6e3145".to_owned(), ..collective() },
+        waiting: 7,
+        stands_s: 68.0,
+        doing: Doing::Outside,
+    });
+    let told = "rank 3 (node-1) did not enter AllReduce 100 of ec6e3145: 7 ranks wait, 68 s";
+    assert_eq!(hang.headline(&[Rank(3)], Some("node-1")), told);
+}
+
 #[test]
 fn every_figure_has_its_unit_in_its_name_and_is_documented() {
     let docs = include_str!("../../../../../docs/findings.md");

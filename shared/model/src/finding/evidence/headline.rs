@@ -1,0 +1,315 @@
+//! Evidence in one short line: who, where, what, and the cost. The sentence with all figures is its `Display`.
+
+use std::time::Duration;
+
+use xpu_wire::{
+    frame::{EndCause, Ending},
+    id::Rank,
+};
+
+use super::{
+    super::{Clocks, Standstill, phrase::counted},
+    Evidence,
+    cost::{Cause, Straggler},
+    exit::Exited,
+    hang::{Forming, Mismatch, Missing},
+    pace::{Pauses, Regression},
+    slow::{Arrival, Named, Waiting},
+};
+use crate::figure;
+
+/// Columns of a headline: with a sign before it, a terminal of 80 columns shows it in full.
+pub const WIDTH: usize = 76;
+
+/// Letters of a host's name.
+const HOST: usize = 12;
+
+/// `rank 6 (node-2)`, `rank 6 (node-2) and 3 more`
+fn who(ranks: &[Rank], first: Rank, host: Option<&str>) -> String {
+    let host = host.map_or_else(String::new, |host| format!(" ({})", short(host)));
+    let more = match ranks.len().saturating_sub(1) {
+        0 => String::new(),
+        more => format!(" and {} more", figure::count(more as u64)),
+    };
+    format!("rank {first}{host}{more}")
+}
+
+/// A host without its domain. An address has no domain.
+fn short(host: &str) -> String {
+    let is_address = host.starts_with(|first: char| first.is_ascii_digit()) || host.contains(':');
+    let name = if is_address { host } else { host.split('.').next().unwrap_or(host) };
+    if name.chars().count() <= HOST {
+        return name.to_owned();
+    }
+    name.chars().take(HOST - 1).chain(['…']).collect()
+}
+
+/// The first of these that has room, else the last.
+fn fitted<const N: usize>(lines: [String; N]) -> String {
+    let fits = lines.iter().position(|line| line.chars().count() <= WIDTH);
+    lines.into_iter().nth(fits.unwrap_or(N - 1)).unwrap_or_default()
+}
+
+/// What is wrong, and its cost. Figures go first where there is no room for all.
+fn with_cost(what: &str, figures: &str, cost: &str) -> String {
+    fitted([format!("{what}{figures}{cost}"), format!("{what}{cost}"), what.to_owned()])
+}
+
+/// What is wrong, and for how long.
+fn with_age(what: &str, figures: &str, seconds: f64) -> String {
+    let age = age(seconds);
+    fitted([format!("{what}{figures}, {age}"), format!("{what}, {age}"), what.to_owned()])
+}
+
+fn age(seconds: f64) -> String {
+    figure::age(Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default())
+}
+
+/// A figure of three digits needs no tenths.
+fn round(value: f64) -> String {
+    if value >= 10.0 { format!("{value:.0}") } else { format!("{value:.1}") }
+}
+
+/// `, costs 28 ms a step`
+pub(in crate::finding) fn costs(ms: Option<f64>, pct: f64) -> String {
+    ms.map_or_else(
+        || format!(", costs {} % of the time", round(pct)),
+        |ms| format!(", costs {} ms a step", round(ms)),
+    )
+}
+
+fn arrival(of: &Arrival) -> String {
+    match of.waiting {
+        None => String::new(),
+        Some(Waiting { loss, is_cost: true, .. }) => costs(loss.ms_of_step.map(|(ms, _)| ms), loss.pct),
+        Some(Waiting { loss, is_cost: false, .. }) => loss.ms_of_step.map_or_else(
+            || format!(", late by {} % of the time", round(loss.pct)),
+            |(ms, _)| format!(", late by {} ms a step", round(ms)),
+        ),
+    }
+}
+
+fn slow_gemms(who: &str, (own, usual): (f64, f64), clocks: &Clocks, cost: &str) -> String {
+    let below = 100.0 * (1.0 - own / usual);
+    let figures = match clocks {
+        Clocks::Held(held) => format!(", SM {:.0} of {:.0} MHz", held.mhz, held.usual_mhz),
+        Clocks::Well { .. } | Clocks::Unknown => format!(" ({} of {} TFLOPS)", round(own), round(usual)),
+    };
+    with_cost(&format!("{who}: GEMMs {below:.0} % slow"), &figures, cost)
+}
+
+/// `AllReduce 100 of ec6e3145`
+fn collective(of: &Standstill) -> String {
+    format!("{} {} of {}", of.operation.as_deref().unwrap_or("collective"), of.number, of.communicator)
+}
+
+impl Evidence {
+    /// In one line of at most [`WIDTH`] columns with usual names and figures. Evidence about ranks of a hang
+    /// does not know their hosts: `ranks` are the finding's, `host` is that of the first of them.
+    pub(in crate::finding) fn headline(&self, ranks: &[Rank], host: Option<&str>) -> String {
+        let first = ranks.first().copied().unwrap_or_default();
+        let who = who(ranks, first, host);
+        let named = |named: &Named| self::who(&named.ranks, named.worst, Some(named.host.as_str()));
+        match self {
+            Self::SlowGemms(of) => {
+                let rates = (of.rates.tflops, of.rates.usual_tflops);
+                slow_gemms(&named(&of.who), rates, &of.clocks, &arrival(&of.arrival))
+            }
+            Self::LateHost(of) => {
+                let what = format!("{}: host is late, its GEMMs are not slow", named(&of.who));
+                with_cost(&what, "", &arrival(&of.arrival))
+            }
+            Self::MoreWork(of) => {
+                let what = format!("{}: {:.1}x the FLOPs", named(&of.who), of.times);
+                with_cost(&what, " of ranks with the same work", &arrival(&of.arrival))
+            }
+            Self::Straggler(of) => straggler(of),
+            Self::Pauses(of) => pauses(of, host),
+            Self::Regression(of) => regression(of),
+            Self::PastRun(of) => {
+                let longer = 100.0 * (of.step_ms / of.past_step_ms - 1.0);
+                let figures = format!(" ({} ms, then {})", round(of.step_ms), round(of.past_step_ms));
+                with_cost(&format!("steps are {longer:.0} % longer than on {}", of.day), &figures, "")
+            }
+            Self::SlowLink(of) => {
+                let below = 100.0 * (1.0 - of.gb_s / of.usual_gb_s);
+                let through = of.passes.as_ref();
+                let through =
+                    through.map_or_else(String::new, |host| format!(" through {}", short(host.as_str())));
+                let what = format!("{} of {}{through}: {below:.0} % slow", of.operation, of.communicator);
+                with_cost(&what, &format!(" ({} of {} GB/s)", round(of.gb_s), round(of.usual_gb_s)), "")
+            }
+            Self::FullMemory(of) => {
+                let who = self::who(&of.ranks, of.worst, Some(of.host.as_str()));
+                let figures = format!(", {} left of {}", figure::bytes(of.free), figure::bytes(of.total));
+                with_cost(&format!("{who}: GPU memory nearly full"), &figures, "")
+            }
+            Self::Xid(of) => {
+                let who = self::who(&[of.rank], of.rank, Some(of.host.as_str()));
+                let means = of.xid.means().map_or_else(String::new, |means| format!(" ({means})"));
+                with_age(&format!("{who}: Xid {}", of.xid.code), &means, of.ago_s) + " ago"
+            }
+            Self::Exited(of) => exited(of),
+            Self::Stopped(of) => {
+                let who = self::who(&of.ranks, of.first, Some(of.host.as_str()));
+                with_age(&format!("{who} has stopped running, the job hangs"), "", of.stands_s)
+            }
+            Self::Parted(of) => {
+                let at = of.number.map_or_else(String::new, |number| format!(" at number {number}"));
+                with_age(&format!("{who}: NCCL calls diverge from the others'"), &at, of.stands_s)
+            }
+            Self::Forming(of) => forming(of, host),
+            Self::NotEntered(of) => {
+                let what = format!("{who} did not enter {}", collective(&of.collective));
+                let wait = if of.waiting == 1 { "waits" } else { "wait" };
+                with_age(&what, &format!(": {} {wait}", counted(of.waiting)), of.stands_s)
+            }
+            Self::Deadlock(of) => {
+                let figures = format!(" ({}, {})", collective(&of.here), collective(&of.there));
+                with_age(&format!("{who} wait for each other in two communicators"), &figures, of.stands_s)
+            }
+            Self::Mismatch(of) => mismatch(of, host),
+            Self::OutOfStep(of) => {
+                let figures = format!(", others {}", of.least);
+                let communicator = &of.collective.communicator;
+                let what = format!("{who} called {} collectives of {communicator}", of.most);
+                with_age(&what, &figures, of.stands_s)
+            }
+            Self::NotLaunched(of) => {
+                let what = format!("{who} did not launch {}", collective(&of.collective));
+                with_age(&what, &format!(": in {}", of.call), of.stands_s)
+            }
+            Self::NotStarted(of) => {
+                let at = collective(&of.collective);
+                let gpu = if of.ranks.len() == 1 { "GPU has" } else { "GPUs have" };
+                fitted([
+                    format!("{who}: {gpu} not started {at}, {}", age(of.stands_s)),
+                    format!("{who}: {gpu} not started {at}"),
+                    format!("{who}: GPU not at {at}"),
+                ])
+            }
+            Self::InKernel(of) => {
+                let what =
+                    format!("{} does not end on {}", collective(&of.collective), counted(of.ranks.len()));
+                with_age(&what, &format!(", first {who}"), of.stands_s)
+            }
+            Self::Partial(of) => {
+                let what = format!("{who}: {} does not end", collective(&of.collective));
+                with_age(&what, &format!(", on {} it did", counted(of.others)), of.stands_s)
+            }
+            Self::Unmatched(of) => {
+                let what = format!("{who} called {} sends and receives", of.calls);
+                with_age(&what, &format!(", ranks like it {}", of.usual), of.stands_s)
+            }
+            Self::Sampled(of, _) => of.headline(ranks, host),
+        }
+    }
+}
+
+fn straggler(of: &Straggler) -> String {
+    let who = who(&[of.rank], of.rank, Some(of.host.as_str()));
+    let cost = costs(of.step_ms.map(|step| of.pct * step / 100.0), of.pct);
+    let (what, figures) = match &of.cause {
+        Cause::SlowGemms { tflops, usual_tflops, clocks, .. } => {
+            return slow_gemms(&who, (*tflops, *usual_tflops), clocks, &cost);
+        }
+        Cause::MoreWork { times } => (format!("{times:.2}x the others' FLOPs"), String::new()),
+        Cause::WaitsLess { .. } => ("work reaches its GPU late".to_owned(), String::new()),
+        Cause::LacksCpu(lacks) => ("lacks CPU time".to_owned(), format!(" ({:.0} %)", lacks.share_pct())),
+        Cause::MoreWaits { per_step, usual_per_step } => (
+            format!("waits for its GPU {per_step:.0} times a step"),
+            format!(" (others {usual_per_step:.0})"),
+        ),
+        Cause::Unknown => ("is last, cause unknown".to_owned(), String::new()),
+    };
+    with_cost(&format!("{who}: {what}"), &figures, &cost)
+}
+
+fn pauses(of: &Pauses, host: Option<&str>) -> String {
+    let figures = format!(", {:.0} in {:.0} s", of.pauses, of.window_s);
+    let late = of.late.as_ref().map_or(&of.ranks, |late| &late.ranks);
+    let before = match late.first() {
+        Some(&first) => format!("{}: ", who(late, first, host)),
+        None => String::new(),
+    };
+    with_cost(&format!("{before}single long steps"), &figures, &costs(None, of.lost_pct))
+}
+
+fn regression(of: &Regression) -> String {
+    let Regression { before_ms, after_ms, .. } = of;
+    let longer = 100.0 * (after_ms / before_ms - 1.0);
+    let why = if of.is_compute {
+        format!(", all GEMMs {:.0} % slow", of.rate_pct)
+    } else if let Some(late) = &of.late {
+        let first = late.ranks.first().copied().unwrap_or_default();
+        format!(", {} late", who(&late.ranks, first, None))
+    } else if let Some(lacks) = &of.lacks_cpu {
+        format!(", CPU time lacks {:.0} %", lacks.share_pct())
+    } else {
+        String::new()
+    };
+    with_cost(&format!("steps take {} ms, {longer:.0} % longer than before", round(*after_ms)), &why, "")
+}
+
+fn exited(of: &Exited) -> String {
+    let who = who(&[of.rank], of.rank, Some(of.host.as_str()));
+    let exit = of.exit.as_ref().filter(|exit| exit.cause() != EndCause::Dead);
+    let brief = match exit.map(|exit| (exit.cause(), &exit.ending)) {
+        Some((EndCause::Oom, _)) => "was OOM-killed".to_owned(),
+        Some((EndCause::NcclError, _)) => "ended with an NCCL error".to_owned(),
+        Some((EndCause::CudaError, _)) => "ended with a CUDA error".to_owned(),
+        Some((EndCause::Exception, _)) => "ended with an exception".to_owned(),
+        Some((_, Ending::Signal(signal))) => format!("was killed by signal {}", signal.number),
+        Some((_, Ending::Code(code))) => format!("exited with code {code}"),
+        _ => "ended without an orderly exit".to_owned(),
+    };
+    let ago = format!("{} ago", age(of.ago_s));
+    let step = of.step.map_or_else(String::new, |step| format!(", at step {step}"));
+    let told = exit.map_or_else(|| brief.clone(), |exit| exit.sentence());
+    fitted([
+        format!("{who} {told}, {ago}{step}"),
+        format!("{who} {told}, {ago}"),
+        format!("{who} {brief}, {ago}{step}"),
+        format!("{who} {brief}, {ago}"),
+    ])
+}
+
+fn forming(of: &Forming, host: Option<&str>) -> String {
+    let (join, form) = if of.makes { ("join", "create") } else { ("leave", "destroy") };
+    let inside = of.inside.len();
+    let wait = if inside == 1 { "waits" } else { "wait" };
+    let waiting = format!("{} {wait} to {form} a communicator", counted(inside));
+    match &of.missing {
+        Missing::Nobody => with_age(&format!("all ranks wait to {form} a communicator"), "", of.stands_s),
+        Missing::Unseen(unseen) => {
+            with_age(&waiting, &format!(", {} never seen", counted(*unseen)), of.stands_s)
+        }
+        Missing::Unknown => with_age(&waiting, ", who is missing is unknown", of.stands_s),
+        Missing::Ranks { ranks, .. } => {
+            let first = ranks.first().copied().unwrap_or_default();
+            let what = format!("{} did not {join} a communicator", who(ranks, first, host));
+            with_age(&what, &format!(": {} {wait}", counted(inside)), of.stands_s)
+        }
+    }
+}
+
+fn mismatch(of: &Mismatch, host: Option<&str>) -> String {
+    let usual = collective(&of.collective);
+    match (of.called.first(), of.most) {
+        (Some((ranks, operation, _)), Some(most)) => {
+            let first = ranks.first().copied().unwrap_or_default();
+            let what = format!("{} called {operation} for {usual}", who(ranks, first, host));
+            with_age(&what, &format!(", {} did not", counted(most)), of.stands_s)
+        }
+        _ => with_age(&format!("ranks disagree on {usual}"), "", of.stands_s),
+    }
+}
+
+/// The evidence's line, with a cost that only the finding knows.
+pub(in crate::finding) fn joined(line: String, cost: Option<(Option<f64>, f64)>) -> String {
+    let known = ["costs ", "late by "].iter().any(|words| line.contains(words));
+    match cost.filter(|_| !known) {
+        Some((ms, pct)) => fitted([format!("{line}{}", costs(ms, pct)), line]),
+        None => line,
+    }
+}

@@ -1,0 +1,96 @@
+//! What fingers know from other programs, and what the screen does without a key.
+
+use xpu_tests::{Lab, Screen};
+use xpu_tui::{
+    action::{Action, Effect},
+    replay::{Of, Playback},
+    update::update,
+};
+use xpu_wire::{id::Rank, simulation::Simulation, unit::Moment};
+
+use crate::one_slow;
+
+#[test]
+fn q_in_help_closes_help_and_not_the_program() {
+    let mut lab = one_slow();
+    for (open, close) in [("?", "q"), ("<F1>", "<F10>"), ("h", "h"), ("?/flame<Enter>", "q")] {
+        lab.keys(open).screen(80, 24).shows("Esc closes");
+        lab.keys(close).screen(80, 24).hides("Esc closes");
+        assert_eq!(lab.effects(), [], "{close} closes help only");
+    }
+    assert_eq!(lab.keys("<F10>").effects(), [Effect::Quit]);
+    assert_eq!(one_slow().keys("?<C-c>").effects(), [Effect::Quit]);
+    lab.keys("2?").screen(80, 24).shows("back to the page before");
+}
+
+/// Since which second of the day the selected finding is, by the page of findings.
+fn since(screen: &Screen) -> u32 {
+    let text = screen.text();
+    let line = text.lines().find(|line| line.contains("since ") && line.contains(" UTC, "));
+    let before = line.and_then(|line| line.split(" UTC, ").next()).expect("a finding");
+    let clock = before.split_whitespace().next_back().expect("a time");
+    clock.split(':').fold(0, |sum, part| 60 * sum + part.parse::<u32>().expect("a number"))
+}
+
+#[test]
+fn a_pause_does_not_change_since_when_a_finding_is() {
+    let mut lab = one_slow();
+    let before = since(&lab.keys("7").screen(132, 40));
+    let came = lab.screen(132, 40).text().lines().filter(|line| line.contains(" came ")).count();
+    for _ in 0..2 {
+        let now = Moment(u64::MAX);
+        lab.app().replay(Playback::new(Of::Live, (Moment(0), now)));
+        update(lab.app(), Action::Rewind);
+        update(lab.app(), Action::GoLive);
+        lab = lab.run(3);
+        // Its own figures are whole seconds.
+        assert!(since(&lab.screen(132, 40)).abs_diff(before) <= 1);
+    }
+    let after = lab.screen(132, 40).text().lines().filter(|line| line.contains(" came ")).count();
+    assert_eq!(after, came, "nothing has come anew");
+}
+
+#[test]
+fn views_keep_their_names_on_80_columns_whatever_the_last_key_did() {
+    let names = "1 over 2 rank 3 gemm 4 coll 5 step 6 stack 7 find 8 file 9 host";
+    let mut lab = one_slow();
+    for page in 1..=9 {
+        let screen = lab.keys(&page.to_string()).screen(80, 24);
+        screen.shows(names).shows("? help");
+    }
+    lab.keys("1");
+    update(lab.app(), Action::Copied(Ok("xpu-top-report-llama-70b-20270115T080000Z.txt".into())));
+    lab.screen(80, 24)
+        .shows(names)
+        .shows("report copied and saved as xpu-top-report-llama-70b-20270115T080000Z.txt");
+    lab.keys("j").screen(80, 24).shows(names).hides("report copied");
+    lab.screen(132, 40)
+        .shows("1 overview   2 rank   3 gemm   4 collectives   5 steps   6 stacks   7 findings");
+}
+
+#[test]
+fn the_last_column_has_the_history_of_what_is_sorted() {
+    let mut lab = one_slow();
+    lab.screen(132, 40).shows("TFLOPS history");
+    lab.keys(":sort late<Enter>").screen(132, 40).shows("late ms history").hides("TFLOPS history");
+}
+
+#[test]
+fn a_report_names_the_hosts_of_the_ranks_that_hang() {
+    let mut lab = Lab::new(Simulation::new(7, 2, 4)).hang(Rank(6)).run(14);
+    let effects = lab.keys("y").effects();
+    let text = effects.iter().find_map(|effect| match effect {
+        Effect::Copy(_, text) => Some(text),
+        _ => None,
+    });
+    let text = text.expect("a report");
+    assert!(text.contains("rank 6 on gpu-002") && text.contains("  since "), "{text}");
+}
+
+#[test]
+fn j_for_jobs_is_understood_on_every_page() {
+    let mut lab = Lab::new(Simulation::new(7, 2, 4));
+    for page in 1..=9 {
+        lab.keys(&format!("{page}J")).screen(132, 40).shows("llama-70b is the only job");
+    }
+}
