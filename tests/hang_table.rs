@@ -22,8 +22,8 @@ fn asked() -> Result<Asked, String> {
     let mut asked = Asked { ranks: vec![2, 8, 64], rounds: 5, at_once: 1, causes: Vec::new() };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or(format!("{word} needs a value"));
-        let number = |text: &str| text.parse().map_err(|_| format!("{text} is not a number"));
+        let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
+        let number = |text: &str| text.parse().map_err(|error| format!("{text}: {error}"));
         match word.as_str() {
             "--ranks" => asked.ranks = value()?.split(',').map(number).collect::<Result<_, _>>()?,
             "--rounds" => asked.rounds = number(&value()?)?,

@@ -23,24 +23,15 @@ use crate::args::FindingsArgs;
 pub fn findings(args: &FindingsArgs, price: Option<Price>) -> anyhow::Result<ExitCode> {
     let (following, now) = match &args.file {
         Some(path) => past::followed(path, None, args.of.job.as_ref(), None)?,
-        None => {
-            let (mut following, _live, mut arrivals) = connect(&args.of)?;
-            following.note_what_goes();
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-            let complete = Following::is_complete;
-            runtime.block_on(take_until(&mut following, &mut arrivals, Instant::now() + LOOK, complete));
-            report_unreachable(&following, "");
-            (following, Moment::now())
-        }
+        None => (remembered(args)?, Moment::now()),
     };
     let mut status = following.status(now);
     if status.ranks.is_empty() {
-        match &args.file {
-            Some(path) => eprintln!("xpu-top: {}: it has no ranks{}", path.display(), of(args)),
-            None => {
-                eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
-                report_kept("status", args.of.job.as_ref());
-            }
+        if let Some(path) = &args.file {
+            eprintln!("xpu-top: {}: it has no ranks{}", path.display(), of(args));
+        } else {
+            eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
+            report_kept("status", args.of.job.as_ref());
         }
         return Ok(ExitCode::from(Code::NoData as u8));
     }
@@ -52,6 +43,17 @@ pub fn findings(args: &FindingsArgs, price: Option<Price>) -> anyhow::Result<Exi
         list.text(args.file.is_some())
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the collectors of a job that runs have kept of it.
+fn remembered(args: &FindingsArgs) -> anyhow::Result<Following> {
+    let (mut following, _live, mut arrivals) = connect(&args.of)?;
+    following.note_what_goes();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let complete = Following::is_complete;
+    runtime.block_on(take_until(&mut following, &mut arrivals, Instant::now() + LOOK, complete));
+    report_unreachable(&following, "");
+    Ok(following)
 }
 
 fn of(args: &FindingsArgs) -> String {

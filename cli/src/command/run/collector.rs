@@ -69,9 +69,9 @@ pub(super) fn ensure(runtime: &RuntimeDir, base: BasePort, key: &CollectorKey<'_
     }
     detach(&mut command, ready.into());
     if adopts_orphans() {
-        spawn_beside(command)?
+        spawn_beside(command)?;
     } else {
-        spawn(command)?
+        spawn(command)?;
     }
     read_answer(answer.into(), runtime)
 }

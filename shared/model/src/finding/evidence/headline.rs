@@ -202,6 +202,7 @@ impl Evidence {
                 with_age(&what, &format!(", ranks like it {}", of.usual), of.stands_s)
             }
             Self::Sampled(of, _) => of.headline(ranks, host),
+            Self::OnGpus(of, _) => of.headline(ranks, host),
         }
     }
 }

@@ -208,8 +208,9 @@ mod tests {
         }
         assert_eq!(record.preceding(first), Some(noted(0)));
         record.begun(first);
-        let next =
-            (0..PRECEDED).map(|_| record.enter(&call(1))).find(|next| (next - first) % PRECEDED as u64 == 0);
+        let next = (0..PRECEDED)
+            .map(|_| record.enter(&call(1)))
+            .find(|next| (next - first).is_multiple_of(PRECEDED as u64));
         let next = next.expect("a ticket of the same slot");
         record.preceded_by(next, &noted(5));
         assert_eq!((record.preceding(first), record.preceding(next)), (None, Some(noted(5))));
