@@ -316,7 +316,8 @@ fn a_rank_with_a_troubled_gpu_is_in_sight_and_says_so() {
 #[test]
 fn saving_and_quitting_are_left_to_the_world() {
     let mut lab = one_slow();
-    lab.keys("S?q<C-c>");
+    // The first q closes help.
+    lab.keys("S?qq<C-c>");
     let Effect::Save(path) = &lab.effects()[0] else { panic!("{:?}", lab.effects()) };
     assert_eq!(path.to_str(), Some("xpu-top-llama-70b-20270115T083327Z.svg"));
     assert_eq!(lab.effects()[1..], [Effect::Quit, Effect::Quit]);
