@@ -75,6 +75,11 @@ fn what_gpus_and_processes_move_and_compute_is_seen() {
         let is_known = |load: &Value| load["gpu"]["pcie"]["received_bytes_per_s"].as_u64() > Some(100 << 20);
         both.iter().all(is_known).then_some(both)
     });
+    // Whoever asks now is given them at once.
+    for _ in 0..3 {
+        let status = host.status();
+        assert!([0, 1].iter().all(|rank: &usize| status["ranks"][*rank]["load"].is_object()), "{status:#}");
+    }
     // The stand-in's rates are in proportion to the share of the time in which the GPU was busy.
     let share = new["gpu"]["sm_pct"].as_f64().unwrap() / 100.0;
     let is = |found: &Value, rate: f64| {

@@ -19,6 +19,8 @@ use process::{ProcessCounts, Processes};
 pub(crate) struct Loads {
     before: Option<(Moment, HostCounts)>,
     processes: Processes,
+    /// What was read last, for a viewer that comes now.
+    latest: Vec<HostLoad>,
 }
 
 /// A rank whose load is read.
@@ -59,7 +61,12 @@ impl Loads {
             load.ranks.push(RankLoad { rank, pid, processes, cpu, disk, gpu });
         }
         self.processes.forget(now);
-        loads.into_values().collect()
+        self.latest = loads.into_values().collect();
+        self.latest.clone()
+    }
+
+    pub(crate) fn latest(&self) -> &[HostLoad] {
+        &self.latest
     }
 }
 

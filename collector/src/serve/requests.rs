@@ -50,6 +50,9 @@ impl Collector {
                 for exit in self.roster.exits() {
                     self.send(viewer, Body::Exit(exit), now);
                 }
+                for load in self.loads.latest().to_vec() {
+                    self.send(viewer, Body::Load(load), now);
+                }
                 Some(Body::Snapshot(HostSnapshot {
                     version: VERSION.to_owned(),
                     started: self.started,

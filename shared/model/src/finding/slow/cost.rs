@@ -199,10 +199,11 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
     if growth.is_none() && held_up(&others).is_some_and(|most| most < HOSTS_DIFFER) {
         return None;
     }
-    let cause = explained(member, &others, lost.share).or_else(|| {
+    // Collectives that overlap wait for the same lateness several times.
+    let share = growth.map_or(lost.share, |growth| lost.share.min(growth.share()));
+    let cause = explained(member, &others, share).or_else(|| {
         // A small difference between two hosts is no fault.
-        (growth.is_some() || waits_less(member, held_up(&others)))
-            .then(|| guessed(member, &others, lost.share))
+        (growth.is_some() || waits_less(member, held_up(&others))).then(|| guessed(member, &others, share))
     })?;
     let (class, advice) = (cause.class(), cause.advice());
     let since_s = member.view.heard().since(toll.since).as_secs_f64();
