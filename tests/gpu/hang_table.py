@@ -55,7 +55,9 @@ def judged(fault, status):
         return None
     finding, (of_class, place, states) = found[0], EXPECTED[fault]
     folded = (status.get("stacks") or {}).get("folded", "")
-    on_stack = [line for line in folded.splitlines() if place in line and (fault == "kernel" or "@1|" in line or "@1;" in line)]
+    on_stack = [
+        line for line in folded.splitlines() if place in line and (fault == "kernel" or "@1|" in line or "@1;" in line)
+    ]
     groups = [group for group in finding.get("gpus", []) if 1 in group["ranks"]]
     state = groups[0]["state"] if groups else None
     return {
