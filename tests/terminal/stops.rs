@@ -15,7 +15,7 @@ fn the_shell_has_the_terminal_while_it_is_stopped() {
         .shows("stopped")
         .keys("7")
         .shows("next finding ]")
-        .shows("Past findings");
+        .shows("Incidents of the recording");
     let picture = terminal.text();
     terminal.keys("\x1a").shows("Stopped").shows("ready>").hides("REPLAY").is_given_back_to_a_shell();
     terminal.keys("fg\r").wait("the picture as it was", |screen| screen == picture);

@@ -6,14 +6,14 @@ use crate::Fixture;
 
 /// The key of each view, and what it shows whatever the job does.
 pub(crate) const OF_ANY_JOB: [(&str, &str); 8] = [
-    ("2", "Esc back"),
+    ("2", "Figures among"),
     ("3", "by shape"),
     ("4", "Communicators"),
     ("5", "Where time goes"),
     ("6", "Where ranks are"),
-    ("7", "Past findings"),
+    ("7", "Incidents of the recording"),
     ("8", "In this folder"),
-    ("9", "9 hosts"),
+    ("9", "Hosts all are up"),
 ];
 
 #[test]
