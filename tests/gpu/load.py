@@ -143,7 +143,7 @@ PARTS = [
     ("between GPUs", batch(exchange), ("gpu", "nvlink", "sent_bytes_per_s"), 8 * SIZE),
     ("between GPUs", batch(exchange), ("gpu", "nvlink", "received_bytes_per_s"), 8 * SIZE),
     ("in the GPU", batch(lambda: two.copy_(one), 64), ("gpu", "dram_pct"), 100 * 64 * 2 * SIZE / peak()),
-    ("products", batch(lambda: matrix @ matrix), ("gpu", "sm_pct"), None),
+    ("GEMMs", batch(lambda: matrix @ matrix), ("gpu", "sm_pct"), None),
     ("one block", batch(lambda: small.add_(1), 2000), ("gpu", "sm_pct"), None),
     ("one core", spin, ("cpu_cores",), 0.1),
     ("to a file", write, ("disk", "sent_bytes_per_s"), len(block)),

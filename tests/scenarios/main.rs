@@ -107,7 +107,7 @@ fn main() -> ExitCode {
                     println!("    at the end: {text}");
                 }
                 for text in verdict.last_for_late.iter().filter(|_| verdict.late == Some(false)) {
-                    println!("    to who comes then: {text}");
+                    println!("    to a late viewer: {text}");
                 }
                 for (at, text) in &verdict.wrong {
                     println!("    wrong at {at:+.1} s: {text}");

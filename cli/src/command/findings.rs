@@ -7,11 +7,11 @@ use serde::Serialize;
 use tokio::time::Instant;
 use xpu_client::follow::Following;
 use xpu_model::{
-    figure::{age, clock, time_of_day},
+    figure::{age, clock, counted, time_of_day},
     finding::{Episode, Finding, Price},
     status::{ExitCode as Code, Status},
 };
-use xpu_wire::{id::JobName, text::is_steering, unit::Moment};
+use xpu_wire::{id::JobName, text::clean, unit::Moment};
 
 use super::{
     living::{LOOK, connect, nobody, report_kept, report_unreachable, take_until},
@@ -108,7 +108,8 @@ impl<'a> List<'a> {
         if self.findings.is_empty() {
             return format!("{}: no findings until {end}\n", self.job);
         }
-        let mut text = format!("{}: {} until {end}\n", self.job, counted(self.findings.len()));
+        let mut text =
+            format!("{}: {} until {end}\n", self.job, counted(self.findings.len(), "finding", "findings"));
         for one in &self.findings {
             // Writing to a String cannot fail.
             let _ = write!(text, "\n{}  ", time_of_day(moment(one.came_at())));
@@ -131,15 +132,6 @@ impl<'a> List<'a> {
     }
 }
 
-fn counted(number: usize) -> String {
-    xpu_model::figure::counted(number, "finding", "findings")
-}
-
 fn moment(seconds: f64) -> Moment {
     Moment((seconds.max(0.0) * 1e9) as u64)
-}
-
-/// Names come from hosts: nothing of them may move the cursor.
-fn clean(text: &str) -> String {
-    text.chars().filter(|&c| !is_steering(c)).collect()
 }

@@ -74,22 +74,23 @@ struct Lost {
 
 /// The others' wait for it; `None` while too little was timed, or if nothing distinguishes it.
 fn waited_for(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
+    waited_more(member, others).filter(|lost| lost.share > lost.error)
+}
+
+/// By how much more the others wait for it than they do for each other, whatever the error of that.
+fn waited_more(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     let toll = member.toll?;
     let usual = usual_of_others(others.iter().filter_map(|other| Some(other.toll?.cost)).collect())?;
     let share = toll.cost - usual;
-    let error = WIDTH * toll.error;
-    (share > error.max(0.0)).then_some(Lost { share, error })
+    (share > 0.0).then_some(Lost { share, error: WIDTH * toll.error })
 }
 
 /// The same of a rank that was last into all its timed collectives, and no other into many: of a step's few
 /// collectives one carries the whole delay, and it is seldom among the timed ones.
 fn always_waited_for(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
-    let toll = member.toll.filter(|toll| toll.joined >= ALL_OF && toll.last == toll.joined)?;
-    let seldom = |toll: Toll| 2 * toll.last <= toll.joined;
-    let share =
-        toll.cost - usual_of_others(others.iter().filter_map(|other| Some(other.toll?.cost)).collect())?;
-    let is_alone = others.iter().all(|other| other.toll.is_none_or(seldom));
-    (is_alone && share > 0.0).then_some(Lost { share, error: WIDTH * toll.error })
+    member.toll.filter(|toll| toll.joined >= ALL_OF && toll.last == toll.joined)?;
+    let seldom = |other: &&Member<'_>| other.toll.is_none_or(|toll| 2 * toll.last <= toll.joined);
+    waited_more(member, others).filter(|_| others.iter().all(seldom))
 }
 
 /// The others' loss through it: no more than their wait for it.
