@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What GPUs and processes move and compute: xpu-top's figures beside a program's own arithmetic and beside nvidia-smi's or
-# dcgmi's, and what reading costs the collector. Two GPUs, less than 60 s.
+# dcgmi's, and what reading costs the collector. Two GPUs, some 90 s.
 #
 #     tests/gpu/load.sh PROGRAMS OUT
 set -uo pipefail
@@ -11,7 +11,7 @@ export XPU_TOP_RUNTIME_DIR HOME
 cd "$here" || exit
 
 nvidia-smi --query-gpu=index,name,driver_version --format=csv,noheader
-timeout 90 xpu-top run --job load -- python3 -m torch.distributed.run --nproc_per_node 2 load.py 2>"$out/load.err" | tee "$out/load.txt" &
+timeout 130 xpu-top run --job load -- python3 -m torch.distributed.run --nproc_per_node 2 load.py 2>"$out/load.err" | tee "$out/load.txt" &
 job=$!
 for _ in $(seq 60); do
     collector=$(pgrep -n xpu-collector) && break

@@ -28,10 +28,13 @@ pub(super) struct Manifest {
     trace_id: String,
     window: Window,
     options: KinetoOptions,
-    /// Whether all traces hold as many calls of optimizers, begun within a step of each other; `null` where that cannot be said.
+    /// Whether all traces hold as many optimizer calls as requested; `null` where the ranks began more than a step
+    /// apart, so that either one runs ahead or the ranks count differently, and for a duration.
     same_steps: Option<bool>,
     /// Between the first and the last rank to begin the first of them.
     apart_ms: Option<f64>,
+    /// What a step took when the traces were requested.
+    step_ms: Option<f64>,
     ranks: Vec<OneRank>,
 }
 
@@ -77,6 +80,7 @@ impl Manifest {
             window: window(order),
             options: order.options,
             same_steps: same_steps(&all, order, plan, apart),
+            step_ms: plan.step_time.map(|time| time.as_secs_f64() * 1e3),
             apart_ms: apart.map(|apart| apart as f64 / 1e6),
             ranks: all,
         }
@@ -110,11 +114,15 @@ impl Manifest {
             format!("{noun} {}: {why}", figure::runs(ranks))
         };
         let mut lines: Vec<_> = by_reason.iter().map(line).collect();
-        if self.same_steps == Some(false) {
-            lines.push(
-                "the traces cover different steps: the ranks call their optimizers unequally often, or their clocks differ; manifest.json has the counts"
+        match (self.same_steps, self.apart_ms, self.step_ms) {
+            (Some(false), ..) => lines.push(
+                "the traces hold unequal numbers of optimizer calls, so they cover different steps; manifest.json has the counts"
                     .to_owned(),
-            );
+            ),
+            (None, Some(apart), Some(step)) if matches!(self.window, Window::Steps { .. }) => lines.push(format!(
+                "the ranks began their first step {apart:.0} ms apart, and a step takes {step:.0} ms: either a rank runs that far ahead, or the ranks count steps differently"
+            )),
+            _ => {}
         }
         lines
     }
@@ -146,17 +154,19 @@ fn window(order: &KinetoOrder) -> Window {
     }
 }
 
-/// By their counts; and by their clocks, as far as these distinguish steps.
+/// By their counts, unless the clocks leave it open: a rank that does not wait for the others may be steps ahead.
 fn same_steps(all: &[OneRank], order: &KinetoOrder, plan: &Plan, apart: Option<i64>) -> Option<bool> {
     let KinetoWindow::Steps { steps, calls, .. } = order.window else { return None };
     let here: Vec<_> = all.iter().filter(|rank| rank.file.is_some()).collect();
     if here.is_empty() {
         return None;
     }
-    let counted =
-        here.iter().all(|rank| u64::from(rank.optimizer_steps) == u64::from(steps) * u64::from(calls));
+    let whole = u64::from(steps) * u64::from(calls);
+    if here.iter().any(|rank| u64::from(rank.optimizer_steps) != whole) {
+        return Some(false);
+    }
     let each = plan.step_time.and_then(|time| i64::try_from(time.as_nanos()).ok());
-    Some(counted && apart.zip(each).is_none_or(|(apart, each)| apart < each))
+    apart.zip(each).is_none_or(|(apart, each)| apart < each).then_some(true)
 }
 
 /// Clocks that differ by less are set by the same source, as the collectors have it too.
@@ -192,5 +202,50 @@ fn one_rank(rank: Rank, one: &One, ranks: &Ranks, fetch: &Fetch) -> OneRank {
         last_step_unix_ns: here.and_then(|here| nanoseconds(here.end.last)),
         clock_offset_ns: one.told.as_ref().map(|told| told.clock_offset),
         asks_every_s: one.every.map(|every| every.as_secs_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_wire::id::Step;
+
+    use super::*;
+
+    fn rank(number: u32, optimizer_steps: u32, first: u64) -> OneRank {
+        OneRank {
+            rank: Rank(number),
+            host: None,
+            pid: None,
+            status: "written",
+            why: None,
+            file: Some(String::new()),
+            bytes: 0,
+            uncompressed_bytes: 0,
+            optimizer_steps,
+            first_step_unix_ns: Some(first),
+            last_step_unix_ns: None,
+            clock_offset_ns: None,
+            asks_every_s: None,
+        }
+    }
+
+    #[test]
+    fn a_rank_that_runs_ahead_leaves_open_whether_the_steps_are_the_same() {
+        let window = KinetoWindow::Steps { first: Step(7), steps: 3, latest: Step(4), calls: 1 };
+        let order = KinetoOrder {
+            number: 1,
+            window,
+            limit: xpu_wire::unit::Nanoseconds(0),
+            options: KinetoOptions::default(),
+        };
+        let step_time = Some(Duration::from_millis(40));
+        let plan = Plan { window, lead: Duration::ZERO, step_time, instead_of_steps: false };
+        let same = |calls, apart: i64| {
+            let ranks = [rank(0, 3, 1_000_000_000), rank(1, calls, 1_000_000_000 + apart as u64)];
+            same_steps(&ranks, &order, &plan, Some(apart))
+        };
+        assert_eq!(same(3, 30_000_000), Some(true));
+        assert_eq!(same(3, 144_000_000), None);
+        assert_eq!(same(2, 0), Some(false));
     }
 }

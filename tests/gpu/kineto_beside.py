@@ -1,0 +1,141 @@
+"""Traces asked for from outside (`xpu-top kineto`) beside torch.profiler started in the program, of the same training.
+
+    xpu-top run --job beside -- torchrun --nproc_per_node 2 kineto_beside.py XPU_TOP ddp|fsdp FOLDER
+
+The two read ten steps each, in turn, three times. Prints JSON: kernels a step (all, and NCCL's) and their time by both,
+rank by rank, and the median step before, between and after.
+"""
+
+import collections
+import gzip
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+import model as transformer
+import torch
+import torch.distributed as dist
+
+WIDTH, BLOCKS, TOKENS, BATCH = 2048, 8, 1024, 4
+STEPS, ROUNDS = 10, 3
+
+xpu_top, kind, folder = sys.argv[1:4]
+device = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(device)
+dist.init_process_group("nccl", device_id=torch.device("cuda", device))
+rank = dist.get_rank()
+step = transformer.trainer(transformer.build(kind, WIDTH, BLOCKS), WIDTH, TOKENS, BATCH)
+flag = torch.zeros(1, device="cuda")
+
+
+def train(steps, took):
+    for _ in range(steps):
+        begin = time.monotonic()
+        step()
+        torch.cuda.synchronize()
+        took.append((time.monotonic() - begin) * 1e3)
+
+
+def all_train_until(over):
+    """Trains in blocks of ten steps until rank 0 says that it is over."""
+    took = []
+    while True:
+        train(10, took)
+        flag.fill_(float(rank == 0 and over()))
+        dist.broadcast(flag, 0)
+        if flag.item():
+            return took
+
+
+def counted(trace):
+    """Kernels launched between optimizer calls, and their milliseconds: all but NCCL's, and NCCL's.
+
+    A trace's first and last step are cut where the profiler began and ended: only steps between two calls are whole.
+    """
+    events = json.loads(trace)["traceEvents"]
+    ends = sorted(
+        event["ts"] + event["dur"]
+        for event in events
+        if event.get("cat") == "user_annotation" and event["name"].startswith("Optimizer.step#")
+    )
+    launched = {
+        event["args"]["correlation"]: event["ts"]
+        for event in events
+        if event.get("cat") in ("cuda_runtime", "cuda_driver") and "correlation" in event.get("args", {})
+    }
+    counts, times = collections.Counter(), collections.Counter()
+    for event in events:
+        at = launched.get(event.get("args", {}).get("correlation"))
+        if event.get("cat") == "kernel" and at is not None and ends[0] <= at < ends[-1]:
+            what = "nccl" if "nccl" in event["name"].lower() else "compute"
+            counts[what] += 1
+            times[what] += event["dur"] / 1e3
+    return counts, times, len(ends) - 1
+
+
+def line(by, where, trace):
+    counts, times, steps = counted(trace)
+    each = {what: {"count": counts[what] / steps, "ms": round(times[what] / steps, 3)} for what in sorted(counts)}
+    return {"kind": kind, "by": by, "rank": where, "whole steps": steps, **each}
+
+
+def traces_into(out):
+    """Rank 0 asks for all ranks' traces while all train; what it was answered."""
+    command = [xpu_top, "kineto", "--job", "beside", "--steps", str(STEPS), "-o", str(out)]
+    asked = []
+    asking = threading.Thread(target=lambda: asked.append(subprocess.run(command, capture_output=True, text=True)))
+    if rank == 0:
+        asking.start()
+    all_train_until(lambda: not asking.is_alive())
+    return asked
+
+
+began = time.monotonic()
+before = all_train_until(lambda: time.monotonic() - began > 5)
+lines = []
+for number in range(ROUNDS):
+    out = pathlib.Path(folder) / str(number)
+    asked = traces_into(out)
+    if rank == 0:
+        print(
+            json.dumps(
+                {"exit code": asked[0].returncode, "said": asked[0].stdout[-300:], "stderr": asked[0].stderr[-300:]}
+            )
+        )
+        for path in sorted(out.glob("*.json.gz")):
+            lines.append(line("xpu-top kineto", path.name, gzip.decompress(path.read_bytes())))
+    took = []
+    train(20, took)
+    with torch.profiler.profile() as profile:
+        for _ in range(STEPS):
+            step()
+        torch.cuda.synchronize()
+    file = pathlib.Path(folder) / f"own-{number}-{rank}.json"
+    profile.export_chrome_trace(str(file))
+    dist.barrier()
+    if rank == 0:
+        for other in range(dist.get_world_size()):
+            own = file.with_name(f"own-{number}-{other}.json")
+            lines.append(line("torch.profiler", other, own.read_bytes()))
+after = []
+train(100, after)
+if rank == 0:
+    for each in lines:
+        print(json.dumps(each))
+    print(
+        json.dumps(
+            {
+                "step ms p50": {
+                    "before": round(statistics.median(before[10:]), 3),
+                    "after": round(statistics.median(after[20:]), 3),
+                }
+            }
+        )
+    )
+dist.barrier()
+dist.destroy_process_group()
