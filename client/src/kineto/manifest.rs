@@ -207,6 +207,8 @@ fn one_rank(rank: Rank, one: &One, ranks: &Ranks, fetch: &Fetch) -> OneRank {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use xpu_wire::id::Step;
 
     use super::*;
