@@ -1,4 +1,4 @@
-//! What `ThreadSanitizer` is told, if the program is built with it.
+//! `ThreadSanitizer`'s suppressions, for a program that is built with it.
 
 use std::ffi::{CStr, c_char};
 
