@@ -1,5 +1,5 @@
-//! A program with `AddressSanitizer` under `xpu-top run`: it gets advice, starts in any case, and is
-//! monitored once it follows the advice.
+//! Programs with a sanitizer under `xpu-top run`. One with `AddressSanitizer` gets advice, starts in any case, and
+//! is monitored once it follows the advice.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -44,8 +44,9 @@ fn under_run(place: &Place, base: u16, program: &Path, preload: Option<&str>) ->
     run(command.args(["run", "--no-collector", "--base-port", &base.to_string(), "--"]).arg(program))
 }
 
-/// The stand-ins leave to the system what they have at the end.
-const QUIET: [(&str, &str); 1] = [("ASAN_OPTIONS", "detect_leaks=0")];
+/// The stand-ins leave to the system what they have at the end, and what they share with their threads is not
+/// compiled for the sanitizer.
+const QUIET: [(&str, &str); 2] = [("ASAN_OPTIONS", "detect_leaks=0"), ("TSAN_OPTIONS", "report_bugs=0")];
 
 #[test]
 fn a_program_whose_sanitizer_is_a_library_is_asked_to_load_it_first() {
@@ -85,6 +86,23 @@ fn a_program_that_has_its_sanitizer_in_itself_is_watched_as_it_is() {
     let flags = ["-fsanitize=address", "-static-libasan"];
     let Some(program) = compiled(&place, &flags, "libasan.a") else { return };
     let plain = run(place.command(&program).envs(QUIET));
+    let base = free_base();
+    let listener = Listener::at(&place.path("run").join(format!("collector-{base}.sock")));
+    assert_eq!(under_run(&place, base, &program, None), plain);
+    let gemms: Vec<_> = listener.heard().iter().map(|speaker| speaker.launches().gemms).collect();
+    assert_eq!(gemms, [500]);
+}
+
+/// Its runtime asks `dlsym` for functions before it has any of them.
+#[test]
+fn a_program_with_thread_sanitizer_is_watched_as_it_is() {
+    let place = Place::new();
+    let Some(program) = compiled(&place, &["-fsanitize=thread"], "libtsan.so") else { return };
+    let plain = run(place.command(&program).envs(QUIET));
+    if plain.status.code() != Some(7) {
+        skipped(&format!("ThreadSanitizer does not run here: {}", plain.stderr));
+        return;
+    }
     let base = free_base();
     let listener = Listener::at(&place.path("run").join(format!("collector-{base}.sock")));
     assert_eq!(under_run(&place, base, &program, None), plain);

@@ -82,6 +82,9 @@ pub(crate) struct Sample {
     pub(crate) communicator: CommunicatorId,
     /// In the communicator: a process may hold several of its ranks.
     pub(crate) rank: u32,
+    /// The communicator's size, and its number of collectives so far. It may be closed when this is sent.
+    pub(crate) size: u32,
+    pub(crate) collectives: u64,
     pub(crate) sequence: Sequence,
     pub(crate) operation: Operation,
     pub(crate) bus_bytes: u64,
@@ -290,6 +293,8 @@ impl Fold {
             self.samples.push(Sample {
                 communicator: slot.id(),
                 rank: slot.rank(),
+                size: slot.size(),
+                collectives: slot.next(true),
                 sequence: Sequence(u64::from(meets.pair)),
                 operation,
                 bus_bytes,
@@ -320,6 +325,8 @@ impl Fold {
             self.samples.push(Sample {
                 communicator,
                 rank: slot.rank(),
+                size: slot.size(),
+                collectives: slot.next(true),
                 sequence,
                 operation,
                 bus_bytes,

@@ -50,13 +50,21 @@ impl Identity {
         }
     }
 
-    /// If no launcher sets the rank, as under JAX, the widest communicator does. So it does if the launcher
-    /// started this process alone: the program starts others itself, or the launcher started a shell. `true`
-    /// when that has changed. A value counts once it was found twice: a process of several GPUs creates its
-    /// communicators one after another.
-    pub(crate) fn learn(&mut self, memberships: impl Iterator<Item = Membership> + Clone) -> bool {
+    /// If no launcher sets the rank, torch.distributed says it (`told`), or else, as under JAX, the widest
+    /// communicator. So they do if the launcher started this process alone: the program starts others itself, or
+    /// the launcher started a shell. `true` when that has changed. A value of communicators counts once it was
+    /// found twice: a process of several GPUs creates its communicators one after another.
+    pub(crate) fn learn(
+        &mut self,
+        told: Option<(Rank, u32)>,
+        memberships: impl Iterator<Item = Membership> + Clone,
+    ) -> bool {
         if self.is_launched {
             return false;
+        }
+        if let Some((rank, size)) = told.filter(|&(_, size)| size > self.info.world_size) {
+            (self.info.rank, self.info.world_size) = (rank, size);
+            return true;
         }
         let found = widest(memberships);
         let is_new = found.is_some_and(|(_, size)| size > self.info.world_size);
@@ -147,7 +155,7 @@ mod tests {
     fn learns(identity: &mut Identity, all: &[(u64, u32, u32)]) -> bool {
         let each =
             |&(id, rank, size): &(u64, u32, u32)| Membership { communicator: CommunicatorId(id), rank, size };
-        identity.learn(all.iter().map(each))
+        identity.learn(None, all.iter().map(each))
     }
 
     /// Rank, world and local rank by these variables.
@@ -197,9 +205,21 @@ mod tests {
     }
 
     #[test]
+    fn torch_distributed_says_who_this_is_at_once() {
+        let mut identity = identity(false);
+        // Its first communicator is one of a part of the job.
+        assert!(!learns(&mut identity, &[(7, 0, 2)]) && learns(&mut identity, &[(7, 0, 2)]));
+        assert!(identity.learn(Some((Rank(2), 4)), std::iter::empty()));
+        assert_eq!((identity.info.rank, identity.info.world_size), (Rank(2), 4));
+        assert!(!identity.learn(Some((Rank(2), 4)), std::iter::empty()), "it is known");
+        assert!(!learns(&mut identity, &[(7, 0, 2)]) && !learns(&mut identity, &[(7, 0, 2)]));
+    }
+
+    #[test]
     fn a_launcher_knows_better() {
         let (mut identity, all) = (identity(true), [(7, 1, 2)]);
         assert!(!learns(&mut identity, &all) && !learns(&mut identity, &all) && !identity.is_unsure());
+        assert!(!identity.learn(Some((Rank(1), 2)), std::iter::empty()));
         assert_eq!(identity.info.world_size, 1);
     }
 }

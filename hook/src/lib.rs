@@ -70,6 +70,7 @@ pub mod symbol;
 mod sync;
 mod system;
 mod thread;
+pub mod thread_sanitizer;
 mod timer;
 mod unwinder;
 mod work;

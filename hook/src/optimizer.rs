@@ -8,8 +8,13 @@ mod attach;
 
 use std::sync::{
     Mutex,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    atomic::{
+        AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
+        Ordering::{Acquire, Relaxed, Release},
+    },
 };
+
+use xpu_wire::id::Rank;
 
 use crate::clock::monotonic;
 pub(crate) use attach::{attach_if_late, complaint, forget};
@@ -69,6 +74,9 @@ pub(crate) struct Optimizers {
     other_steps: AtomicU32,
     completed: AtomicU64,
     name: Mutex<String>,
+    /// This process's rank in the job by torch.distributed, and the job's size.
+    rank: AtomicU32,
+    size: AtomicU32,
 }
 
 impl Known {
@@ -170,6 +178,19 @@ impl Optimizers {
         if let Ok(mut known) = self.name.lock() {
             known.clone_from(&optimizer.name);
         }
+    }
+
+    /// Keeps what torch.distributed says of this process; a size of 0 if the program does not use it.
+    pub(crate) fn place(&self, rank: Rank, size: u32) {
+        self.rank.store(rank.0, Relaxed);
+        self.size.store(size, Release);
+    }
+
+    /// The same; `None` if the program does not use it.
+    pub(crate) fn placed(&self) -> Option<(Rank, u32)> {
+        let size = self.size.load(Acquire);
+        let rank = Rank(self.rank.load(Relaxed));
+        (rank.0 < size).then_some((rank, size))
     }
 
     pub(crate) fn completed(&self) -> u64 {

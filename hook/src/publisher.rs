@@ -280,7 +280,8 @@ impl Publisher {
         if !self.is_rank(launches) {
             return;
         }
-        if self.identity.learn(memberships(self.observer)) {
+        let told = self.observer.optimizers.placed();
+        if self.identity.learn(told, memberships(self.observer)) {
             self.introduced = false;
             self.everything = true;
         }

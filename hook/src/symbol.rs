@@ -30,7 +30,7 @@ use handed::Handed;
 pub(crate) use handed::StandIn;
 pub(crate) use library::Library;
 use loaded::Span;
-pub(crate) use loaded::{Name, Object, each};
+pub(crate) use loaded::{Name, Object, each, walk};
 pub(crate) use scope::{is_inner, is_own, next_definition};
 pub use unload::dlclose;
 pub(crate) use unload::{LIBRARIES, Visit, look_for_unloaded};

@@ -6,6 +6,8 @@ use std::{
     ptr,
 };
 
+use crate::symbol;
+
 /// Stack for its work, including calls into CUDA and CUPTI.
 const STACK: usize = 512 << 10;
 
@@ -97,6 +99,6 @@ fn thread_locals() -> usize {
     }
     let mut sum = 0_usize;
     // SAFETY: the callback, and what it is given, live through the call.
-    unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut sum).cast()) };
+    unsafe { symbol::walk(Some(add), (&raw mut sum).cast()) };
     sum.next_multiple_of(1 << 12)
 }

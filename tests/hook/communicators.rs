@@ -1,6 +1,6 @@
 //! Communicators, their names, and their ranks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use xpu_tests::program::until;
 use xpu_wire::{
@@ -70,7 +70,13 @@ step(1)
 hold()";
     let job = Job::of(4, &[("XPU_TOP_SAMPLE", "collective=1")], script);
     for rank in 0..4 {
-        let known = communicators(&job, rank);
+        let mut known = communicators(&job, rank);
+        // A closed one comes with its samples.
+        let closed = known.split_off(3);
+        assert!(
+            closed.len() <= 1 && closed.iter().all(|closed| who(closed) == (rank as u32, 4, 1)),
+            "{closed:?}"
+        );
         let unique = std::fs::read(job.place.path("unique_id")).expect("rank 0 has written it");
         let root = hash(&[&unique]);
         let color = rank as i32 % 2;
@@ -87,8 +93,9 @@ hold()";
             known.iter().map(who).collect::<Vec<_>>(),
             [(rank as u32, 4, 1), (place, 2, 1), (place, 2, 1)]
         );
-        let numbers: Vec<_> = job.after_step(rank, 1).samples().iter().map(|one| one.communicator).collect();
-        assert!(numbers.iter().all(|id| ids.contains(id)), "the closed one is told of no more");
+        let sampled: BTreeSet<_> =
+            job.after_step(rank, 1).samples().iter().map(|one| one.communicator).collect();
+        assert!(ids.iter().all(|id| sampled.contains(id)) && sampled.len() == 4, "also of the closed one");
     }
     job.end();
 }
@@ -254,7 +261,9 @@ hold()";
     for rank in [0, 1] {
         let known = communicators(&job, rank);
         let last = std::fs::read(job.place.path("id2")).expect("rank 0 has written it");
-        assert_eq!((known.len(), known[0].id, known[0].entered), (1, hash(&[&last]), 3));
+        assert_eq!((known[0].id, known[0].entered), (hash(&[&last]), 3));
+        // Closed ones come with their samples.
+        assert!(known[1..].iter().all(|closed| closed.entered < 3 && closed.completed == closed.entered));
         let said = job.after_step(rank, 1);
         let totals = said.summaries.iter().flat_map(|summary| &summary.collectives);
         let counts: BTreeMap<_, _> = totals.map(|totals| (totals.communicator, totals.count)).collect();

@@ -304,6 +304,25 @@ import_torch()";
 }
 
 #[test]
+fn a_rank_that_no_launcher_sets_is_that_of_torch_distributed() {
+    const DISTRIBUTED: &str = "
+import sys, types
+distributed = types.ModuleType('torch.distributed')
+distributed.group = types.SimpleNamespace(WORLD=types.ModuleType('world'))
+distributed.get_rank, distributed.get_world_size = lambda: 2, lambda: 4
+sys.modules['torch.distributed'] = distributed";
+    let script = format!("{DISTRIBUTED}{ATTACH}ok(gemm_ex(512, 512, 512)); Adam([object()]).step()\nhold()");
+    let job = Job::of(1, &[("UNNUMBERED", "1")], &script);
+    let pid = job.ranks[0].pid();
+    let rank = until("a job of four ranks", || {
+        let speaker = job.listener.speaker(pid)?;
+        speaker.hellos.last().filter(|hello| hello.world_size == 4).map(|hello| hello.rank.0)
+    });
+    assert_eq!(rank, 2);
+    job.end();
+}
+
+#[test]
 fn a_source_of_steps_that_is_none_is_complained_of() {
     let job = Job::of(1, &[("XPU_TOP_STEPS", "guess")], "ok(gemm_ex(512, 512, 512)); step()\nhold()");
     let said = job.after_step(0, 1).summaries.pop().unwrap().hook.blind;

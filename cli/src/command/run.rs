@@ -97,7 +97,14 @@ fn not_understood(names: impl Iterator<Item = String>) -> Option<String> {
 /// Returns only where it cannot.
 fn become_it(command: &mut Command, program: &OsStr) -> ExitCode {
     inherited::hand_on(command);
-    let error = command.exec();
+    let mut error = command.exec();
+    if error.kind() == io::ErrorKind::ArgumentListTooLong {
+        // The hook's variables may be what is too much.
+        let mut plain = Command::new(program);
+        plain.args(command.get_args());
+        inherited::hand_on(&mut plain);
+        error = plain.exec();
+    }
     let (code, hint) = match error.kind() {
         io::ErrorKind::NotFound if program.as_bytes().contains(&b'/') => {
             (NOT_FOUND, "no such file".to_owned())
@@ -168,7 +175,7 @@ fn prepare(
     let before = std::env::var_os("LD_PRELOAD").unwrap_or_default();
     if let Some(executable) = program::Executable::of(command.get_program()) {
         if executable.is_of_musl() {
-            anyhow::bail!("this program is linked against musl, and the hook needs glibc");
+            warn("this program is linked against musl: only the glibc programs that it starts are watched");
         }
         if let Some(needed) = sanitizer::missing(&executable.needed, preload::listed(&before)) {
             anyhow::bail!(

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use xpu_wire::frame::StepSource;
+use xpu_wire::{frame::StepSource, id::Rank};
 
 use crate::{
     functions::api::{Method, Object, Python, caught},
@@ -145,11 +145,12 @@ unsafe fn is_imported(python: &Python) -> bool {
     }
 }
 
-/// `stepped(optimizer, parameter, name, counted)`: addresses, the optimizer's name, and Kineto's count.
+/// `stepped(optimizer, parameter, name, counted, rank, size)`: addresses, the optimizer's name, Kineto's count, and this
+/// process's place in the job.
 unsafe extern "C" fn stepped(_: Object, arguments: *const Object, count: isize) -> Object {
     let Some(python) = Python::find() else { return ptr::null_mut() };
     caught(|| {
-        if arguments.is_null() || count < 4 {
+        if arguments.is_null() || count < 6 {
             return;
         }
         // SAFETY: Python calls this with its lock held and this many arguments.
@@ -163,11 +164,14 @@ unsafe extern "C" fn stepped(_: Object, arguments: *const Object, count: isize) 
                 std::slice::from_raw_parts(name.cast(), length.max(0) as usize)
             };
             let counted = (python.PyLong_AsLong)(*arguments.add(3));
+            let [rank, size] =
+                [4, 5].map(|place| u32::try_from((python.PyLong_AsLong)(*arguments.add(place))).unwrap_or(0));
             let optimizer = Optimizer::new(address(0), address(1), str::from_utf8(name).unwrap_or_default());
             (python.PyErr_Clear)();
             let mark = Mark::new();
             if let Some(entered) = Entered::enter_even_off(Kind::Watched, &mark) {
                 entered.leave(|lane| {
+                    lane.observer().optimizers.place(Rank(rank), size);
                     lane.observer().optimizer_called(lane, &optimizer, u32::try_from(counted).unwrap_or(0));
                 });
             }

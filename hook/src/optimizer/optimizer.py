@@ -14,6 +14,8 @@ import weakref
 
 # Of each optimizer that has stepped, by its address.
 known = {}
+# The process group of the whole job by a weak reference, this process's rank in it, and its size.
+job = (lambda: None, 0, 0)
 
 
 def attach():
@@ -38,7 +40,8 @@ def after_step(optimizer, args, kwargs):
     # The program's own classes may raise anything here: its step must not fail by this.
     try:
         watch(optimizer)
-        stepped(id(optimizer), first_parameter(optimizer), type(optimizer).__name__, counted_by_kineto())
+        name = type(optimizer).__name__
+        stepped(id(optimizer), first_parameter(optimizer), name, counted_by_kineto(), *rank_and_size())
     except Exception:
         pass
 
@@ -88,3 +91,16 @@ def counted_by_kineto():
         return vars(sys.modules["torch.autograd.profiler"])["KinetoStepTracker"]._current_step
     except (AttributeError, KeyError, TypeError):
         return 0
+
+
+def rank_and_size():
+    """Of this process by torch.distributed; a size of 0 if the program does not use it."""
+    global job
+    try:
+        distributed = vars(sys.modules["torch.distributed"])
+        group = distributed["group"].WORLD
+        if group is not None and group is not job[0]():
+            job = (weakref.ref(group), distributed["get_rank"](), distributed["get_world_size"]())
+    except Exception:
+        pass
+    return job[1:]

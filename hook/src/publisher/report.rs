@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use xpu_wire::{
     frame::{CollectiveSample, CommunicatorState, Launches, StepSource, Steps, Summary},
-    ledger::CommunicatorReading,
+    ledger::{COMMUNICATORS, CommunicatorReading},
     unit::Nanoseconds,
 };
 
@@ -42,7 +42,7 @@ impl Publisher {
         let interval = Nanoseconds::from(self.published.elapsed());
         self.published = Instant::now();
         let reading = self.observer.ledger().read();
-        let communicators: Vec<_> =
+        let mut communicators: Vec<_> =
             reading.communicators.iter().map(|line| self.communicator(line)).collect();
         self.governor.visit(self.observer, monotonic());
         let (gemms, collectives) = (self.fold.take_gemms(), self.fold.take_collectives());
@@ -51,6 +51,7 @@ impl Publisher {
         // With the last of several messages, when all totals are taken.
         if !self.fold.has_more() {
             samples = self.fold.take_samples(Summary::SAMPLES);
+            add_closed(&mut communicators, &samples);
             steps = self.fold.take_steps().map(|(last, durations, timed_by)| Steps {
                 source: last.source,
                 completed: xpu_wire::id::Step(last.completed),
@@ -93,10 +94,35 @@ impl Publisher {
     }
 }
 
-/// A sample with its communicator's index in the message; dropped if the communicator is closed already.
+/// Adds those that these samples are of, and that were closed since the last message.
+fn add_closed(communicators: &mut Vec<CommunicatorState>, samples: &[Sample]) {
+    for sample in samples {
+        let is_listed = communicators.iter().any(|state| is_of(sample, state));
+        // The size of one is unknown if it was closed before NCCL was asked.
+        if !is_listed && sample.size > 0 && communicators.len() < COMMUNICATORS {
+            communicators.push(CommunicatorState {
+                id: sample.communicator,
+                parent: None,
+                name: String::new(),
+                rank: sample.rank,
+                size: sample.size,
+                entered: sample.collectives,
+                enqueued: sample.collectives,
+                completed: sample.collectives,
+                last_operation: Some(sample.operation),
+                last_bytes: 0,
+            });
+        }
+    }
+}
+
+fn is_of(sample: &Sample, state: &CommunicatorState) -> bool {
+    (state.id, state.rank) == (sample.communicator, sample.rank)
+}
+
+/// A sample with its communicator's index in the message; `None` if the message does not hold that.
 fn indexed(sample: &Sample, communicators: &[CommunicatorState]) -> Option<CollectiveSample> {
-    let index =
-        communicators.iter().position(|line| (line.id, line.rank) == (sample.communicator, sample.rank))?;
+    let index = communicators.iter().position(|state| is_of(sample, state))?;
     Some(CollectiveSample {
         communicator: u8::try_from(index).ok()?,
         sequence: match sample.peer {
@@ -107,4 +133,47 @@ fn indexed(sample: &Sample, communicators: &[CommunicatorState]) -> Option<Colle
         bus_bytes: sample.bus_bytes,
         duration: sample.duration,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_wire::{
+        collective::Operation,
+        id::{CommunicatorId, Sequence},
+    };
+
+    use super::*;
+
+    fn sample(communicator: u64, sequence: u64) -> Sample {
+        Sample {
+            communicator: CommunicatorId(communicator),
+            rank: 1,
+            size: 2,
+            collectives: 25,
+            sequence: Sequence(sequence),
+            operation: Operation::AllReduce,
+            bus_bytes: 8,
+            duration: Nanoseconds(5),
+            peer: None,
+        }
+    }
+
+    #[test]
+    fn a_communicator_that_was_closed_meanwhile_is_sent_with_its_samples() {
+        let mut communicators = Vec::new();
+        add_closed(&mut communicators, &[sample(7, 0), sample(7, 1), sample(8, 0)]);
+        let ids: Vec<_> =
+            communicators.iter().map(|state| (state.id.0, state.size, state.completed)).collect();
+        assert_eq!(ids, [(7, 2, 25), (8, 2, 25)]);
+        assert_eq!(indexed(&sample(8, 3), &communicators).map(|sample| sample.communicator), Some(1));
+    }
+
+    #[test]
+    fn a_message_holds_no_more_communicators_than_the_ledger_page() {
+        let mut communicators = Vec::new();
+        let samples: Vec<_> = (0..100).map(|id| sample(id, 0)).collect();
+        add_closed(&mut communicators, &samples);
+        assert_eq!(communicators.len(), COMMUNICATORS);
+        assert_eq!(indexed(&sample(99, 0), &communicators), None);
+    }
 }

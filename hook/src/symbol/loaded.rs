@@ -6,6 +6,7 @@
 
 mod elf;
 mod object;
+mod walk;
 
 use std::{
     ffi::{CStr, c_int, c_void},
@@ -14,6 +15,7 @@ use std::{
 
 pub(crate) use object::Object;
 pub(super) use object::Reference;
+pub(crate) use walk::walk;
 
 use super::forks::between_forks;
 
@@ -78,7 +80,7 @@ pub(crate) fn each(mut look: impl FnMut(&Object) -> bool) {
     let callback = callback(&look);
     between_forks(|| {
         // SAFETY: the callback and what it is given live through the call.
-        unsafe { libc::dl_iterate_phdr(Some(callback), (&raw mut look).cast()) };
+        unsafe { walk(Some(callback), (&raw mut look).cast()) };
     });
 }
 
@@ -94,7 +96,7 @@ pub(crate) fn unloaded() -> u64 {
     let mut count = 0_u64;
     between_forks(|| {
         // SAFETY: as in `each`.
-        unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut count).cast()) };
+        unsafe { walk(Some(first), (&raw mut count).cast()) };
     });
     count
 }

@@ -18,18 +18,32 @@ pub(super) fn listed(list: &OsStr) -> impl Iterator<Item = &OsStr> {
     list.as_bytes().split(|&byte| separates(byte)).filter(|file| !file.is_empty()).map(OsStr::from_bytes)
 }
 
+/// Steps up from a program's folder to the root. A program that is deeper starts without the hook.
+const DEEPEST: usize = 40;
+
+/// The file as only glibc's loader finds it. `$ORIGIN` is the folder of the program that starts (ld.so(8)), and the
+/// steps up from there end at the root. musl's loader does not know the word, and passes over a preload that it cannot
+/// open; one that it opens, and that needs glibc, would end the program.
+fn for_glibc(file: &Path) -> OsString {
+    let mut path = OsString::from("$ORIGIN");
+    path.push("/..".repeat(DEEPEST));
+    path.push(file);
+    path
+}
+
 /// The hook, then what was to be loaded before; a sanitizer's runtime ends a program in which it is not the first.
 pub(super) fn with(hook: &Path, before: &OsStr) -> anyhow::Result<OsString> {
-    let hook = hook.as_os_str();
-    if hook.as_bytes().iter().any(|&byte| separates(byte)) {
+    if hook.as_os_str().as_bytes().iter().any(|&byte| separates(byte)) {
         anyhow::bail!(
             "LD_PRELOAD cannot hold the path {}: it has a space or a colon; install xpu-top elsewhere",
-            hook.to_string_lossy()
+            hook.display()
         );
     }
-    let (first, others): (Vec<_>, Vec<_>) =
-        listed(before).filter(|&file| file != hook).partition(|file| sanitizer::is_runtime(file));
-    let all: Vec<_> = first.into_iter().chain([hook]).chain(others).collect();
+    let written = for_glibc(hook);
+    let (first, others): (Vec<_>, Vec<_>) = listed(before)
+        .filter(|&file| file != hook && file != written)
+        .partition(|file| sanitizer::is_runtime(file));
+    let all: Vec<_> = first.into_iter().chain([&*written]).chain(others).collect();
     Ok(all.join(OsStr::new(":")))
 }
 
@@ -37,21 +51,39 @@ pub(super) fn with(hook: &Path, before: &OsStr) -> anyhow::Result<OsString> {
 mod tests {
     use super::*;
 
+    fn list(before: &str) -> String {
+        with(Path::new("/x/libxpu_hook.so"), OsStr::new(before)).unwrap().into_string().unwrap()
+    }
+
+    /// The list with the hook's path as it is.
+    fn plain(before: &str) -> String {
+        list(before).replace(for_glibc(Path::new("/x/libxpu_hook.so")).to_str().unwrap(), "/x/libxpu_hook.so")
+    }
+
     #[test]
     fn what_was_preloaded_stays_and_the_hook_comes_once() {
-        let list = |before: &str| {
-            with(Path::new("/x/libxpu_hook.so"), OsStr::new(before)).unwrap().into_string().unwrap()
-        };
-        assert_eq!(list(""), "/x/libxpu_hook.so");
-        assert_eq!(list("/lib/libjemalloc.so"), "/x/libxpu_hook.so:/lib/libjemalloc.so");
-        assert_eq!(list("a.so b.so:/x/libxpu_hook.so"), "/x/libxpu_hook.so:a.so:b.so");
+        assert_eq!(plain(""), "/x/libxpu_hook.so");
+        assert_eq!(plain("/lib/libjemalloc.so"), "/x/libxpu_hook.so:/lib/libjemalloc.so");
+        assert_eq!(plain("a.so b.so:/x/libxpu_hook.so"), "/x/libxpu_hook.so:a.so:b.so");
+        assert_eq!(list(&list("a.so")), list("a.so"), "a run within a run");
     }
 
     #[test]
     fn a_sanitizer_stays_the_first() {
         for runtime in ["libasan.so.8", "/usr/lib/libasan.so", "/l/libclang_rt.asan-x86_64.so"] {
-            let list = with(Path::new("/x/libxpu_hook.so"), OsStr::new(&format!("a.so:{runtime} b.so")));
-            assert_eq!(list.unwrap(), OsStr::new(&format!("{runtime}:/x/libxpu_hook.so:a.so:b.so")));
+            let list = plain(&format!("a.so:{runtime} b.so"));
+            assert_eq!(list, format!("{runtime}:/x/libxpu_hook.so:a.so:b.so"));
+        }
+    }
+
+    #[test]
+    fn only_a_loader_that_knows_the_origin_finds_the_hook() {
+        let hook = std::env::current_exe().unwrap();
+        let written = for_glibc(&hook).into_string().unwrap();
+        assert!(!Path::new(&written).exists(), "musl's loader opens it: {written}");
+        for folder in ["/", "/usr/bin", hook.parent().unwrap().to_str().unwrap()] {
+            let found = Path::new(&written.replace("$ORIGIN", folder)).canonicalize().unwrap();
+            assert_eq!(found, hook.canonicalize().unwrap(), "a program in {folder}");
         }
     }
 

@@ -64,7 +64,7 @@ impl Executable {
         Ok(Some(Self { needed: needed.collect(), loader: PathBuf::from(OsStr::from_bytes(loader)) }))
     }
 
-    /// Whether it is linked against musl, whose loader ends a program with a preload that needs glibc.
+    /// Whether it is linked against musl, whose loader passes over the hook.
     pub(super) fn is_of_musl(&self) -> bool {
         let name = self.loader.file_name().unwrap_or_default();
         name.as_bytes().starts_with(b"ld-musl-")

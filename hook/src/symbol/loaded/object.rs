@@ -48,7 +48,7 @@ impl Object {
     /// `None` if nothing can be looked up in it.
     ///
     /// # Safety
-    /// `info` is what `dl_iterate_phdr` gives, during its callback.
+    /// `info` is what `dl_iterate_phdr` gives, during its callback, or the same of an object that stays.
     pub(super) unsafe fn of(info: &libc::dl_phdr_info) -> Option<Self> {
         let base = info.dlpi_addr as usize;
         let (mut from, mut to, mut dynamic) = (usize::MAX, 0, 0);

@@ -1,0 +1,89 @@
+//! The C library's own `dl_iterate_phdr`.
+//!
+//! The program may have one of its own. Some of these may not be called yet: `ThreadSanitizer` finds its functions by
+//! `dlsym`, and `dlsym` walks the loaded objects; so does a program that keeps the list and asks for the next one.
+
+use std::{
+    ffi::{c_int, c_void},
+    mem::transmute,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use super::{Name, Object};
+
+type Walk = unsafe extern "C" fn(Callback, *mut c_void) -> c_int;
+type Callback = Option<unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int>;
+
+/// Pages before a function of the C library in which its file's header is looked for. It has some 500 in all.
+const PAGES: usize = 1024;
+/// Of the smallest pages.
+const PAGE: usize = 4096;
+
+static REAL: AtomicUsize = AtomicUsize::new(0);
+
+/// As `dl_iterate_phdr(3)`.
+///
+/// # Safety
+/// The callback may be called with `data`.
+pub(crate) unsafe fn walk(callback: Callback, data: *mut c_void) -> c_int {
+    let at = match REAL.load(Relaxed) {
+        0 => find(),
+        at => at,
+    };
+    // SAFETY: the function of this name has this signature; the caller's promise.
+    unsafe { transmute::<usize, Walk>(at)(callback, data) }
+}
+
+#[cold]
+fn find() -> usize {
+    let own = header_before(libc::gnu_get_libc_version as *const () as usize).and_then(|header| {
+        // SAFETY: an object is loaded there, and the C library stays.
+        unsafe { object_at(header) }?.find(&Name::new(c"dl_iterate_phdr"))
+    });
+    let at = own.unwrap_or(libc::dl_iterate_phdr as *const () as usize);
+    REAL.store(at, Relaxed);
+    at
+}
+
+/// The header of the object that has this function.
+fn header_before(function: usize) -> Option<usize> {
+    let page = function & !(PAGE - 1);
+    (0..PAGES).map(|count| page.wrapping_sub(count * PAGE)).find(|&at| {
+        // SAFETY: an object is mapped without gaps from its header to its functions.
+        unsafe { *std::ptr::with_exposed_provenance::<[u8; 4]>(at) == *b"\x7fELF" }
+    })
+}
+
+/// # Safety
+/// An object is loaded there, from its header on.
+unsafe fn object_at(header: usize) -> Option<Object> {
+    // SAFETY: the caller's promise; the header says where the parts are listed, which is in the first pages.
+    unsafe {
+        let elf = &*std::ptr::with_exposed_provenance::<libc::Elf64_Ehdr>(header);
+        let parts = std::ptr::with_exposed_provenance::<libc::Elf64_Phdr>(header + elf.e_phoff as usize);
+        let first = (0..usize::from(elf.e_phnum))
+            .map(|place| &*parts.add(place))
+            .find(|part| part.p_type == libc::PT_LOAD && part.p_offset == 0)?;
+        let mut info = std::mem::zeroed::<libc::dl_phdr_info>();
+        info.dlpi_addr = header.wrapping_sub(first.p_vaddr as usize) as u64;
+        info.dlpi_name = c"".as_ptr();
+        (info.dlpi_phdr, info.dlpi_phnum) = (parts, elf.e_phnum);
+        Object::of(&info)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_the_c_librarys() {
+        // SAFETY: the name is NUL-terminated.
+        let truth = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"dl_iterate_phdr".as_ptr()) };
+        let header = header_before(libc::gnu_get_libc_version as *const () as usize).unwrap();
+        // SAFETY: the C library is loaded there.
+        let object = unsafe { object_at(header) }.unwrap();
+        assert!(object.span.contains(truth.addr()), "{:x?}, {truth:?}", object.span);
+        assert_eq!(find(), truth.addr());
+    }
+}
