@@ -72,7 +72,7 @@ pub struct Worker {
 #[derive(Clone, Debug, Serialize)]
 pub struct Behaviour {
     pub per: Per,
-    /// The largest median share first.
+    /// The largest share of all workers first.
     pub functions: Vec<Function>,
     pub workers: Vec<Worker>,
     /// The costliest first.
@@ -166,7 +166,7 @@ impl Behaviour {
     }
 }
 
-/// Functions that take enough on some worker, the largest median share first.
+/// Functions that take enough on some worker, the largest share of all workers first.
 fn kept(profiles: &[Profile], functions: usize) -> Vec<usize> {
     let mut shares: Vec<Vec<f64>> = vec![Vec::new(); functions];
     for profile in profiles {

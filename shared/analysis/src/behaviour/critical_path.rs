@@ -1,6 +1,6 @@
 //! The critical path of one worker: to each moment of its steps belongs the work of the first layer that runs then.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Layers in the order in which the path goes through them. The GPU's time is the scarcest; the host counts
 /// where the GPU does nothing.
@@ -33,8 +33,11 @@ pub(super) struct Interval {
     pub layer: Layer,
 }
 
+/// Functions that share a moment at most, the last ones begun: a GPU runs no more kernels at a time.
+const SHARERS: usize = 128;
+
 /// Nanoseconds of each function on the path between two times. Functions of one layer that run at the same time
-/// share it equally; of nested ones the innermost has it all.
+/// share it equally; of nested ones the innermost has it all. Intervals are in the order of their begin.
 pub(super) fn walk(intervals: &[Interval], (from, to): (u64, u64)) -> HashMap<usize, f64> {
     let mut events = Vec::with_capacity(2 * intervals.len());
     for (index, interval) in intervals.iter().enumerate() {
@@ -46,18 +49,16 @@ pub(super) fn walk(intervals: &[Interval], (from, to): (u64, u64)) -> HashMap<us
     }
     // At one moment, what ends is removed before what begins is added.
     events.sort_unstable();
-    let mut active: [Vec<usize>; Layer::COUNT] = Default::default();
+    // In the order of their begin.
+    let mut active: [BTreeSet<usize>; Layer::COUNT] = Default::default();
     let mut spent: HashMap<usize, f64> = HashMap::new();
     let mut since = from;
     for (at, begins, index) in events {
         if at > since {
             if let Some(layer) = active.iter().position(|running| !running.is_empty()) {
-                let running = match &active[layer][..] {
-                    [.., innermost] if layer == Layer::Traced as usize => std::slice::from_ref(innermost),
-                    all => all,
-                };
-                let each = (at - since) as f64 / running.len() as f64;
-                for &one in running {
+                let sharers = if layer == Layer::Traced as usize { 1 } else { SHARERS };
+                let each = (at - since) as f64 / active[layer].len().min(sharers) as f64;
+                for &one in active[layer].iter().rev().take(sharers) {
                     *spent.entry(intervals[one].function).or_default() += each;
                 }
             }
@@ -65,9 +66,9 @@ pub(super) fn walk(intervals: &[Interval], (from, to): (u64, u64)) -> HashMap<us
         }
         let running = &mut active[intervals[index].layer as usize];
         if begins {
-            running.push(index);
-        } else if let Some(place) = running.iter().position(|&one| one == index) {
-            running.remove(place);
+            running.insert(index);
+        } else {
+            running.remove(&index);
         }
     }
     spent

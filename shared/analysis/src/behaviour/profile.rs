@@ -159,6 +159,7 @@ fn profile(
         .sampled
         .get(&rank)
         .map_or(0, |sampled| sample(sampled, &windows, &mut intervals, names, &mut functions));
+    intervals.sort_by_key(|one| one.from);
     for (from, to) in windows.iter() {
         for (function, critical_ns) in walk(&intervals, (from.0, to.0)) {
             functions.entry(function).or_default().critical_ns += critical_ns;
