@@ -1,6 +1,9 @@
 //! Functions of workers that are unlike their peers or unlike expectation, ranked by what they cost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use serde::Serialize;
 use xpu_model::job::median;
@@ -10,7 +13,7 @@ use super::{Function, Unit, Vector, Worker, distance::Cohort, function::Class, s
 use crate::capture::Per;
 
 /// What a function may take of the critical path, if it is no GPU compute and no communication. It is
-/// PerfTracker's limit.
+/// `PerfTracker`'s limit.
 pub(super) const EXPECTED: f64 = 0.01;
 
 /// A difference that costs less of a step is left out.
@@ -101,7 +104,7 @@ pub fn abnormal(functions: &[Function], workers: &[Worker], per: Per) -> Vec<Abn
             rows.extend(row(function, Why::UnlikeExpectation, &beyond, per));
         }
     }
-    rows.sort_by(|a, b| b.cost_ns.cmp(&a.cost_ns));
+    rows.sort_by_key(|row| Reverse(row.cost_ns));
     rows
 }
 
@@ -140,7 +143,7 @@ fn is_beyond(function: &Function, found: &Found<'_>) -> bool {
         // Kernels that were not recorded may run meanwhile.
         Class::Runtime | Class::Python => found.worker.all_kernels,
     };
-    has_expectation && found.vector.share > EXPECTED && is_enough(function, found, EXPECTED)
+    has_expectation && found.vector.share - EXPECTED >= WORTH && is_enough(function, found, EXPECTED)
 }
 
 /// Whether there are enough executions, or readings for a sampled function to be above a share.

@@ -82,7 +82,7 @@ impl<'a> Cohort<'a> {
     }
 }
 
-/// SplitMix64.
+/// The generator `SplitMix64`.
 fn shuffled(number: u64) -> u64 {
     let mut state = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -32,9 +32,9 @@ pub(super) struct Spent {
 }
 
 impl Spent {
-    fn add(&mut self, took: u64, amount: Option<f64>) {
+    fn add(&mut self, took: Option<u64>, amount: f64) {
         self.executions += 1;
-        if let Some(amount) = amount.filter(|_| took > 0) {
+        if let Some(took) = took.filter(|&took| took > 0) {
             let took = took as f64;
             self.rated_ns += took;
             self.amount += amount;
@@ -152,7 +152,7 @@ fn profile(
             let spent = functions.entry(work.function).or_default();
             spent.unit = names.known[work.function].unit();
             let took = if work.waits.is_some() { transfer } else { single.took_on_gpu() };
-            spent.add(took.unwrap_or(0), amount(single));
+            spent.add(took, amount(single));
         }
     }
     let samples = capture
@@ -177,7 +177,11 @@ fn profile(
     Some(Profile { rank, whole_ns, path_ns, steps: steps.len(), recorded, samples, functions })
 }
 
-/// Adds the readings of the main thread, each for the time between two readings, and returns their number.
+/// A reading counts for the time to the middle between it and its neighbours, but at most this many periods to
+/// each side: beyond, readings are missing.
+const REACH: u64 = 2;
+
+/// Adds the readings of the main thread, and returns how many are in the steps.
 fn sample(
     sampled: &Sampled,
     windows: &Spans,
@@ -185,18 +189,22 @@ fn sample(
     names: &mut Names,
     functions: &mut BTreeMap<usize, Spent>,
 ) -> u64 {
-    let Some(half) = sampled.period().map(|period| period / 2) else { return 0 };
+    let Some(reach) = sampled.period().map(|period| period * REACH) else { return 0 };
     let mut count = 0;
     for (from, to) in windows.iter() {
-        for (at, stack) in sampled.between(from, to).filter(|(_, stack)| stack.thread.main) {
-            count += 1;
+        let all: Vec<_> = sampled.between(from, to).filter(|(_, stack)| stack.thread.main).collect();
+        count += all.len() as u64;
+        for (number, (at, stack)) in all.iter().enumerate() {
             let Some((key, lines)) = python(stack) else { continue };
             let function = names.number(key);
             *names.known[function].lines.entry(lines).or_default() += 1;
             functions.entry(function).or_default().executions += 1;
+            let (before, after) = (number.checked_sub(1).map(|before| all[before].0), all.get(number + 1));
+            let begin = before.map_or(from.0, |before| at.0.midpoint(before.0));
+            let end = after.map_or(to.0, |(after, _)| at.0.midpoint(after.0));
             intervals.push(Interval {
-                from: at.0.saturating_sub(half),
-                to: at.0.saturating_add(half),
+                from: begin.max(at.0.saturating_sub(reach)),
+                to: end.min(at.0.saturating_add(reach)),
                 function,
                 layer: Layer::Sampled,
             });
@@ -229,13 +237,13 @@ fn extent(single: &Single) -> Option<(Moment, Moment)> {
 }
 
 /// What an operation does, in the unit of its function.
-fn amount(single: &Single) -> Option<f64> {
+fn amount(single: &Single) -> f64 {
     match &*single.label {
-        CapturedLabel::Gemm(shape) => Some(shape.flops()),
-        CapturedLabel::Copy { bytes, .. } | CapturedLabel::Set { bytes } => Some(*bytes as f64),
+        CapturedLabel::Gemm(shape) => shape.flops(),
+        CapturedLabel::Copy { bytes, .. } | CapturedLabel::Set { bytes } => *bytes as f64,
         CapturedLabel::Collective { bus_bytes, .. } | CapturedLabel::Group { bus_bytes, .. } => {
-            Some(*bus_bytes as f64)
+            *bus_bytes as f64
         }
-        _ => Some(1.0),
+        _ => 1.0,
     }
 }

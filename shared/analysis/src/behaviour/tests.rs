@@ -212,7 +212,9 @@ fn what_takes_much_on_all_is_unlike_expectation_where_all_kernels_are_known() {
     functions.push(function(Class::Compute, "kernel"));
     let mut workers = workers(4, &functions);
     assert!(abnormal(&functions, &workers, Per::Step).is_empty(), "kernels may run in the gaps");
-    workers.iter_mut().for_each(|worker| worker.all_kernels = true);
+    for worker in &mut workers {
+        worker.all_kernels = true;
+    }
     let found = abnormal(&functions, &workers, Per::Step);
     let [row] = &found[..] else { panic!("{found:#?}") };
     assert_eq!((row.why, row.ranks.len()), (Why::UnlikeExpectation, 4));
