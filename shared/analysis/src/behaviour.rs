@@ -1,8 +1,8 @@
 //! Function-level behaviour of all workers: what each GPU operation, CUDA call and Python function takes of the
 //! critical path of its rank, and which rank is unlike its peers.
 //!
-//! The method is that of `PerfTracker` (arXiv 2506.08528): a function becomes a small vector per worker, and workers are
-//! compared by the distances of their vectors. docs/capture.md has the formulas, and where they differ.
+//! The method is that of `PerfTracker` (arXiv 2506.08528): a function becomes a small vector per worker, and
+//! workers are compared by the distances of their vectors. docs/capture.md has the formulas.
 
 mod abnormal;
 mod critical_path;

@@ -68,9 +68,11 @@ impl Abnormal {
 struct Found<'a> {
     worker: &'a Worker,
     vector: Vector,
+    /// Medians of its peers; `None` if it is like them.
     peers_share: Option<f64>,
     peers_rate: Option<f64>,
     distance: f64,
+    /// What it takes longer than on its peers; all of its time if it is like them.
     cost: f64,
 }
 
@@ -121,8 +123,11 @@ fn unlike_peers<'a>(function: &Function, all: &[(&'a Worker, Vector)]) -> (Vec<F
     let cohort = Cohort::new(all.iter().map(|(_, vector)| vector).collect());
     let found = cohort.apart().into_iter().enumerate().map(|(number, apart)| {
         let (worker, vector) = all[number];
-        let peers_share = cohort.of_peers(number, |vector| Some(vector.share));
-        let peers_rate = cohort.of_peers(number, |vector| vector.rate);
+        let of_peers = |part: fn(&Vector) -> Option<f64>| {
+            apart.is_unlike.then(|| cohort.of_peers(number, part)).flatten()
+        };
+        let (peers_share, peers_rate) =
+            (of_peers(|vector| Some(vector.share)), of_peers(|vector| vector.rate));
         let peers = peers_share.unwrap_or(0.0);
         let more = vector.share - peers;
         let cost = more * worker.path_ns as f64;
