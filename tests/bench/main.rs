@@ -1,5 +1,6 @@
 //! The budgets of the design, each beside what it is on this machine. Run it on an idle one: `make bench`.
 
+mod behaviour;
 mod held;
 mod job;
 mod launch;
@@ -47,6 +48,10 @@ fn main() {
         remembers::cost(&mut table);
         return table.foot();
     }
+    if only.as_deref() == Some("behaviour") {
+        behaviour::cost(&mut table);
+        return table.foot();
+    }
     launch::cost(&mut table);
     table.row(Row::new("ring push", ring_push(), "ns"));
     table.row(Row::new("Tracer.step() from Python", tracer_step(), "ns"));
@@ -58,6 +63,7 @@ fn main() {
     held::cost(&mut table);
     remembers::cost(&mut table);
     replay::scrub(&mut table);
+    behaviour::cost(&mut table);
     screen::cost(&mut table);
     table.foot();
 }

@@ -38,12 +38,12 @@ pub use groups::{Groups, Only};
 pub use lane::Lane;
 pub use meeting::{Attendance, Meeting, Meetings};
 pub use per::Per;
-pub(crate) use report::role;
 pub use report::{
     ArrivalRow, CollectiveRow, CopyRow, FunctionRow, Gaps, GemmRow, HostKind, HostRow, KernelRow, Kinds,
     NOISE_NS, PythonRank, PythonReport, RankReport, Report, SlowKind, SlowRow, Spread, StepReport, Summary,
     WindowReport, bucket, copied, host_function, python_place, transposed,
 };
+pub(crate) use report::{gemm_shape, role};
 pub use sampled::{Sampled, Stack};
 pub use spans::{Spans, union};
 pub use standalone::{Alone, RankRate, RankRow, ShapeGemms, ShapeRow, Standalone, StandsOut, Total};

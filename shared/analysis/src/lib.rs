@@ -1,6 +1,7 @@
 //! Captures: every operation of a few steps on all ranks, summarised, compared, simulated without stragglers, and
 //! exported.
 
+pub mod behaviour;
 pub mod capture;
 pub mod export;
 pub mod file;

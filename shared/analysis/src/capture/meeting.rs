@@ -93,7 +93,7 @@ impl Meetings {
 }
 
 impl Capture {
-    pub(super) fn meetings(&self, steps: &[WholeStep<'_>]) -> Meetings {
+    pub(crate) fn meetings(&self, steps: &[WholeStep<'_>]) -> Meetings {
         let all = Meetings::of(steps);
         if self.window.is_some() { all.without_partial() } else { all }
     }

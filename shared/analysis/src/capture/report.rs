@@ -23,6 +23,7 @@ pub use breakdown::Summary;
 pub use collective::{CollectiveRow, bucket};
 pub use copy::{CopyRow, what as copied};
 pub use gaps::Gaps;
+pub(crate) use gemm::shape_of as gemm_shape;
 use gemm::shape_of;
 pub use gemm::{GemmRow, transposed};
 pub use host::{HostKind, HostRow, what as host_function};
@@ -40,6 +41,7 @@ use xpu_wire::{
 };
 
 use super::{Capture, Clocks, Groups, Kind, Seen};
+use crate::behaviour::Behaviour;
 
 /// `xpu-top report --json`
 #[derive(Clone, Debug, Serialize)]
@@ -72,6 +74,8 @@ pub struct Report {
     pub host: Vec<HostRow>,
     /// Ranks that take longer than the others for the same work; the costliest first.
     pub slower: Vec<SlowRow>,
+    /// What functions take of the critical path of each rank, and which rank is unlike its peers.
+    pub behaviour: Behaviour,
     /// Python's stacks, if they were sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub python: Option<PythonReport>,
@@ -194,6 +198,7 @@ impl Report {
             copies: copy::rows(&steps_whole, all),
             host: host::rows(&steps_whole, all),
             slower: slower::rows(&steps_whole),
+            behaviour: Behaviour::of(capture),
             python: PythonReport::of(capture, &busy),
             job: sheet.map(|sheet| sheet.job.clone()).unwrap_or_default(),
             steps,

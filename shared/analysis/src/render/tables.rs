@@ -3,6 +3,7 @@
 use xpu_model::figure;
 
 use super::{Table, text::milliseconds};
+use crate::behaviour::{FunctionRow as BehaviourRow, amount, percent as percent_of};
 use crate::capture::{
     ArrivalRow, CollectiveRow, CopyRow, FunctionRow, GemmRow, HostKind, HostRow, KernelRow, Report, SlowRow,
     Spread, Work, python_place,
@@ -18,6 +19,13 @@ pub(super) fn all(report: &Report, top: usize) -> Vec<Table> {
             &report.slower,
             top,
             slower,
+        ),
+        Table::new(
+            "functions by share of the critical path of each rank",
+            &["function", "", "ranks", "least", "median", "most", "on rank", "rate", "unusual on"],
+            &report.behaviour.rows(),
+            top,
+            behaviour,
         ),
         Table::new(
             "GEMMs by shape",
@@ -83,6 +91,22 @@ pub(super) fn all(report: &Report, top: usize) -> Vec<Table> {
             top,
             function,
         ),
+    ]
+}
+
+fn behaviour(row: &BehaviourRow<'_>) -> Vec<String> {
+    let share = |share: f64| format!("{} %", percent_of(share));
+    let rate = row.median_rate.zip(row.function.unit).map(|(rate, unit)| amount(rate, unit));
+    vec![
+        row.function.name.clone(),
+        row.function.class.word().to_owned(),
+        row.workers.to_string(),
+        share(row.least_share),
+        share(row.median_share),
+        share(row.most_share),
+        row.most.to_string(),
+        rate.unwrap_or_else(|| "-".to_owned()),
+        if row.abnormal == 0 { String::new() } else { row.abnormal.to_string() },
     ]
 }
 

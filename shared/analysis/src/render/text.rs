@@ -86,6 +86,7 @@ pub fn preface(report: &Report) -> Vec<String> {
         lines.extend(sampling(python));
         lines.extend(python.sentences());
     }
+    lines.extend(report.behaviour.sentences());
     lines
 }
 

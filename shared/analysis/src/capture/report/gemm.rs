@@ -43,7 +43,7 @@ impl GemmRow {
 }
 
 /// The same of a shape as it was recorded.
-pub(super) fn shape_of(shape: &GemmShape) -> String {
+pub(crate) fn shape_of(shape: &GemmShape) -> String {
     let GemmShape { m, n, k, batch, .. } = *shape;
     shown((m, n, k, batch), &transposed(shape), &shape.datatype.to_string())
 }

@@ -1,0 +1,117 @@
+//! The critical path of one worker: to each moment of its steps belongs the work of the first layer that runs then.
+
+use std::collections::{BTreeSet, HashMap};
+
+/// Layers in the order in which the path goes through them. The GPU's time is the scarcest; the host counts
+/// where the GPU does nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Layer {
+    Compute,
+    /// NCCL operations as the hook timed them.
+    Operation,
+    /// NCCL kernels that belong to none of these.
+    Communication,
+    Memory,
+    /// CUDA calls that wait.
+    Blocked,
+    GarbageCollection,
+    /// Readings of the main thread.
+    Sampled,
+    /// Functions, data loaders and spans, which may be nested.
+    Traced,
+}
+
+impl Layer {
+    const COUNT: usize = Self::Traced as usize + 1;
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interval {
+    pub from: u64,
+    pub to: u64,
+    pub function: usize,
+    pub layer: Layer,
+}
+
+/// Functions that share a moment at most, the last ones begun: a GPU runs no more kernels at a time.
+const SHARERS: usize = 128;
+
+/// Nanoseconds of each function on the path between two times. Functions of one layer that run at the same time
+/// share it equally; of nested ones the innermost has it all. Intervals are in the order of their begin.
+pub(super) fn walk(intervals: &[Interval], (from, to): (u64, u64)) -> HashMap<usize, f64> {
+    let mut events = Vec::with_capacity(2 * intervals.len());
+    for (index, interval) in intervals.iter().enumerate() {
+        let (begin, end) = (interval.from.max(from), interval.to.min(to));
+        if begin < end {
+            events.push((begin, true, index));
+            events.push((end, false, index));
+        }
+    }
+    // At one moment, what ends is removed before what begins is added.
+    events.sort_unstable();
+    // In the order of their begin.
+    let mut active: [BTreeSet<usize>; Layer::COUNT] = Default::default();
+    let mut spent: HashMap<usize, f64> = HashMap::new();
+    let mut since = from;
+    for (at, begins, index) in events {
+        if at > since {
+            if let Some(layer) = active.iter().position(|running| !running.is_empty()) {
+                let sharers = if layer == Layer::Traced as usize { 1 } else { SHARERS };
+                let each = (at - since) as f64 / active[layer].len().min(sharers) as f64;
+                for &one in active[layer].iter().rev().take(sharers) {
+                    *spent.entry(intervals[one].function).or_default() += each;
+                }
+            }
+            since = at;
+        }
+        let running = &mut active[intervals[index].layer as usize];
+        if begins {
+            running.insert(index);
+        } else {
+            running.remove(&index);
+        }
+    }
+    spent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(layer: Layer, function: usize, from: u64, to: u64) -> Interval {
+        Interval { from, to, function, layer }
+    }
+
+    #[test]
+    fn each_moment_belongs_to_the_first_layer_that_runs() {
+        let spent = walk(
+            &[
+                at(Layer::Compute, 0, 10, 30),
+                at(Layer::Operation, 1, 20, 50),
+                at(Layer::Communication, 2, 22, 55),
+                at(Layer::Memory, 3, 0, 60),
+                at(Layer::Sampled, 4, 58, 200),
+            ],
+            (5, 100),
+        );
+        let sorted: std::collections::BTreeMap<_, _> = spent.into_iter().collect();
+        assert_eq!(
+            sorted.into_iter().collect::<Vec<_>>(),
+            [(0, 20.0), (1, 20.0), (2, 5.0), (3, 10.0), (4, 40.0)]
+        );
+    }
+
+    #[test]
+    fn kernels_beside_each_other_share_and_of_nested_functions_the_innermost_has_it() {
+        let spent = walk(
+            &[
+                at(Layer::Compute, 0, 0, 10),
+                at(Layer::Compute, 1, 0, 10),
+                at(Layer::Traced, 2, 10, 30),
+                at(Layer::Traced, 3, 15, 20),
+            ],
+            (0, 30),
+        );
+        assert_eq!((spent[&0], spent[&1], spent[&2], spent[&3]), (5.0, 5.0, 15.0, 5.0));
+    }
+}

@@ -1,0 +1,65 @@
+//! Functions that are unlike those of the other ranks, in a capture of real processes under the real hook on the
+//! simulated GPU: a slow Python function on one rank, slow copies on another.
+
+use serde_json::Value;
+use xpu_tests::{
+    host::Host,
+    program::{Program, run, until},
+};
+
+/// A batch is copied and computed. Rank 1 makes its batches by itself, while nothing runs on its GPU.
+const TRAINS: &str = "
+def collate_fn():
+    until = time.perf_counter() + 0.04
+    while time.perf_counter() < until: pass
+def train_step():
+    if RANK == 1: collate_fn()
+    ok(process.cudaMemcpyAsync(memory, memory, c_size_t(100_000_000), 3, stream))
+    for _ in range(4): ok(gemm_ex(8192, 8192, 8192))
+    ok(all_reduce(comm, 1000))
+    sync()
+    step()
+comm = communicator()
+while True: train_step()
+";
+
+#[test]
+fn the_rank_with_a_slow_function_and_the_one_with_slow_copies_are_named() {
+    let host = Host::new();
+    let slow_copies: &[_] = &[("SIMGPU_MEMCPY_GB_S", "4")];
+    let ranks = [&[][..], &[], slow_copies].into_iter().enumerate();
+    let _ranks: Vec<Program> = ranks.map(|(rank, set)| host.rank_of_where((rank, 3), set, TRAINS)).collect();
+    until("all ranks to train", || {
+        (host.status()["steps"]["min"].as_u64()? >= 3 && host.status()["coverage"]["ranks_seen"] == 3)
+            .then_some(())
+    });
+    let file = host.place.path("c.bin");
+    let line = format!(
+        "capture --no-watch --job train --kernels --python=200 --steps 8 --wait 60 -o {}",
+        file.display()
+    );
+    let done = host.ask(&line);
+    assert_eq!(done.status.code(), Some(0), "{done:?}\n{}", host.collector_log());
+
+    let report = run(host.xpu_top("report --json").arg(&file));
+    let report: Value = serde_json::from_str(&report.stdout).unwrap_or_else(|_| panic!("{report:?}"));
+    let abnormal = report["behaviour"]["abnormal"].as_array().expect("a list");
+    let unlike: Vec<_> = abnormal.iter().filter(|row| row["why"] == "unlike_peers").collect();
+    let of = |rank: u64, class: &str| {
+        let is_its = |row: &&&Value| row["ranks"] == serde_json::json!([rank]) && row["class"] == class;
+        let mut its = unlike.iter().filter(is_its);
+        its.next().unwrap_or_else(|| panic!("rank {rank} is not named: {unlike:#?}"))
+    };
+    let (python, copies) = (of(1, "python"), of(2, "memory"));
+    assert!(python["name"].as_str().is_some_and(|name| name.starts_with("collate_fn (")), "{python:#}");
+    assert!(python["called_by"].as_str().is_some_and(|name| name.starts_with("train_step (")), "{python:#}");
+    let cost = |row: &Value| row["cost_ns"].as_f64().expect("a number") / 1e6;
+    // It spins for 40 ms; 100 MB take 25 ms at 4 GB/s, and 4 ms at 25.
+    assert!((20.0..120.0).contains(&cost(python)), "{python:#}");
+    assert!((17.0..25.0).contains(&cost(copies)), "{copies:#}");
+
+    let text = run(host.xpu_top("report").arg(&file)).stdout;
+    assert!(text.contains("rank 1: collate_fn ("), "{text}");
+    assert!(text.contains("rank 2: DeviceToDevice takes "), "{text}");
+    assert!(text.contains("functions by share of the critical path"), "{text}");
+}
