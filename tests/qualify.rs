@@ -95,7 +95,7 @@ fn healthy_gpus_pass_at_the_speeds_they_have_and_a_slow_one_is_named() {
     let slow = machine.qualify("2", "--quick");
     assert_eq!(slow.status.code(), Some(1), "{slow:?}");
     for said in
-        ["FAIL: GPU 1: gemm bf16 2048: 560 TFLOPS, 80 % of its neighbours (700)", "1 GPU and 0 hosts pass"]
+        ["FAIL: GPU 1: gemm bf16 4096: 560 TFLOPS, 80 % of its neighbours (700)", "1 GPU and 0 hosts pass"]
     {
         assert!(slow.stdout.contains(said), "{said}: {}", slow.stdout);
     }

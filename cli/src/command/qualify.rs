@@ -24,19 +24,21 @@ use std::{
 use xpu_analysis::qualify::{Qualification, Verdict};
 
 use super::stacks::print;
-use crate::args::{JobArgs, QualifyArgs, UsageError};
+use crate::args::{JobArgs, QualifyArgs, UsageError, WayArgs};
 
 /// How GPUs are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct How {
     quick: bool,
     beside_job: bool,
+    /// How this host's collector is reached.
+    way: WayArgs,
 }
 
 pub fn qualify(args: &QualifyArgs) -> anyhow::Result<ExitCode> {
-    let how = How { quick: args.quick, beside_job: args.beside_job };
+    let how = How { quick: args.quick, beside_job: args.beside_job, way: args.of.way.clone() };
     if args.worker {
-        return worker::answer(how);
+        return worker::answer(&how);
     }
     let mut of = if !args.compare.is_empty() {
         let all: Result<_, _> = args.compare.iter().map(|path| read(path)).collect();
@@ -44,7 +46,7 @@ pub fn qualify(args: &QualifyArgs) -> anyhow::Result<ExitCode> {
     } else if names_hosts(&args.of) {
         remote::qualify(args)?
     } else {
-        Qualification { quick: how.quick, hosts: vec![measure::here(how).0], ..Qualification::default() }
+        Qualification { quick: how.quick, hosts: vec![measure::here(&how).0], ..Qualification::default() }
     };
     if args.compare.is_empty() {
         xpu_wire::build().clone_into(&mut of.version);

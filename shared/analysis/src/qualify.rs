@@ -123,7 +123,7 @@ impl Figure {
 pub struct Condition {
     /// The highest seen.
     pub temperature_c: Option<u32>,
-    /// The lowest seen, and what the GPU can do at most.
+    /// The median, and what the GPU can do at most.
     pub sm_clock_mhz: Option<u32>,
     pub sm_clock_max_mhz: Option<u32>,
     /// The highest seen, and the limit.

@@ -43,13 +43,13 @@ pub(super) fn pcie_peak(device: &Device<'_>) -> Option<f64> {
 /// Looks at the sensors of all GPUs until it is dropped, on a thread of its own: a call can block on a faulty GPU.
 #[derive(Debug)]
 pub(super) struct Watch {
-    seen: Arc<Mutex<Vec<Condition>>>,
+    seen: Arc<Mutex<Vec<Seen>>>,
     over: Arc<AtomicBool>,
 }
 
 impl Watch {
     pub(super) fn begin(nvml: Arc<Nvml>, gpus: Vec<Option<DeviceUuid>>) -> Self {
-        let seen = Arc::new(Mutex::new(vec![Condition::default(); gpus.len()]));
+        let seen = Arc::new(Mutex::new(vec![Seen::default(); gpus.len()]));
         let over = Arc::new(AtomicBool::new(false));
         let (for_thread, end) = (Arc::clone(&seen), Arc::clone(&over));
         // Without a thread, nothing is seen.
@@ -67,9 +67,23 @@ impl Watch {
         Self { seen, over }
     }
 
-    /// The extremes so far, in the order of the GPUs.
+    /// What was seen so far, in the order of the GPUs.
     pub(super) fn seen(&self) -> Vec<Condition> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).iter().map(Seen::condition).collect()
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    extremes: Condition,
+    /// MHz of each look at which it worked.
+    clocks: Vec<f64>,
+}
+
+impl Seen {
+    fn condition(&self) -> Condition {
+        let clock = xpu_model::job::median(self.clocks.clone());
+        Condition { sm_clock_mhz: clock.map(|mhz| mhz.round() as u32), ..self.extremes.clone() }
     }
 }
 
@@ -103,7 +117,8 @@ impl Look {
         }
     }
 
-    fn add_to(self, to: &mut Condition) {
+    fn add_to(self, seen: &mut Seen) {
+        let to = &mut seen.extremes;
         to.temperature_c = to.temperature_c.max(self.temperature);
         to.power_w = self.power.map(|power| to.power_w.unwrap_or(0.0).max(power)).or(to.power_w);
         (to.sm_clock_max_mhz, to.power_limit_w) =
@@ -112,10 +127,7 @@ impl Look {
         if self.throttle.has(Throttle::IDLE) {
             return;
         }
-        to.sm_clock_mhz = match (to.sm_clock_mhz, self.clock) {
-            (Some(lowest), Some(now)) => Some(lowest.min(now)),
-            (known, now) => known.or(now),
-        };
+        seen.clocks.extend(self.clock.map(f64::from));
         for word in self.throttle.words() {
             if !to.throttled_by.iter().any(|known| known == word) {
                 to.throttled_by.push(word.to_owned());
@@ -129,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_extremes_are_kept_and_an_idle_gpu_says_nothing_of_its_clock() {
+    fn an_idle_gpu_says_nothing_of_its_clock() {
         let look = |clock, temperature, throttle| Look {
             temperature: Some(temperature),
             clock: Some(clock),
@@ -138,13 +150,17 @@ mod tests {
             limit: Some(700.0),
             throttle,
         };
-        let mut seen = Condition::default();
+        let mut seen = Seen::default();
         look(345, 30, Throttle::IDLE).add_to(&mut seen);
-        look(1800, 60, Throttle::POWER_CAP).add_to(&mut seen);
-        look(1650, 55, Throttle(0)).add_to(&mut seen);
+        for (clock, temperature, throttle) in
+            [(1980, 50, Throttle(0)), (1800, 60, Throttle::POWER_CAP), (1650, 55, Throttle::POWER_CAP)]
+        {
+            look(clock, temperature, throttle).add_to(&mut seen);
+        }
+        let seen = seen.condition();
         assert_eq!(
             (seen.sm_clock_mhz, seen.temperature_c, seen.power_w),
-            (Some(1650), Some(60), Some(600.0))
+            (Some(1800), Some(60), Some(600.0))
         );
         assert_eq!(seen.throttled_by, ["power cap"]);
     }

@@ -31,7 +31,7 @@ use crate::gpu::{
 
 /// This host, judged with its own past; GPUs that pass are kept in it for the next time. The GPUs are for measurements
 /// with other hosts; none if they did not answer.
-pub(super) fn here(how: How) -> (Host, Option<Vec<Gpu>>) {
+pub(super) fn here(how: &How) -> (Host, Option<Vec<Gpu>>) {
     let (host, gpus) = measure(how);
     let mut alone = Qualification { hosts: vec![host], quick: how.quick, ..Qualification::default() };
     alone.judge();
@@ -42,7 +42,7 @@ pub(super) fn here(how: How) -> (Host, Option<Vec<Gpu>>) {
     (host, gpus)
 }
 
-fn measure(how: How) -> (Host, Option<Vec<Gpu>>) {
+fn measure(how: &How) -> (Host, Option<Vec<Gpu>>) {
     let begun = Instant::now();
     let host = Host {
         host: xpu_wire::endpoint::host_name().to_string(),
@@ -51,9 +51,9 @@ fn measure(how: How) -> (Host, Option<Vec<Gpu>>) {
     };
     let board = Arc::new(Board::new(host.clone(), begun));
     let (ends, ended) = mpsc::channel();
-    let for_thread = Arc::clone(&board);
+    let (for_thread, asked) = (Arc::clone(&board), how.clone());
     let spawned = thread::Builder::new().name("qualify".to_owned()).spawn(move || {
-        let outcome = all(&for_thread, how);
+        let outcome = all(&for_thread, &asked);
         // The receiver has gone if the time was up.
         let _ = ends.send(outcome);
     });
@@ -92,12 +92,12 @@ fn wait<T>(board: &Board, ended: &mpsc::Receiver<T>) -> Option<T> {
     }
 }
 
-fn all(board: &Board, how: How) -> anyhow::Result<Vec<Gpu>> {
+fn all(board: &Board, how: &How) -> anyhow::Result<Vec<Gpu>> {
     library::open()?;
     let nvml = Nvml::init().ok().map(Arc::new);
     let uuids: Vec<_> = (0..device::count()?).map(device::uuid).collect();
     if !how.beside_job
-        && let Some(why) = running::found(nvml.as_deref(), &uuids)
+        && let Some(why) = running::found(&how.way, nvml.as_deref(), &uuids)
     {
         anyhow::bail!("{why}; end the job first, or measure what it leaves over with --beside-job");
     }
@@ -137,7 +137,7 @@ fn all(board: &Board, how: How) -> anyhow::Result<Vec<Gpu>> {
 }
 
 /// Contexts, and memory for the largest matrices.
-fn prepare(board: &Board, uuids: &[Option<DeviceUuid>], how: How) -> anyhow::Result<Vec<Gpu>> {
+fn prepare(board: &Board, uuids: &[Option<DeviceUuid>], how: &How) -> anyhow::Result<Vec<Gpu>> {
     let mut gpus = Vec::new();
     for (place, uuid) in uuids.iter().enumerate() {
         board.edit(place, |gpu| {

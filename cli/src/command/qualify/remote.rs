@@ -71,6 +71,14 @@ pub(super) fn qualify(args: &QualifyArgs) -> anyhow::Result<Qualification> {
             Err(why) => of.hosts.push(not_run(remote.host.clone(), why)),
         }
     }
+    answering.retain_mut(|(remote, _)| match unique_id(remote) {
+        Ok(_) => true,
+        Err(why) => {
+            let host = of.hosts.iter_mut().find(|host| host.host == remote.host);
+            host.into_iter().for_each(|host| host.not_measured.push(format!("with other hosts: {why}")));
+            false
+        }
+    });
     if answering.len() > 1 {
         of.host_pairs = pairs(&mut answering);
     }
@@ -133,11 +141,7 @@ fn rounds(hosts: usize) -> Vec<Vec<[usize; 2]>> {
 /// All GPUs of these hosts, in one communicator.
 fn together(hosts: &mut [&mut (Remote, u32)]) -> Result<Figure, String> {
     let Some(first) = hosts.first_mut() else { return Err("there is no host".to_owned()) };
-    first.0.ask(&Request::UniqueId).map_err(|error| format!("{error:#}"))?;
-    let id = match first.0.answer(TOGETHER)? {
-        Answer::UniqueId(id) => id,
-        other => return Err(unexpected(other)),
-    };
+    let id = unique_id(&mut first.0)?;
     let world = hosts.iter().map(|host| host.1).sum();
     let mut next = 0;
     for (remote, gpus) in hosts.iter_mut().map(|host| &mut **host) {
@@ -159,6 +163,15 @@ fn together(hosts: &mut [&mut (Remote, u32)]) -> Result<Figure, String> {
     slowest.ok_or_else(|| "no host answered".to_owned())
 }
 
+/// For ranks that meet at this host.
+fn unique_id(host: &mut Remote) -> Result<String, String> {
+    host.ask(&Request::UniqueId).map_err(|error| format!("{error:#}"))?;
+    match host.answer(TOGETHER)? {
+        Answer::UniqueId(id) => Ok(id),
+        other => Err(unexpected(other)),
+    }
+}
+
 fn unexpected(answer: Answer) -> String {
     match answer {
         Answer::Failed(why) => why,
@@ -174,8 +187,9 @@ impl Remote {
         command.args(words).args(OPTIONS).arg("--").arg(host);
         let flags = [(args.quick, " --quick"), (args.beside_job, " --beside-job")];
         let flags: String = flags.iter().filter(|(set, _)| *set).map(|(_, flag)| *flag).collect();
+        let port = args.of.way.base_port.map_or_else(String::new, |base| format!(" --base-port {}", base.0));
         // ssh gives one text to the shell there.
-        command.arg(format!("{} qualify --worker{flags}", quoted(&args.program)));
+        command.arg(format!("{} qualify --worker{flags}{port}", quoted(&args.program)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("cannot start `{ssh}`"))?;
         let pipes = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());

@@ -6,9 +6,8 @@ use nvml_wrapper::{Device, Nvml};
 use tokio::time::Instant;
 use xpu_client::{follow::Following, live};
 use xpu_model::{hosts::Hosts, job::Job};
-use xpu_net::key::Key;
 use xpu_wire::{
-    endpoint::{self, BasePort, RuntimeDir},
+    endpoint::{self, RuntimeDir},
     id::DeviceUuid,
 };
 
@@ -25,8 +24,8 @@ const BUSY: u32 = 10;
 const FADES: Duration = Duration::from_secs(3);
 
 /// The reason not to measure; `None` if nobody is known to use these GPUs.
-pub(super) fn found(nvml: Option<&Nvml>, gpus: &[Option<DeviceUuid>]) -> Option<String> {
-    if let Some(ranks) = ranks_here() {
+pub(super) fn found(way: &WayArgs, nvml: Option<&Nvml>, gpus: &[Option<DeviceUuid>]) -> Option<String> {
+    if let Some(ranks) = ranks_here(way) {
         return Some(ranks);
     }
     let nvml = nvml?;
@@ -64,13 +63,13 @@ fn busy_for_long(device: &Device<'_>) -> Option<u32> {
 }
 
 /// Ranks that this host's collector knows and that live.
-fn ranks_here() -> Option<String> {
-    let base = WayArgs::default().base().unwrap_or(BasePort::DEFAULT);
+fn ranks_here(way: &WayArgs) -> Option<String> {
+    let base = way.base().ok()?;
     let socket = RuntimeDir::locate().socket(base).ok()?;
     endpoint::connect(&socket).ok()?;
     let hosts = Hosts::here(base);
     let mut following = Following::new(hosts.endpoints.iter().cloned(), None);
-    let (_live, mut arrivals) = live::connect(hosts.endpoints, Key::find(None).ok().flatten(), None);
+    let (_live, mut arrivals) = live::connect(hosts.endpoints, way.key().ok().flatten(), None);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().ok()?;
     runtime.block_on(take_until(
         &mut following,

@@ -74,6 +74,14 @@ fn of_host(host: &Host, out: &mut String) {
             counted(pairs.len(), "direction", "directions")
         );
     }
+    let without = host.pairs.iter().filter(|pair| !pair.access).count();
+    if without > 0 {
+        let _ = writeln!(
+            out,
+            "{} through the host: no access to each other's memory",
+            counted(without, "direction goes", "directions go")
+        );
+    }
     if let Some(figure) = &host.all_reduce {
         let _ = writeln!(out, "all-reduce over {}", bus(figure));
     }

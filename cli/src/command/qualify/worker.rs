@@ -44,7 +44,7 @@ pub(super) enum Answer {
 }
 
 /// Until standard input ends, or a GPU does not answer.
-pub(super) fn answer(how: How) -> anyhow::Result<ExitCode> {
+pub(super) fn answer(how: &How) -> anyhow::Result<ExitCode> {
     let mut gpus = None;
     for line in io::stdin().lock().lines() {
         let answer = match serde_json::from_str(&line?)? {

@@ -7,6 +7,9 @@ use xpu_model::figure::three;
 
 use super::{Figure, Host, Kind, Qualification, Verdict, limits::Limits};
 
+/// Reasons of a GPU that its host repeats; the GPU has all.
+const SHOWN: usize = 2;
+
 pub(super) fn judge(of: &mut Qualification) {
     compare_gpus(&mut of.hosts);
     compare_pairs(&mut of.hosts);
@@ -142,7 +145,10 @@ fn conclude(host: &mut Host) {
     }
     let mut why: Vec<_> = Vec::new();
     for gpu in host.gpus.iter().filter(|gpu| gpu.verdict == Verdict::Fail) {
-        why.push(format!("GPU {}: {}", gpu.index, gpu.why.join("; ")));
+        let shown = gpu.why.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("; ");
+        let more = gpu.why.len().saturating_sub(SHOWN);
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        why.push(format!("GPU {}: {shown}{more}", gpu.index));
     }
     host.why.splice(0..0, why);
     host.why.extend(host.errors.iter().cloned());
