@@ -115,7 +115,10 @@ pub enum Command {
     Export(ExportArgs),
     /// Rerun the GEMMs of a capture one by one on a GPU of this machine, and compare their speed with the job's
     GemmReplay(GemmReplayArgs),
-    /// Measure each GPU of some hosts before a job or in its pauses: GEMMs, memory, links, NCCL; and name those that are slow
+    /// Measure each GPU before a job or in its pauses: GEMMs, memory, links, NCCL; and name those that are slow
+    ///
+    /// Without hosts: those of this host. Named hosts are measured through ssh, alone and with each other; `ssh HOST xpu-top
+    /// --version` must work there without a prompt. Exit codes: 0 all pass, 1 one fails, 2 one could not be measured
     Qualify(QualifyArgs),
     /// Try it without a GPU: run a simulated job on this machine
     Demo(DemoArgs),

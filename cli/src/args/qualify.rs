@@ -8,8 +8,6 @@ use super::JobArgs;
 
 #[derive(Debug, Args)]
 pub struct QualifyArgs {
-    /// Hosts that are measured through ssh, alone and with each other [default: this host, without ssh]. They need xpu-top in the
-    /// PATH of a shell without login, or --program
     #[command(flatten)]
     pub of: JobArgs,
     /// Judge the documents that earlier runs printed as JSON, together: each GPU has those of all of them as neighbours
