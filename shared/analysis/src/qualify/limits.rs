@@ -1,4 +1,5 @@
-//! From which share on a figure is good enough, and what each limit is derived from.
+//! From which share on a figure is good enough, and what each limit is derived from. Shares that were measured are
+//! in docs/measurements.md and docs/measurements-log.md, on H200s; the others are allowances, and say so.
 
 use super::Kind;
 
@@ -25,24 +26,24 @@ impl Limits {
         let limits = |peak, neighbours, past| Self { peak, neighbours, past };
         match kind {
             // GEMMs of 8192 reach 65 to 73 % of the data sheet on an H200 (docs/measurements.md); half of the sheet is
-            // what no healthy board falls below that has the power for it. Boards of one model differ by up to
-            // 5 % under one power limit, as voltage and cooling do: a tenth is no variation. A GPU against itself
-            // differs by its temperature, a few percent.
+            // the allowance for other models, and a quarter for boards without the power for it. Boards of one
+            // model differ under one power limit, as voltage and cooling do, and a GPU differs from itself by its
+            // temperature: a tenth is the allowance for both.
             Kind::Gemm if name.ends_with(SMALLEST) => limits(None, Some(0.7), Some(0.7)),
             Kind::Gemm => {
                 let small = power_limit_w.is_some_and(|watts| watts < SMALL_BOARD_W);
                 let large = name.ends_with(LARGEST);
                 limits(large.then_some(if small { 0.25 } else { 0.5 }), Some(0.9), Some(0.9))
             }
-            // Copies reach 80 to 90 % of clock times width. Memory's clock is fixed, so boards differ by a percent, and by
-            // a few when one is hot and refreshes twice as often.
+            // An allowance: no copy reaches clock times width. Memory's clock is fixed, so boards of one model differ
+            // little; a hot one refreshes more often.
             Kind::Memory => limits(Some(0.65), Some(0.92), Some(0.92)),
-            // Pinned copies reach 80 to 87 % of the link: what is below 60 % runs with fewer lanes or a generation
-            // lower than the GPU and its slot can. Which socket's memory is used costs up to 15 %.
+            // Two H200s reach 79 and 83 % of the link: half of it would be one generation lower, or half of the lanes.
+            // Which socket's memory is used counts too: a fifth is the allowance for that.
             Kind::ToGpu | Kind::FromGpu => limits(Some(0.6), Some(0.8), Some(0.8)),
             Kind::ToGpuTogether => limits(None, None, None),
-            // The sheet says what all links of a GPU do together. Boards of four GPUs without a switch have a third of
-            // them to each other; a pair that goes through PCIe reaches a tenth.
+            // The sheet says what all links of a GPU do together; two H200s reach 62 %. Boards of four GPUs without a
+            // switch have a third of them to each other; a pair that goes through PCIe reaches a tenth.
             Kind::Peer => limits(Some(0.25), Some(0.85), Some(0.85)),
             // Two H200s reach 67 % (docs/measurements.md), two GPUs of a board of four a third; through PCIe a tenth.
             // Between hosts the network's other users show too.
