@@ -6,6 +6,7 @@ mod job;
 mod looking;
 mod parse;
 mod past;
+mod qualify;
 mod recording;
 mod serve;
 mod stacks;
@@ -23,6 +24,7 @@ pub use looking::LookArgs;
 pub use parse::{KindList, RankList};
 use parse::{job_name, rank};
 pub use past::PastRun;
+pub use qualify::QualifyArgs;
 pub use recording::{CaptureArgs, KinetoArgs, RecordArgs};
 pub use serve::ServeArgs;
 pub use stacks::{CollectivesArgs, GpuCoreArgs, RasArgs, StacksArgs, StacksForm};
@@ -113,6 +115,11 @@ pub enum Command {
     Export(ExportArgs),
     /// Rerun the GEMMs of a capture one by one on a GPU of this machine, and compare their speed with the job's
     GemmReplay(GemmReplayArgs),
+    /// Measure each GPU before a job or in its pauses: GEMMs, memory, links, NCCL; and name those that are slow
+    ///
+    /// Without hosts: those of this host. Named hosts are measured through ssh, alone and with each other; `ssh HOST xpu-top
+    /// --version` must work there without a prompt. Exit codes: 0 all pass, 1 one fails, 2 one could not be measured
+    Qualify(QualifyArgs),
     /// Try it without a GPU: run a simulated job on this machine
     Demo(DemoArgs),
     /// Show where every rank of a job is: the stacks of all threads, merged

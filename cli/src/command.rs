@@ -15,6 +15,7 @@ pub mod keygen;
 pub mod kineto;
 mod living;
 mod past;
+pub mod qualify;
 pub mod ras;
 pub mod record;
 pub mod report;

@@ -2,4 +2,5 @@
 
 pub mod args;
 pub mod command;
+mod gpu;
 pub mod parts;

@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Some(Command::WhatIf(args)) => command::what_if::what_if(args),
         Some(Command::Export(args)) => command::export::export(args),
         Some(Command::GemmReplay(args)) => command::gemm_replay::gemm_replay(args),
+        Some(Command::Qualify(args)) => command::qualify::qualify(args),
         Some(Command::Status(args)) => {
             line.config().map_err(Into::into).and_then(|config| command::status::status(args, config.price))
         }

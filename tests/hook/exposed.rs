@@ -7,7 +7,8 @@ use crate::Job;
 
 /// Each GEMM takes 1.374 ms and each collective of two ranks 5.369 ms. All of a script is launched while the GPU is busy with what comes
 /// before it on both ranks alike: so nothing in it depends on when that was.
-const SET: [(&str, &str); 2] = [("SIMGPU_TFLOPS", "100"), ("SIMGPU_BUS_GB_S", "100")];
+const SET: [(&str, &str); 3] =
+    [("SIMGPU_TFLOPS", "100"), ("SIMGPU_BUS_GB_S", "100"), ("SIMGPU_MEMORY_GB_S", "50")];
 const GEMM: f64 = 2.0 * 4096.0 * 4096.0 * 4096.0 / 100e12;
 const REDUCTION: f64 = (512 << 20) as f64 / 100e9;
 const EVERY: &str = "gemm=1,collective=1,wait=1";
@@ -55,7 +56,7 @@ fn exposed(said: &Speaker) -> Option<Nanoseconds> {
 /// What both ranks of the script say.
 #[track_caller]
 fn both_say(sample: &str, script: &str) -> Option<f64> {
-    let set = [SET[0], SET[1], ("XPU_TOP_SAMPLE", sample)];
+    let set = [SET[0], SET[1], SET[2], ("XPU_TOP_SAMPLE", sample)];
     let job = Job::of(2, &set, &format!("{BEFORE}{script}{AFTER}"));
     let [one, other] = [0, 1].map(|rank| exposed(&job.after_step(rank, 1)).map(Nanoseconds::seconds));
     job.end();

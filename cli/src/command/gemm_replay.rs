@@ -1,21 +1,20 @@
 //! `xpu-top gemm-replay`: the GEMMs of a capture again, each by itself, on a GPU of this machine.
 
-mod device;
-mod gemm;
-mod library;
+mod alone;
 mod text;
 
 use std::process::ExitCode;
 
-use device::Gpu;
-use gemm::Gemm;
 use serde::Serialize;
 use xpu_analysis::capture::{ShapeGemms, Standalone};
 use xpu_model::status::ExitCode as Code;
 use xpu_wire::id::JobName;
 
 use super::{report::read, stacks::print};
-use crate::args::GemmReplayArgs;
+use crate::{
+    args::GemmReplayArgs,
+    gpu::{gemm::Gemm, library},
+};
 
 #[derive(Debug, Serialize)]
 struct Document {
@@ -54,8 +53,9 @@ pub fn gemm_replay(args: &GemmReplayArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(Code::NoData as u8));
     }
     library::open()?;
-    let mut gpu = Gpu::open(args.device, args.shared, &asked)?;
-    let alone: Vec<_> = gemms.into_iter().map(|gemm| gpu.time(&gemm?, args.iterations)).collect();
+    let mut gpu = alone::open(args.device, args.shared, &asked)?;
+    let alone: Vec<_> =
+        gemms.into_iter().map(|gemm| alone::time(&mut gpu, &gemm?, args.iterations)).collect();
     let standalone = Standalone::of(&capture, &all, &alone);
     let job = capture.sheet.map(|sheet| sheet.job).unwrap_or_default();
     let cublas = format!("{}.{}.{}", gpu.cublas / 10_000, gpu.cublas / 100 % 100, gpu.cublas % 100);

@@ -93,6 +93,45 @@ const MODELS: [(&[&str], Row); 27] = [
     (&["RTX", "3090"],  [0.0, 35.6, 35.6, 71.0, 71.0, 0.0, 0.0, 284.0]),
 ];
 
+/// GB/s of all `NVLinks` of a GPU together, one way, from the same sheets: of models whose boards always link all their
+/// GPUs. Bridges between cards are an option, and the V100's boards link some pairs twice and others not at all.
+const LINKED: [(&[&str], f64); 9] = [
+    (&["GB200"], 900.0),
+    (&["B200"], 900.0),
+    (&["B100"], 900.0),
+    (&["H200"], 450.0),
+    (&["H100", "HBM3"], 450.0),
+    (&["H800", "HBM3"], 200.0),
+    (&["H20"], 450.0),
+    (&["A100", "SXM4"], 300.0),
+    (&["A800", "SXM4"], 200.0),
+];
+
+/// GB/s that the GPU with this CUDA name can send to others of its board.
+pub fn nvlink_gb_s(device: &str) -> Option<f64> {
+    let name = Name::of(device);
+    let bridged = name.has("NVL") || name.has("PCIe");
+    LINKED.iter().find(|(model, _)| name.is(model)).filter(|_| !bridged).map(|&(_, gb_s)| gb_s)
+}
+
+/// The words of a name.
+struct Name<'a>(Vec<&'a str>);
+
+impl<'a> Name<'a> {
+    fn of(device: &'a str) -> Self {
+        Self(device.split([' ', '-']).collect())
+    }
+
+    fn has(&self, word: &str) -> bool {
+        self.0.iter().any(|known| known.eq_ignore_ascii_case(word))
+    }
+
+    /// Whether it is this model's and not a sibling's.
+    fn is(&self, model: &[&str]) -> bool {
+        model.iter().all(|word| self.has(word)) && !OTHERS.iter().any(|word| self.has(word))
+    }
+}
+
 /// Words that make a name another model's: laptops, larger and smaller siblings, and slices of a GPU.
 const OTHERS: [&str; 6] = ["MIG", "Laptop", "Ti", "D", "SUPER", "Mobile"];
 
@@ -130,10 +169,8 @@ impl Peaks {
     /// For the GPU with this CUDA name, unless overridden.
     #[must_use]
     pub fn or_of(self, device: &str) -> Self {
-        let words: Vec<_> = device.split([' ', '-']).collect();
-        let holds = |word: &str| words.iter().any(|known| known.eq_ignore_ascii_case(word));
-        let row = MODELS.iter().find(|(model, _)| model.iter().all(|word| holds(word)));
-        let row = row.filter(|_| !OTHERS.iter().any(|word| holds(word))).map_or([0.0; 8], |(_, row)| *row);
+        let name = Name::of(device);
+        let row = MODELS.iter().find(|(model, _)| name.is(model)).map_or([0.0; 8], |(_, row)| *row);
         let sheet = |at: usize| Some(row[at]).filter(|&tera| tera > 0.0);
         Self { tera: std::array::from_fn(|at| self.tera[at].or_else(|| sheet(at))) }
     }
@@ -204,6 +241,15 @@ mod tests {
         }
         assert_eq!(tera("Tesla V100-SXM2-32GB", DataType::Bfloat16, ComputeType::Float32), None);
         assert_eq!(tera("NVIDIA A100-SXM4-80GB", DataType::Float8E4m3, ComputeType::Float32), None);
+    }
+
+    #[test]
+    fn only_boards_that_link_all_their_gpus_have_a_link_peak() {
+        assert_eq!(nvlink_gb_s("NVIDIA H200"), Some(450.0));
+        assert_eq!(nvlink_gb_s("NVIDIA A100-SXM4-80GB"), Some(300.0));
+        for device in ["NVIDIA H200 NVL", "NVIDIA H100 PCIe", "NVIDIA L40S", "Tesla V100-SXM2-32GB", ""] {
+            assert_eq!(nvlink_gb_s(device), None, "{device}");
+        }
     }
 
     #[test]

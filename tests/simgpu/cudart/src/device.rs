@@ -1,6 +1,6 @@
 //! Devices and versions.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_uint};
 
 use simgpu_engine::{gauge, machine, settings};
 
@@ -61,6 +61,39 @@ pub(crate) unsafe extern "C" fn cudaDeviceGetPCIBusId(
         // SAFETY: CUDA asks its callers for `length` writable bytes, and `id` with its NUL is no longer.
         unsafe { text.copy_from_nonoverlapping(id.as_ptr().cast(), id.len()) };
         Ok(())
+    })
+}
+
+/// `cudaDevP2PAttrPerformanceRank` and `cudaDevP2PAttrAccessSupported`: all are linked alike.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cudaDeviceGetP2PAttribute(
+    value: *mut c_int,
+    attribute: c_int,
+    from: c_int,
+    to: c_int,
+) -> c_int {
+    call_without_context(|gpu| {
+        if !(0..gpu.devices).contains(&from) || !(0..gpu.devices).contains(&to) || from == to {
+            return Err(Error::INVALID_DEVICE);
+        }
+        let answer = match attribute {
+            1 => 0,
+            2 => 1,
+            _ => return Err(Error::INVALID_VALUE),
+        };
+        // SAFETY: CUDA asks its callers for a writable pointer.
+        unsafe { put(value, answer) }
+    })
+}
+
+/// Every device reaches every other's memory.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaDeviceEnablePeerAccess(peer: c_int, flags: c_uint) -> c_int {
+    call(|gpu| {
+        if flags != 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        if (0..gpu.devices).contains(&peer) { Ok(()) } else { Err(Error::INVALID_DEVICE) }
     })
 }
 

@@ -43,8 +43,27 @@ pub(crate) struct Gpu {
     next_stream_id: AtomicU64,
     flop_per_s: f64,
     copy_bytes_per_s: f64,
+    memory_bytes_per_s: f64,
+    peer_bytes_per_s: f64,
+    /// Of each device.
+    slowness: Vec<f64>,
     slowdown: f64,
     kernel: Duration,
+}
+
+/// What a copy goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Path {
+    Host,
+    Device,
+    Peer,
+}
+
+impl Path {
+    /// Of `cudaMemcpyKind`; what is not said is the host's.
+    pub(crate) fn of(kind: c_int) -> Self {
+        if kind == 3 { Self::Device } else { Self::Host }
+    }
 }
 
 thread_local! {
@@ -82,6 +101,9 @@ impl Gpu {
             next_stream_id: AtomicU64::new(1),
             flop_per_s: settings::TFLOPS.read() * 1e12,
             copy_bytes_per_s: settings::MEMCPY_GB_S.read() * 1e9,
+            memory_bytes_per_s: settings::MEMORY_GB_S.read() * 1e9,
+            peer_bytes_per_s: settings::NVLINK_GB_S.read() * 1e9,
+            slowness: machine::slowness(),
             slowdown,
             kernel: Duration::from_secs_f64(settings::KERNEL_US.read() * 1e-6 * slowdown),
         }
@@ -180,12 +202,24 @@ impl Gpu {
         self.kernel
     }
 
-    pub(crate) fn copy(&self, bytes: u64) -> Duration {
-        seconds(to_f64(bytes) / self.copy_bytes_per_s)
+    pub(crate) fn copy(&self, path: Path, bytes: u64, stream: usize) -> Duration {
+        let per_s = match path {
+            Path::Host => self.copy_bytes_per_s,
+            // Each byte is read and written.
+            Path::Device => self.memory_bytes_per_s / 2.0,
+            Path::Peer => self.peer_bytes_per_s,
+        };
+        seconds(to_f64(bytes) / per_s * self.slowness(stream))
     }
 
-    pub(crate) fn gemm(&self, flop: f64, rate: f64) -> Duration {
-        seconds(flop / (self.flop_per_s * rate) * self.slowdown)
+    pub(crate) fn gemm(&self, flop: f64, rate: f64, stream: usize) -> Duration {
+        seconds(flop / (self.flop_per_s * rate) * self.slowdown * self.slowness(stream))
+    }
+
+    /// Of the device of this stream.
+    fn slowness(&self, stream: usize) -> f64 {
+        let device = self.stream(stream).ok().and_then(|stream| usize::try_from(stream.device).ok());
+        device.and_then(|device| self.slowness.get(device).copied()).unwrap_or(1.0)
     }
 }
 

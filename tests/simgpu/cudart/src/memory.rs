@@ -12,7 +12,7 @@ use simgpu_engine::trace::{self, Library, Task};
 
 use crate::call::{call, put};
 use crate::error::Error;
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, Path};
 
 /// Rows of `cudaMallocPitch` begin at multiples of this.
 const PITCH: usize = 512;
@@ -295,7 +295,7 @@ pub(crate) extern "C" fn cudaMemcpyPeerAsync(
     stream: usize,
 ) -> c_int {
     match peers(to_device, from_device) {
-        Ok(()) => copy(bytes, ANY_KIND, stream),
+        Ok(()) => copy_by(Path::Peer, bytes, ANY_KIND, stream),
         Err(error) => call(|_| Err(error)),
     }
 }
@@ -339,10 +339,14 @@ const SET_ASYNC: u32 = 51;
 const ANY_KIND: c_int = 4;
 
 fn copy(bytes: usize, kind: c_int, stream: usize) -> c_int {
+    copy_by(Path::of(kind), bytes, kind, stream)
+}
+
+fn copy_by(path: Path, bytes: usize, kind: c_int, stream: usize) -> c_int {
     call(|gpu| {
         check_kind(kind)?;
         let bytes = bytes as u64;
-        let node = Node::Work(gpu.copy(bytes), Task::Copy { kind, bytes });
+        let node = Node::Work(gpu.copy(path, bytes, stream), Task::Copy { kind, bytes });
         trace::calling(Library::Runtime, COPY_ASYNC, || gpu.submit(stream, node))
     })
 }
@@ -351,7 +355,7 @@ fn copy(bytes: usize, kind: c_int, stream: usize) -> c_int {
 fn set(bytes: usize, stream: usize) -> c_int {
     call(|gpu| {
         let bytes = bytes as u64;
-        let node = Node::Work(gpu.copy(bytes), Task::Set { bytes });
+        let node = Node::Work(gpu.copy(Path::Host, bytes, stream), Task::Set { bytes });
         trace::calling(Library::Runtime, SET_ASYNC, || gpu.submit(stream, node))
     })
 }
@@ -361,7 +365,7 @@ fn copy_and_wait(bytes: usize, kind: c_int) -> c_int {
         check_kind(kind)?;
         gpu.allow_unsafe()?;
         let bytes = bytes as u64;
-        let node = Node::Work(gpu.copy(bytes), Task::Copy { kind, bytes });
+        let node = Node::Work(gpu.copy(Path::of(kind), bytes, 0), Task::Copy { kind, bytes });
         trace::calling(Library::Runtime, COPY, || gpu.submit(0, node))?;
         Ok(gpu.stream(0)?.synchronize()?)
     })

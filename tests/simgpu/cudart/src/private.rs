@@ -11,7 +11,7 @@ use simgpu_engine::process;
 use simgpu_engine::trace::{self, Library, Sink, Task};
 
 use crate::error::Error;
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, Path};
 use crate::graph;
 
 /// What CUPTI calls the driver's functions by which libraries launch.
@@ -33,13 +33,15 @@ pub(crate) extern "C" fn simgpu_trace(sink: Option<Sink>) {
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn simgpu_enqueue_gemm(stream: usize, flop: f64, rate: f64) -> c_int {
-    enqueue(stream, LAUNCH, |gpu| Node::Work(gpu.gemm(flop, rate), Task::Kernel(GEMM.as_ptr().addr())))
+    enqueue(stream, LAUNCH, |gpu| {
+        Node::Work(gpu.gemm(flop, rate, stream), Task::Kernel(GEMM.as_ptr().addr()))
+    })
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn simgpu_enqueue_copy(stream: usize, bytes: u64) -> c_int {
     let task = Task::Copy { kind: DEVICE_TO_DEVICE, bytes };
-    enqueue(stream, COPY, |gpu| Node::Work(gpu.copy(bytes), task))
+    enqueue(stream, COPY, |gpu| Node::Work(gpu.copy(Path::Host, bytes, stream), task))
 }
 
 #[unsafe(no_mangle)]

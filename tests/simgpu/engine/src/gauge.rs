@@ -71,6 +71,7 @@ impl Page {
         }
         let ahead = self.busy_until.load(Relaxed).saturating_sub(now.ns());
         Some(Look {
+            process,
             mhz: self.mhz.load(Relaxed),
             busy_ns: self.busy.load(Relaxed).saturating_sub(ahead),
             waits: self.waiting.load(Relaxed) > 0,
@@ -82,6 +83,7 @@ impl Page {
 /// A device in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
+    pub process: u32,
     /// The clock its process runs it at.
     pub mhz: u32,
     /// Time in which it did anything so far.

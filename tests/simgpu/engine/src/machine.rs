@@ -43,6 +43,17 @@ fn chosen(list: &str, devices: u32) -> Vec<u32> {
     numbers.take_while(|number| *number < devices).collect()
 }
 
+/// How many times as long work takes on each of the visible devices: by the files `slow-<number>`.
+#[must_use]
+pub fn slowness() -> Vec<f64> {
+    let folder = folder();
+    let factor = |device: u32| {
+        let file = folder.as_ref()?.join(format!("slow-{device}"));
+        std::fs::read_to_string(file).ok()?.trim().parse::<f64>().ok().filter(|factor| *factor > 0.0)
+    };
+    visible().into_iter().map(|device| factor(device).unwrap_or(1.0)).collect()
+}
+
 /// Of a device of the machine; another machine's are others.
 #[must_use]
 pub fn uuid(device: u32) -> [u8; 16] {

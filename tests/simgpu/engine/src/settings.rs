@@ -46,6 +46,9 @@ pub const CLOCK_MHZ: Setting = Setting {
 };
 pub const KERNEL_US: Setting = Setting { name: "SIMGPU_KERNEL_US", default: 5.0, range: 0.0..=1e9 };
 pub const MEMCPY_GB_S: Setting = Setting { name: "SIMGPU_MEMCPY_GB_S", default: 25.0, range: 1e-6..=1e6 };
+/// Copies within a GPU, bytes read and bytes written; and from one GPU to another.
+pub const MEMORY_GB_S: Setting = Setting { name: "SIMGPU_MEMORY_GB_S", default: 4000.0, range: 1e-6..=1e6 };
+pub const NVLINK_GB_S: Setting = Setting { name: "SIMGPU_NVLINK_GB_S", default: 300.0, range: 1e-6..=1e6 };
 /// What programs that are not simulated hold of a device's memory.
 pub const FOREIGN_MIB: Setting = Setting { name: "SIMGPU_FOREIGN_MIB", default: 0.0, range: 0.0..=1e6 };
 pub const DEVICES: Setting = Setting { name: "SIMGPU_DEVICES", default: 8.0, range: 0.0..=1024.0 };

@@ -8,5 +8,6 @@ mod call;
 mod event;
 mod fault;
 mod health;
+mod inventory;
 mod machine;
 mod monitor;

@@ -6,16 +6,17 @@ use std::{
 };
 
 use anyhow::bail;
-use cudarc::{cublas, driver, runtime};
+use cudarc::{cublas, cublaslt, driver, runtime};
 use libloading::Library;
 
 /// Versions of the libraries' sonames, the newest first.
 const MAJORS: [&str; 3] = ["13", "12", "11"];
 
 /// In the folder of Python's packages.
-const WHEELS: [&str; 3] = ["nvidia/cu13/lib", "nvidia/cublas/lib", "nvidia/cuda_runtime/lib"];
+const WHEELS: [&str; 4] =
+    ["nvidia/cu13/lib", "nvidia/cublas/lib", "nvidia/cuda_runtime/lib", "nvidia/nccl/lib"];
 
-const ASKED_OF_RUNTIME: [&[u8]; 11] = [
+const ASKED_OF_RUNTIME: [&[u8]; 17] = [
     b"cudaGetDeviceCount",
     b"cudaSetDevice",
     b"cudaMemGetInfo",
@@ -27,6 +28,12 @@ const ASKED_OF_RUNTIME: [&[u8]; 11] = [
     b"cudaEventCreateWithFlags",
     b"cudaEventRecord",
     b"cudaEventElapsedTime",
+    b"cudaDeviceGetPCIBusId",
+    b"cudaDeviceGetP2PAttribute",
+    b"cudaDeviceEnablePeerAccess",
+    b"cudaHostAlloc",
+    b"cudaMemcpyPeerAsync",
+    b"cudaGetLastError",
 ];
 const ASKED_OF_CUBLAS: [&[u8]; 5] = [
     b"cublasCreate_v2",
@@ -35,9 +42,19 @@ const ASKED_OF_CUBLAS: [&[u8]; 5] = [
     b"cublasGemmEx",
     b"cublasGemmStridedBatchedEx",
 ];
+const ASKED_OF_CUBLASLT: [&[u8]; 8] = [
+    b"cublasLtCreate",
+    b"cublasLtMatmulDescCreate",
+    b"cublasLtMatmulDescSetAttribute",
+    b"cublasLtMatrixLayoutCreate",
+    b"cublasLtMatmulPreferenceCreate",
+    b"cublasLtMatmulPreferenceSetAttribute",
+    b"cublasLtMatmulAlgoGetHeuristic",
+    b"cublasLtMatmul",
+];
 
 /// Loads the driver, the runtime and cuBLAS.
-pub(super) fn open() -> anyhow::Result<()> {
+pub(crate) fn open() -> anyhow::Result<()> {
     // SAFETY: loading runs the libraries' own initializers, which NVIDIA's are made for.
     if !unsafe { driver::sys::is_culib_present() } {
         bail!(
@@ -74,6 +91,27 @@ pub(super) fn open() -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// cublasLt, which cuBLAS brings along, with what GEMMs of 8-bit floats take.
+pub(crate) fn has_cublaslt() -> bool {
+    // SAFETY: as in `open`.
+    if !unsafe { cublaslt::sys::is_culib_present() } {
+        return false;
+    }
+    // SAFETY: it is there, as was just seen.
+    let library = unsafe { cublaslt::sys::culib() };
+    // SAFETY: nothing is called by this type.
+    let has = |name: &[u8]| unsafe { library.get::<unsafe extern "C" fn()>(name) }.is_ok();
+    ASKED_OF_CUBLASLT.iter().all(|name| has(name))
+}
+
+/// NCCL, where the dynamic linker or Python's packages have it.
+pub(crate) fn nccl() -> Option<Library> {
+    const NAME: &str = "libnccl.so.2";
+    // SAFETY: as in `open`.
+    let load = |path: &Path| unsafe { Library::new(path) }.ok();
+    load(Path::new(NAME)).or_else(|| places().iter().find_map(|place| load(&place.join(NAME))))
 }
 
 /// Loads libraries from the first place that has them all, and keeps them: later lookups of their sonames get

@@ -12,7 +12,7 @@ use xpu_wire::{
 const ALIGNED: u64 = 256;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Gemm {
+pub(crate) struct Gemm {
     pub sides: [i32; 3],
     pub batch: i32,
     pub operations: [Operation; 2],
@@ -32,7 +32,7 @@ pub(super) struct Gemm {
 
 impl Gemm {
     /// The error says why cuBLAS cannot compute it.
-    pub(super) fn of(shape: &GemmShape) -> Result<Self, String> {
+    pub(crate) fn of(shape: &GemmShape) -> Result<Self, String> {
         let GemmShape { m, n, k, batch, .. } = *shape;
         let (a_type, d_type, elements) = types(shape.datatype)?;
         let (compute, one) = compute(shape)?;
@@ -70,7 +70,7 @@ impl Gemm {
         })
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.offsets[3]
     }
 }
@@ -119,7 +119,7 @@ fn compute(shape: &GemmShape) -> Result<(Compute, [u8; 16]), String> {
 }
 
 /// Random numbers between 1/16 and 1, of either sign: multiplying zeros takes less power, and so less time.
-pub(super) fn numbers(datatype: DataType, bytes: usize) -> Vec<u8> {
+pub(crate) fn numbers(datatype: DataType, bytes: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut random = || {
         state ^= state << 13;
@@ -133,6 +133,7 @@ pub(super) fn numbers(datatype: DataType, bytes: usize) -> Vec<u8> {
         DataType::Float32 | DataType::Tf32 | DataType::Complex64 => (32, 23, 123),
         DataType::Float16 => (16, 10, 11),
         DataType::Bfloat16 => (16, 7, 123),
+        DataType::Float8E4m3 => (8, 3, 3),
         _ => return (0..bytes).map(|_| (random() >> 32) as u8).collect(),
     };
     let mut out = Vec::with_capacity(bytes + 8);
@@ -191,5 +192,7 @@ mod tests {
         let first = f64::from_le_bytes(doubles[..8].try_into().expect("eight"));
         assert!((0.0625..1.0).contains(&first.abs()), "{first}");
         assert_eq!(numbers(DataType::Bfloat16, 7).len(), 7);
+        // 0x7f and 0xff are not numbers.
+        assert!(numbers(DataType::Float8E4m3, 4000).iter().all(|byte| (0x18..0x38).contains(&(byte & 0x7f))));
     }
 }

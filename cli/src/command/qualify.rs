@@ -1,0 +1,76 @@
+//! `xpu-top qualify`: what each GPU of some hosts does at most, before a job or in its pauses, and whether that is
+//! as much as it should.
+
+mod board;
+mod condition;
+mod copies;
+mod exchange;
+mod gemms;
+mod history;
+mod measure;
+mod remote;
+mod running;
+mod text;
+mod timing;
+mod worker;
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::Path,
+    process::ExitCode,
+};
+
+use xpu_analysis::qualify::{Qualification, Verdict};
+
+use super::stacks::print;
+use crate::args::{JobArgs, QualifyArgs, UsageError, WayArgs};
+
+/// How GPUs are measured.
+#[derive(Clone, Debug)]
+struct How {
+    quick: bool,
+    beside_job: bool,
+    /// How this host's collector is reached.
+    way: WayArgs,
+}
+
+pub fn qualify(args: &QualifyArgs) -> anyhow::Result<ExitCode> {
+    let how = How { quick: args.quick, beside_job: args.beside_job, way: args.of.way.clone() };
+    if args.worker {
+        return worker::answer(&how);
+    }
+    let mut of = if !args.compare.is_empty() {
+        let all: Result<_, _> = args.compare.iter().map(|path| read(path)).collect();
+        Qualification::merged(all?)
+    } else if names_hosts(&args.of) {
+        remote::qualify(args)?
+    } else {
+        Qualification { quick: how.quick, hosts: vec![measure::here(&how).0], ..Qualification::default() }
+    };
+    if args.compare.is_empty() {
+        xpu_wire::build().clone_into(&mut of.version);
+    }
+    of.judge();
+    print(&if args.json { serde_json::to_string_pretty(&of)? + "\n" } else { text::text(&of) })?;
+    // A call that does not return must not keep the program from ending, nor CUDA's own exit handlers.
+    end(of.verdict)
+}
+
+/// Ends the program: threads that wait in a driver's call stay there.
+fn end(verdict: Verdict) -> ! {
+    let _ = io::stdout().flush();
+    // SAFETY: it runs no handler of anybody; what was printed was written.
+    unsafe { libc::_exit(verdict.exit_code().into()) }
+}
+
+fn names_hosts(of: &JobArgs) -> bool {
+    of.job_hosts.is_some() || of.hosts.is_some() || of.slurm_job.is_some() || of.k8s_service.is_some()
+}
+
+fn read(path: &Path) -> Result<Qualification, UsageError> {
+    let wrong = |what: String| UsageError::Value(format!("cannot read {}: {what}", path.display()));
+    let bytes = fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    serde_json::from_slice(&bytes)
+        .map_err(|error| wrong(format!("{error}; --compare takes what `xpu-top qualify --json` printed")))
+}

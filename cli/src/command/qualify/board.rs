@@ -1,0 +1,97 @@
+//! What was measured so far, and what is being measured: readable while a GPU does not answer.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use xpu_analysis::qualify::{Figure, Gpu, Host};
+
+/// The measuring threads write, and the thread that waits for them reads.
+#[derive(Debug)]
+pub(super) struct Board {
+    host: Mutex<Host>,
+    begun: Instant,
+}
+
+/// Per GPU: what has not begun by then is left out, and what has not ended is a failure.
+const LIMIT: Duration = Duration::from_mins(1);
+
+impl Board {
+    pub(super) fn new(host: Host, begun: Instant) -> Self {
+        Self { host: Mutex::new(host), begun }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Host> {
+        // A holder only adds to it, so it stays valid after a panic.
+        self.host.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When everything has to be over.
+    pub(super) fn deadline(&self) -> Instant {
+        let gpus = self.lock().gpus.len().max(1) as u32;
+        self.begun + LIMIT * gpus
+    }
+
+    /// A measurement of one GPU: noted before and after, and not begun when the time is up.
+    pub(super) fn gpu(
+        &self,
+        place: usize,
+        what: &str,
+        measure: impl FnOnce() -> Result<Option<Figure>, String>,
+    ) {
+        let late = Instant::now() >= self.deadline();
+        if late {
+            return self.edit(place, |gpu| gpu.not_measured.push(format!("{what}: the time was up")));
+        }
+        self.edit(place, |gpu| gpu.doing = Some(what.to_owned()));
+        let outcome = measure();
+        self.edit(place, |gpu| {
+            gpu.doing = None;
+            match outcome {
+                Ok(figure) => gpu.figures.extend(figure),
+                Err(why) if is_missing(&why) => gpu.not_measured.push(format!("{what}: {why}")),
+                Err(why) => gpu.errors.push(format!("{what}: {why}")),
+            }
+        });
+    }
+
+    /// The same for what all GPUs do together.
+    pub(super) fn host(&self, what: &str, measure: impl FnOnce() -> Result<(), String>) {
+        if Instant::now() >= self.deadline() {
+            self.lock().not_measured.push(format!("{what}: the time was up"));
+            return;
+        }
+        self.lock().doing = Some(what.to_owned());
+        let outcome = measure();
+        let mut host = self.lock();
+        host.doing = None;
+        if let Err(why) = outcome {
+            host.errors.push(format!("{what}: {why}"));
+        }
+    }
+
+    pub(super) fn edit(&self, place: usize, edit: impl FnOnce(&mut Gpu)) {
+        if let Some(gpu) = self.lock().gpus.get_mut(place) {
+            edit(gpu);
+        }
+    }
+
+    /// What is known at the end, or when the time is up: what has not returned is an error.
+    pub(super) fn close(&self) -> Host {
+        let mut host = self.lock();
+        host.seconds = self.begun.elapsed().as_secs_f64();
+        for gpu in &mut host.gpus {
+            let open = gpu.doing.take();
+            gpu.errors.extend(open.map(|what| format!("{what}: no answer from the GPU")));
+        }
+        let open = host.doing.take();
+        host.errors.extend(open.map(|what| format!("{what}: no answer")));
+        host.clone()
+    }
+}
+
+/// Whether the GPU or the library has no such thing, which is no fault.
+fn is_missing(why: &str) -> bool {
+    ["NOT_SUPPORTED", "ARCH_MISMATCH"].iter().any(|status| why.contains(status))
+}

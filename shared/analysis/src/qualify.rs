@@ -1,0 +1,234 @@
+//! What a qualification measured on each GPU, between GPUs and between hosts, and what it concludes.
+//!
+//! A document holds all of it: several are merged and judged again, with more neighbours.
+
+mod judge;
+mod limits;
+
+use serde::{Deserialize, Serialize};
+
+/// From good to bad.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    #[default]
+    Pass,
+    /// Nothing is known: not a pass.
+    NotRun,
+    Fail,
+}
+
+impl Verdict {
+    /// The exit code of `xpu-top qualify`.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Pass => 0,
+            Self::Fail => 1,
+            Self::NotRun => 2,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Gemm,
+    /// Copies within the GPU's memory: bytes read and bytes written.
+    Memory,
+    /// From pinned host memory, alone.
+    ToGpu,
+    FromGpu,
+    /// The same on all GPUs of the host at once: what its switches and memory allow. Not judged.
+    ToGpuTogether,
+    /// From one GPU's memory to another's.
+    Peer,
+    /// Bus bandwidth, as nccl-tests computes it.
+    AllReduce,
+}
+
+impl Kind {
+    pub fn unit(self) -> &'static str {
+        if self == Self::Gemm { "TFLOPS" } else { "GB/s" }
+    }
+}
+
+/// One measured rate, in the unit of its kind, and what it is compared with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    pub kind: Kind,
+    /// Distinguishes it from others of its kind: `bf16 8192`.
+    pub name: String,
+    pub median: f64,
+    /// The 10th and the 90th percentile of the repeats.
+    pub low: f64,
+    pub high: f64,
+    pub repeats: u32,
+    /// By the data sheet, the memory's clock and width, or the link's generation and width.
+    pub peak: Option<f64>,
+    /// The median of this GPU's earlier runs that passed.
+    pub past: Option<f64>,
+    /// The median of the same on the others of the same model in this run.
+    pub neighbours: Option<f64>,
+    pub of_peak: Option<f64>,
+    pub of_past: Option<f64>,
+    pub of_neighbours: Option<f64>,
+    pub verdict: Verdict,
+}
+
+impl Figure {
+    /// Of the rates of the repeats; `None` without any.
+    pub fn of(kind: Kind, name: impl Into<String>, mut rates: Vec<f64>) -> Option<Self> {
+        rates.retain(|rate| rate.is_finite());
+        rates.sort_by(f64::total_cmp);
+        let last = rates.len().checked_sub(1)?;
+        let at = |share: f64| rates[(last as f64 * share).round() as usize];
+        Some(Self {
+            kind,
+            name: name.into(),
+            low: at(0.1),
+            high: at(0.9),
+            repeats: rates.len() as u32,
+            median: xpu_model::job::median(rates)?,
+            peak: None,
+            past: None,
+            neighbours: None,
+            of_peak: None,
+            of_past: None,
+            of_neighbours: None,
+            verdict: Verdict::Pass,
+        })
+    }
+
+    pub fn with_peak(self, peak: Option<f64>) -> Self {
+        Self { peak, ..self }
+    }
+
+    /// `gemm bf16 8192`
+    pub fn title(&self) -> String {
+        let kind = match self.kind {
+            Kind::Gemm => "gemm",
+            Kind::Memory => "memory",
+            Kind::ToGpu => "host to GPU",
+            Kind::FromGpu => "GPU to host",
+            Kind::ToGpuTogether => "host to GPU, all at once",
+            Kind::Peer => "GPU to GPU",
+            Kind::AllReduce => "all-reduce",
+        };
+        if self.name.is_empty() { kind.to_owned() } else { format!("{kind} {}", self.name) }
+    }
+}
+
+/// What NVML says while the GEMMs run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Condition {
+    /// The highest seen.
+    pub temperature_c: Option<u32>,
+    /// The median, and what the GPU can do at most.
+    pub sm_clock_mhz: Option<u32>,
+    pub sm_clock_max_mhz: Option<u32>,
+    /// The highest seen, and the limit.
+    pub power_w: Option<f64>,
+    pub power_limit_w: Option<f64>,
+    /// Why the clocks were held down: `power cap`, `hardware thermal`.
+    pub throttled_by: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Gpu {
+    /// As CUDA numbers it on its host.
+    pub index: u32,
+    pub uuid: Option<String>,
+    /// The model, as CUDA gives it.
+    pub name: Option<String>,
+    pub pci: Option<String>,
+    pub condition: Condition,
+    pub figures: Vec<Figure>,
+    /// What could not be measured, and why: no reason to fail.
+    pub not_measured: Vec<String>,
+    /// What went wrong: a call failed, or did not return.
+    pub errors: Vec<String>,
+    pub verdict: Verdict,
+    /// Why it fails.
+    pub why: Vec<String>,
+    /// What is being measured now.
+    #[serde(skip)]
+    pub doing: Option<String>,
+}
+
+/// From one GPU of a host to another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pair {
+    pub from: u32,
+    pub to: u32,
+    /// Whether one can reach the other's memory; else copies go through the host.
+    pub access: bool,
+    /// The driver's rank of this link among those of the host; pairs of one rank have the same kind of link.
+    pub link: Option<i32>,
+    pub figure: Figure,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    pub host: String,
+    /// Another job ran: figures say what it leaves over, and are not kept.
+    pub beside_job: bool,
+    pub seconds: f64,
+    pub gpus: Vec<Gpu>,
+    pub pairs: Vec<Pair>,
+    /// Over all GPUs of the host.
+    pub all_reduce: Option<Figure>,
+    pub not_measured: Vec<String>,
+    pub errors: Vec<String>,
+    /// Why nothing was measured.
+    pub not_run: Option<String>,
+    pub verdict: Verdict,
+    pub why: Vec<String>,
+    #[serde(skip)]
+    pub doing: Option<String>,
+}
+
+/// All GPUs of two hosts, by NCCL.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostPair {
+    pub hosts: [String; 2],
+    pub figure: Option<Figure>,
+    pub error: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Qualification {
+    pub verdict: Verdict,
+    /// The version that measured.
+    pub version: String,
+    /// Shorter measurements, comparable with each other.
+    pub quick: bool,
+    pub hosts: Vec<Host>,
+    pub host_pairs: Vec<HostPair>,
+    /// Over all GPUs of all hosts.
+    pub all_reduce: Option<Figure>,
+    /// What went wrong between the hosts.
+    pub errors: Vec<String>,
+}
+
+impl Qualification {
+    /// Compares everything, and concludes.
+    pub fn judge(&mut self) {
+        judge::judge(self);
+    }
+
+    /// Hosts of several documents in one; of a host that is in several, the last counts.
+    pub fn merged(all: Vec<Self>) -> Self {
+        let mut merged = Self::default();
+        for one in all {
+            merged.version = one.version;
+            merged.quick |= one.quick;
+            for host in one.hosts {
+                merged.hosts.retain(|known| known.host != host.host);
+                merged.hosts.push(host);
+            }
+            merged.host_pairs.extend(one.host_pairs);
+            merged.errors.extend(one.errors);
+        }
+        merged
+    }
+}
