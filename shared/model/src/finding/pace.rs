@@ -7,7 +7,9 @@ use late::Late;
 use xpu_wire::{id::Rank, unit::Nanoseconds};
 
 use super::{
-    Class, Clocks, Confidence, Cost, Evidence, Finding, Kind, Severity, cpu_wait, device,
+    Class, Clocks, Confidence, Cost, Evidence, Finding, Kind, Severity,
+    cohort::{SPREADS, WIDTH, spread},
+    cpu_wait, device,
     evidence::{
         cost::LATE_HOST,
         pace::{LateLaunches, Regression},
@@ -15,38 +17,39 @@ use super::{
 };
 use crate::job::{Job, PaceSample, RankView, median};
 
-/// Ranks that are examined: in a job that trains together all have one pace.
+/// Ranks that are examined, so that ten thousand take no longer: in a job that trains together all have one pace.
 const ASKED: usize = 32;
 
-/// Digests after a change that prove it, and before it for comparison.
+/// Digests after a change that prove it, and before it for comparison: a chance change of independent digests in
+/// one direction occurs once in 2^8 times. Half as many more before it, of which some may be of the first steps.
 const AFTER: usize = 8;
 const BEFORE: usize = 12;
 
-/// Fewer prove a change by which steps take at least twice as long.
+/// Fewer prove a change by which steps take at least twice as long: most of what is current, and one more.
 const FEW_AFTER: usize = 4;
 const FAR_LONGER: f64 = 1.0;
 
 /// Two digests prove one by which they take ten times as long: such steps are in few digests. In any case it
-/// must have lasted this many seconds.
+/// must have lasted this many seconds, as four digests at their earliest do.
 const FEWEST_AFTER: usize = 2;
 const TIMES_LONGER: f64 = 9.0;
 const LEAST_S: f32 = 3.5;
 
-/// The share by which steps must take longer, and the multiple of their usual spread.
+/// The share by which steps must take longer, besides [`SPREADS`], and the least spread: as of GEMM rates.
 const LONGER: f64 = 0.1;
-const SPREADS: f64 = 4.0;
 const LEAST_SPREAD: f64 = 0.01;
 
-/// A step counts as long from this share of [`LONGER`], or of the change.
+/// A step counts as long from this share of [`LONGER`], or of the change. Tuned.
 const LONG_FROM: f64 = 0.7;
 const LONG_OF: f64 = 0.25;
 
-/// Seconds, and usual steps, without a completed one after which a rank is not examined.
+/// Seconds, and usual steps, without a completed one after which a rank is not examined: programs wait for their
+/// GPU every ten steps, and as many again may be launched ahead.
 const QUIET_S: f64 = 4.0;
 const QUIET_STEPS: f64 = 20.0;
 
 /// A finding that has lasted this multiple of the growth's duration, plus seconds, may be its cause; likewise
-/// the other way round.
+/// the other way round: begins are known to half of the time, and to the [`super::cohort::LONG`] digests of a cost. Tuned.
 const EARLIER: f64 = 1.5;
 const EARLIER_S: f64 = 10.0;
 const LATER: f64 = 2.0;
@@ -219,8 +222,8 @@ fn change(view: &RankView, of: fn(&PaceSample) -> f32) -> Option<Change> {
         if after.iter().map(|sample| sample.span).sum::<f32>() < LEAST_S {
             return None;
         }
-        let spread = median(paces[..cut].iter().map(|pace| (pace - usual).abs()).collect())?;
-        let clear = now - usual > SPREADS * (1.4826 * spread).max(LEAST_SPREAD * usual);
+        let spread = spread(paces[..cut].iter().map(|pace| pace - usual));
+        let clear = now - usual > SPREADS * spread.max(LEAST_SPREAD * usual);
         // Separates steps that became much longer from those that always varied.
         let long = usual + f64::max(LONG_FROM * LONGER * usual, LONG_OF * (now - usual));
         let count = |paces: &[f64]| paces.iter().filter(|pace| **pace > long).count();
@@ -237,7 +240,7 @@ fn change(view: &RankView, of: fn(&PaceSample) -> f32) -> Option<Change> {
             work: (1.0 + ratio(throughput)) * (1.0 + longer) - 1.0,
             rate: ratio(rate),
             since_s: after.iter().map(|sample| f64::from(sample.span)).sum(),
-            error: 2.0 * spread / (after.len() as f64).sqrt() / now,
+            error: WIDTH * spread / (after.len() as f64).sqrt() / now,
         })
     };
     // Of all cuts the one that separates best: the longest after which all are slow.

@@ -157,7 +157,7 @@ fn slow_is_an_exit_code_and_a_state() {
 /// A little late in every collective: no digest alone shows it, but together they do.
 #[test]
 fn who_is_always_a_little_late_is_named() {
-    let faults = [Fault::Host { rank: 3, ms: 5.0 }, Fault::Pauses { rank: 3, ms: 12.0, every: 6 }];
+    let faults = [Fault::Host { rank: 3, ms: 4.0 }, Fault::Pauses { rank: 3, ms: 12.0, every: 6 }];
     let mut cluster = Cluster::new(1, 8, Layout::Data, &faults);
     let (found, seconds) = cluster.until_found(30);
     assert!(is(&found, Class::Host, 3), "{seconds} s: {found:#?}");
@@ -169,7 +169,7 @@ fn who_is_always_a_little_late_is_named() {
 /// counted.
 #[test]
 fn who_waits_less_for_its_gpu_is_named() {
-    let faults = [Fault::Host { rank: 3, ms: 4.0 }, Fault::Waits { rank: 3, less: 0.15 }];
+    let faults = [Fault::Host { rank: 3, ms: 4.0 }, Fault::Waits { rank: 3, less: 0.13 }];
     let (found, seconds) = Cluster::new(1, 8, Layout::Data, &faults).until_found(30);
     assert!(is(&found, Class::Host, 3), "{seconds} s: {found:#?}");
     assert_eq!(Cluster::new(1, 8, Layout::Data, &faults[..1]).run(30).findings(), []);
