@@ -4,6 +4,7 @@ mod late;
 mod pauses;
 
 use late::Late;
+pub(super) use pauses::lost_in_pauses;
 use xpu_wire::{id::Rank, unit::Nanoseconds};
 
 use super::{
@@ -98,13 +99,9 @@ pub(super) struct Growth {
 
 impl Growth {
     fn find(asked: &[(Rank, &RankView)], measure: Measure) -> Option<Self> {
-        let of: fn(&PaceSample) -> f32 = match measure {
-            Measure::Median => |sample| sample.pace,
-            Measure::Mean => |sample| sample.span / sample.steps,
-        };
         // A rank that has completed no step for long does not contradict it: it may be blocked until many of
         // them are done.
-        let known = asked.iter().map(|(_, view)| (change(view, of), view));
+        let known = asked.iter().map(|(_, view)| (change(view, measure), view));
         let heard: Vec<_> = known.filter(|(change, view)| change.is_some() || !ends_no_step(view)).collect();
         let changes: Vec<Change> = heard.iter().filter_map(|(change, _)| *change).collect();
         if changes.len() * 2 <= heard.len() {
@@ -135,6 +132,11 @@ impl Growth {
     /// rank has been slow is known to half of that, and to some seconds.
     pub(super) fn began_with(&self, since_s: f64) -> bool {
         since_s < EARLIER * self.since_s + EARLIER_S && self.since_s < LATER * since_s + LATER_S
+    }
+
+    /// Whether most steps are longer, and not a few much longer.
+    pub(super) fn is_of_most_steps(&self) -> bool {
+        self.measure == Measure::Median
     }
 
     /// The additional time as a share of a step.
@@ -176,6 +178,12 @@ fn rate(samples: &[PaceSample]) -> Option<f64> {
     if known.len() < FEW_AFTER { None } else { median(known) }
 }
 
+/// Seconds, over all of their steps.
+fn mean_step(samples: &[PaceSample]) -> f64 {
+    let sum = |of: fn(&PaceSample) -> f32| samples.iter().map(|sample| f64::from(of(sample))).sum::<f64>();
+    sum(|sample| sample.span) / sum(|sample| sample.steps).max(1.0)
+}
+
 /// FLOPs a second: digests cut steps in two, but not seconds.
 fn throughput(samples: &[PaceSample]) -> Option<f64> {
     let sum = |of: fn(&PaceSample) -> f32| samples.iter().map(|sample| f64::from(of(sample))).sum::<f64>();
@@ -201,7 +209,11 @@ struct Change {
     error: f64,
 }
 
-fn change(view: &RankView, of: fn(&PaceSample) -> f32) -> Option<Change> {
+fn change(view: &RankView, measure: Measure) -> Option<Change> {
+    let of: fn(&PaceSample) -> f32 = match measure {
+        Measure::Median => |sample| sample.pace,
+        Measure::Mean => |sample| sample.span / sample.steps,
+    };
     let samples: Vec<PaceSample> = view.pace_samples().copied().collect();
     let most = samples.len().checked_sub(BEFORE)?;
     let paces: Vec<f64> = samples.iter().map(|sample| f64::from(of(sample))).collect();
@@ -236,7 +248,8 @@ fn change(view: &RankView, of: fn(&PaceSample) -> f32) -> Option<Change> {
         };
         (clear && lasts).then(|| Change {
             before: usual,
-            after: now,
+            // Of means, one of few long steps is in every second or third digest.
+            after: if measure == Measure::Mean { mean_step(&after_it).max(usual) } else { now },
             work: (1.0 + ratio(throughput)) * (1.0 + longer) - 1.0,
             rate: ratio(rate),
             since_s: after.iter().map(|sample| f64::from(sample.span)).sum(),

@@ -24,7 +24,7 @@ const ALWAYS: usize = RECENT - 1;
 const PAST: usize = 2 * RECENT;
 
 /// Digests with steps after which none of the first steps, which compile, is among [`RECENT`] of them.
-const BEGUN: usize = RECENT + 3;
+pub(super) const BEGUN: usize = RECENT + 3;
 
 /// One rank's figures over the last digests.
 #[derive(Debug)]

@@ -45,9 +45,9 @@ pub struct Toll {
     /// The others' wait for this rank alone, and its standard error.
     pub cost: f64,
     pub error: f64,
-    /// The same over the time since it began, two minutes at most, if it comes in single digests: of a pause every five
+    /// If it comes in few digests, the same over the time since it began, two minutes at most: of pauses every five
     /// seconds three or four are in the last 15.
-    pub average: f64,
+    pub average: Option<f64>,
     /// The same without the digest of the largest loss: a single event leaves nothing.
     pub steady: f64,
     /// When it began, a day ago at most.
@@ -290,7 +290,7 @@ impl Window {
 
     /// The loss of this share of the time over all that is kept since it began, if it comes in few of these digests:
     /// from the first digest with a loss, which is not counted, to the last one.
-    fn average(&self, lost: &[f64], share: f64) -> f64 {
+    fn average(&self, lost: &[f64], share: f64) -> Option<f64> {
         let ends = self.digests.iter().map(|tally| tally.at.since(self.from).as_secs_f64());
         let ends: Vec<f64> = ends.collect();
         let now = ends.last().copied().unwrap_or(0.0);
@@ -313,14 +313,12 @@ impl Window {
                 (most, first) = (excess, at);
             }
         }
-        let Some(last) = (0..parts.len()).find(has_lost).filter(|last| few && *last < first) else {
-            return share;
-        };
+        let last = (0..parts.len()).find(has_lost).filter(|last| few && *last < first)?;
         let sum: f64 = parts[last..first].iter().map(|(_, lost)| lost).sum();
         let span = parts[last].0 - parts[first].0;
         // If the next one is late, it has become less.
         let usual = span / (last..first).filter(has_lost).count() as f64;
-        sum / (span + (now - parts[last].0 - usual).max(0.0))
+        Some(sum / (span + (now - parts[last].0 - usual).max(0.0)))
     }
 
     /// Collectives per timed one, over all digests of a communicator with few timed ones.
@@ -402,7 +400,7 @@ mod tests {
     fn where_all_are_timed_it_is_what_was_lost() {
         let toll = estimate(Rate::EVERY, 0).unwrap();
         assert!((toll.cost - 0.1).abs() < 1e-9 && toll.error == 0.0, "{toll:?}");
-        assert!((toll.waited - 0.09).abs() < 1e-9, "{toll:?}");
+        assert!((toll.waited - 0.09).abs() < 1e-9 && toll.average.is_none(), "{toll:?}");
         assert_eq!((toll.joined, toll.last), (1500, 150));
     }
 
@@ -434,7 +432,7 @@ mod tests {
                 }
             }
             let toll = window.toll().unwrap();
-            assert!((toll.average - 0.2).abs() < 0.01, "second {end}: {toll:?}");
+            assert!((toll.average.unwrap() - 0.2).abs() < 0.01, "second {end}: {toll:?}");
         }
     }
 

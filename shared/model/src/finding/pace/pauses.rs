@@ -9,6 +9,7 @@ use super::{
         device::EXPLAINS,
         evidence::pace::Pauses,
     },
+    ASKED,
     late::{self, Late},
 };
 use crate::job::{Job, PaceSample, RankView, median};
@@ -142,6 +143,19 @@ fn quarter(samples: &[PaceSample]) -> Option<f64> {
         samples.iter().map(|sample| f64::from(sample.pace.min(sample.span / sample.steps))).collect();
     paces.sort_by(f64::total_cmp);
     paces.get(paces.len() / 3).copied()
+}
+
+/// What is lost in single long steps since they began, two minutes at most: the share of the time, and the mean step;
+/// by most of these ranks. `None` if there are few.
+pub(in crate::finding) fn lost_in_pauses<'a>(
+    views: impl ExactSizeIterator<Item = &'a RankView>,
+) -> Option<(f64, Nanoseconds)> {
+    let every = views.len().div_ceil(ASKED).max(1);
+    let known: Vec<Lost> = views.step_by(every).filter_map(|view| lost(view, 0)).collect();
+    let of = |pick: fn(&Lost) -> f64| median(known.iter().map(pick).collect());
+    let many = of(|lost| lost.averaged_pauses as f64)? + 1.0 >= PAUSES as f64;
+    let step = Nanoseconds((of(|lost| lost.step)? * 1e9) as u64);
+    of(|lost| lost.average).filter(|_| many).map(|share| (share, step))
 }
 
 pub(super) fn found(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {

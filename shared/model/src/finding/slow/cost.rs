@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use xpu_wire::{id::Rank, unit::Nanoseconds};
+use xpu_wire::id::Rank;
 
 use super::{
     super::{
@@ -12,7 +12,7 @@ use super::{
         cpu_wait,
         device::{self, EXPLAINS},
         evidence::cost::{Cause, Straggler},
-        pace::Growth,
+        pace::{self, Growth},
     },
     SLOW,
 };
@@ -52,6 +52,9 @@ pub(super) const ERRORS: f64 = 3.0;
 /// A rank that waited for others for this share of their wait for it passes on a delay that is, for the larger part,
 /// not its own.
 const PASSED_ON: f64 = 0.5;
+
+/// A rank with this share of what pauses cost accounts for them: for most.
+const MOST: f64 = 0.5;
 
 /// Rates of equal GPUs differ by up to this share. The one constant that was chosen while published seeds were looked
 /// at (docs/measurements-log.md).
@@ -356,18 +359,20 @@ pub(super) fn of(
     let remembered = most.and_then(|(member, _)| Some((member.view.heard(), member.toll?.since)));
     let remembered = remembered.filter(|_| since_s <= LOOKED_BACK);
     let since_s = since_s.max(remembered.map_or(0.0, |(now, since)| now.since(since).as_secs_f64()));
+    let toll = most.and_then(|(member, _)| member.toll).filter(|_| ranks.len() == 1);
+    // Of rare losses more are known than those of the last digests, by the steps that took longer.
+    let lasts = growth.is_some_and(Growth::is_of_most_steps);
+    if let Some(average) = toll.and_then(|toll| toll.average).filter(|_| !lasts) {
+        let known = pace::lost_in_pauses(all.iter().map(|member| member.view));
+        if let Some((share, step)) = known.filter(|(share, _)| average > MOST * share) {
+            return (Some(Cost::of(share, 0.0, Some(step), (all.len(), since_s))), since_s);
+        }
+    }
     // Steps became longer when it began: that is its cost, whatever was timed.
     if let Some(growth) = growth.filter(|growth| growth.began_with(since_s)) {
         return (Some(growth.cost(all.len())), growth.since_s);
     }
     let Some((member, lost)) = most else { return (None, since_s) };
-    let Lost { share, error } = lost;
-    let Some(toll) = member.toll.filter(|toll| ranks.len() == 1 && toll.cost > 0.0) else {
-        return (Some(Cost::of(share, error, member.pace, (all.len(), since_s))), since_s);
-    };
-    // Of rare losses more are known than those of the last digests; steps are longer by what is lost.
-    let average = (share * toll.average / toll.cost).min(1.0);
-    let longer = if average < 1.0 { (1.0 - share) / (1.0 - average) } else { 1.0 };
-    let step = toll.step.map(|step| Nanoseconds((step.0 as f64 * longer) as u64));
-    (Some(Cost::of(average, error, step, (all.len(), since_s))), since_s)
+    let step = toll.map_or(member.pace, |toll| toll.step);
+    (Some(Cost::of(lost.share, lost.error, step, (all.len(), since_s))), since_s)
 }

@@ -2,6 +2,8 @@
 //! alone costs anything, and among ranks that send to each other what one costs is not seen. [`super::cost`]
 //! names a single one.
 
+use xpu_wire::unit::Nanoseconds;
+
 use super::{
     super::{
         cohort::{self, LONG, RECENT, WIDTH},
@@ -9,14 +11,11 @@ use super::{
     },
     COHORT, Clocks, Confidence, Member, SLOW, Suspect, compute, cost, median,
 };
+use crate::{finding::rank_profile::BEGUN, job::mean};
 
 /// The share of the time from which a cost is `slow`: what several ranks cost together is known less well than
 /// what one does, so `minor` costs are not told.
 pub(super) const LATE: f64 = 0.05;
-
-/// Digests of [`LONG`] in which it must be late unless it is always last: a quarter of them. What is rarer is a
-/// single long step ([`super::super::pace`]).
-const OFTEN: usize = LONG.div_ceil(4);
 
 /// What accounts for this share of its lateness leaves less than that to its host.
 const MOST: f64 = 0.5;
@@ -32,6 +31,8 @@ struct Usual {
     late: f64,
     /// Spread of the lateness among its ranks.
     spread: f64,
+    /// Its wait for others.
+    waited: f64,
     /// The GEMMs' share of a step, and of the latest seconds.
     busy: f64,
     busy_lately: f64,
@@ -50,6 +51,7 @@ impl Usual {
             rate: of(|member| member.rate)?,
             late,
             spread: cohort::spread(part.iter().map(|member| member.late_pooled - late)),
+            waited: of(|member| Some(member.waited)).unwrap_or(0.0),
             busy: of(|member| member.busy).unwrap_or(0.0),
             busy_lately: of(|member| member.busy_lately).unwrap_or(0.0),
             blocked: of(|member| member.blocked),
@@ -62,34 +64,49 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
     let Some(usual) = Usual::of(part).filter(|_| part.len() >= COHORT) else { return Vec::new() };
     let held_up = cost::held_up(part);
     let is_late = |member: &Member<'_>, late: f64, spared: Option<f64>| {
-        // By its timed collectives, beyond their interval and what ranks differ by.
-        let error = WIDTH * member.toll.map_or(0.0, |toll| toll.late_error) * member.late_pooled;
-        let digests = member.late.iter().filter(|digest| **digest - usual.late > LATE).count();
-        let by_arrival = late - error > LATE && late > compute::spreads(part.len()) * usual.spread;
-        let by_arrival = by_arrival && (digests >= OFTEN || member.always_last);
+        // By its timed collectives lately, or over all digests: beyond the interval of the sample, chance from one
+        // digest to the next, and what ranks differ by.
+        let sampled = WIDTH * member.toll.map_or(0.0, |toll| toll.late_error);
+        let is_sure = |digests: usize| {
+            let known = &member.late[..digests.min(member.late.len())];
+            let mean = mean(known.iter().copied()).unwrap_or(0.0);
+            mean - usual.late - (sampled * mean).max(cost::ERRORS * error_of_mean(known)) > LATE
+        };
+        let is_apart = late > compute::spreads(part.len()) * usual.spread;
         // Or by its threads' waiting, which is counted: then few timed collectives need only agree.
-        by_arrival || spared.is_some_and(|spared| spared > LATE && late > EXPLAINS * spared)
+        is_apart && [RECENT, LONG].into_iter().any(is_sure)
+            || spared.is_some_and(|spared| spared > LATE && late > EXPLAINS * spared)
     };
     let suspect = |&member: &&'a Member<'a>| {
         let (rate, late) = (member.rate?, member.late_pooled - usual.late);
-        let less = |own: Option<f64>, usual: Option<f64>| own.zip(usual).map(|(own, usual)| usual - own);
-        let spared_lately = less(member.blocked_lately, usual.blocked_lately);
+        // Digests cut a step's wait in two.
+        let cut = member.pace.map_or(0.0, Nanoseconds::seconds);
+        let less = |own: Option<f64>, usual: Option<f64>, digests: usize| {
+            own.zip(usual).map(|(own, usual)| usual - own - cut / digests as f64)
+        };
+        let spared_lately = less(member.blocked_lately, usual.blocked_lately, BEGUN);
         if !member.begun || member.late.len() < RECENT || !is_late(member, late, spared_lately) {
             return None;
         }
         let late = late.max(spared_lately.unwrap_or(0.0));
-        // Its GPU, its work or its own waiting for others may be the cause. A GPU that was slow until a moment
-        // ago was so while it was late.
+        // Its GPU or its work may be the cause. A GPU that was slow until a moment ago was so while it was late.
         let slowest = member.rate_longer.map_or(rate, |longer| rate.min(longer));
         let work = (member.busy? - usual.busy).max(member.busy_lately.unwrap_or(0.0) - usual.busy_lately);
-        let other_causes = (1.0 - slowest / usual.rate).max(work).max(member.waited);
+        let other_causes = (1.0 - slowest / usual.rate).max(work);
         // Threads of a rank whose host is late wait for the GPU that much less, if they wait at all.
-        let spared = greater(less(member.blocked, usual.blocked), spared_lately);
-        let waits = spared.zip(greater(usual.blocked, usual.blocked_lately));
+        let spared = greater(less(member.blocked, usual.blocked, LONG), spared_lately);
+        let waits = spared.zip(greater(usual.blocked, usual.blocked_lately).filter(|usual| *usual > 0.0));
         let is_its_host = waits.is_none_or(|(spared, usual)| spared >= EXPLAINS * late.min(usual));
         let is_told = waits.is_some_and(|(_, usual)| usual >= late);
+        // A rank that waits for another in one communicator is late in the next: it waits as long as the others do.
+        let passes_on = if is_told {
+            usual.waited - member.waited < MOST * late
+        } else {
+            member.waited > MOST * (late + usual.late)
+        };
         if rate < SLOW * usual.rate
             || other_causes > MOST * late
+            || passes_on
             || !is_its_host
             || !cost::waits_less(member, held_up)
         {
@@ -113,6 +130,14 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
         })
     };
     part.iter().filter_map(suspect).collect()
+}
+
+/// The standard error of the mean of these.
+fn error_of_mean(values: &[f64]) -> f64 {
+    let n = values.len().max(2) as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / (n - 1.0) / n).sqrt()
 }
 
 fn greater(one: Option<f64>, other: Option<f64>) -> Option<f64> {
