@@ -14,7 +14,7 @@ use super::{
 use crate::{finding::rank_profile::BEGUN, job::mean};
 
 /// The share of the time from which a cost is `slow`: what several ranks cost together is known less well than
-/// what one does, so `minor` costs are not told.
+/// what one does, so `minor` costs are not reported.
 pub(super) const LATE: f64 = 0.05;
 
 /// What accounts for this share of its lateness leaves less than that to its host.
