@@ -54,6 +54,8 @@ struct Lost {
     /// pause, and the mean step.
     average: f64,
     step: f64,
+    /// Digests before pauses began.
+    before: usize,
     /// Seconds since pauses began, and those that are averaged with their pauses.
     began_s: f64,
     averaged_s: f64,
@@ -113,6 +115,7 @@ fn lost_in(all: &[PaceSample]) -> Option<Lost> {
         pace,
         average: if passed > 0.0 { sum(later) / passed } else { 0.0 },
         step: if steps > 0.0 { span(&all[from..first]) / steps } else { pace },
+        before: all.len() - began,
         began_s: span(&all[..began]),
         averaged_s: passed,
         averaged_pauses: later.len(),
@@ -175,7 +178,8 @@ pub(super) fn found(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
     }
     // A regular common pause belongs to the program (evaluation, checkpoints, rollouts), unless it is new.
     let earlier = median(losses(WINDOW).iter().map(|lost| lost.share).collect());
-    if ranks.is_empty() && earlier.is_none_or(|earlier| earlier > MUCH_AS_BEFORE * share) {
+    let is_old = of(|l| l.before as f64)? < (WINDOW / 2) as f64;
+    if ranks.is_empty() && (is_old || earlier.is_none_or(|earlier| earlier > MUCH_AS_BEFORE * share)) {
         return None;
     }
     let known = !ranks.is_empty();

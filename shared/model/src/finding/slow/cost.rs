@@ -269,7 +269,11 @@ fn beside(
 fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<Cause> {
     let explains = |part: f64| part > EXPLAINS * share;
     let in_gemms = member.busy_lately.unwrap_or(1.0).min(1.0);
-    if let Some(times) = more_work(member, others).filter(|times| explains(in_gemms * (times - 1.0))) {
+    // Threads of a rank with more work wait for its GPU as long as the others'.
+    let spared =
+        beside(member, others, |member| member.blocked_lately).map_or(0.0, |(own, usual)| usual - own);
+    let by_work = |times: &f64| explains(in_gemms * (times - 1.0)) && in_gemms * (times - 1.0) > spared;
+    if let Some(times) = more_work(member, others).filter(by_work) {
         return Some(Cause::MoreWork { times });
     }
     let views: Vec<_> = others.iter().map(|other| other.view).collect();
