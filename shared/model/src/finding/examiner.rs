@@ -195,4 +195,29 @@ mod tests {
         }
         assert!(found.iter().any(|finding| finding.kind == Kind::SlowRank && finding.ranks == [Rank(5)]));
     }
+
+    /// The second host is not heard any more from second 125 on.
+    #[test]
+    fn figures_of_a_host_that_is_not_heard_have_an_age() {
+        let mut simulation = Simulation::new(3, 2, 8);
+        simulation.slow.push((Rank(13), 1.4));
+        let mut jobs = Jobs::default();
+        for second in 100..140 {
+            for (host, frame) in simulation.digests(second).iter().enumerate() {
+                if host == 0 || second < 125 {
+                    jobs.fold(frame);
+                }
+            }
+            if second < 124 {
+                continue;
+            }
+            let found = finding::examine(jobs.foremost().unwrap(), jobs.clock());
+            let [one] = &found[..] else { panic!("second {second}: {found:#?}") };
+            assert_eq!(one.ranks, [Rank(13)]);
+            let age = one.evidence.age_s();
+            assert_eq!(age.is_some(), second >= 129, "second {second}: {age:?}");
+            let text = one.evidence.to_string();
+            assert_eq!(text.contains("nothing has been heard of the host"), age.is_some(), "{text}");
+        }
+    }
 }

@@ -285,7 +285,7 @@ impl Window {
         let (cost, steady) = (share(sum), share(sum - most));
         let late_error = if late > 0.0 { late_error.sqrt() / late } else { 0.0 };
         let (error, waited) = (share(toll.error.sqrt()), share(toll.waited));
-        Some(Toll { cost, steady, error, waited, late_error, ..toll })
+        Some(Toll { cost, error, steady, waited, late_error, ..toll })
     }
 
     /// The loss of this share of the time over all that is kept since it began, if it comes in few of these digests:
