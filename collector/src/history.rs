@@ -38,6 +38,10 @@ const MINUTES: (Duration, Extent) = (
     Extent { kept: Duration::from_hours(24), most_bytes: 64 << 20, block: Duration::from_mins(10) },
 );
 
+/// The least of single seconds in a history that has coarser ones too: rules look back half a minute, and compare
+/// with as much before it.
+const FINE: Duration = Duration::from_mins(2);
+
 #[derive(Debug)]
 pub(crate) struct Past {
     seconds: Tier,
@@ -86,7 +90,8 @@ impl Past {
         self.coarse.iter_mut().for_each(|(_, tier)| tier.tend(now));
     }
 
-    /// The history of these jobs of this length, in parts: the coarser tiers up to where a finer one begins.
+    /// The history of these jobs of this length, in parts: the coarser tiers up to where a finer one begins. Of a
+    /// history that is longer than the finest tier, each tier gives the same share of what it keeps.
     pub(crate) fn of(&mut self, jobs: &[(JobName, Moment)], length: Duration, now: Moment) -> Vec<History> {
         let mut parts = vec![History::default()];
         // Compressing now may push out the oldest blocks.
@@ -94,18 +99,25 @@ impl Past {
         self.coarse.iter_mut().for_each(|(_, tier)| tier.settle());
         let [(_, tens), (_, minutes)] = &self.coarse;
         // Where the finer tiers begin: no collective occurs twice.
-        let seconds_from = self.seconds.first().unwrap_or(now);
+        let begins = |kept: Duration, every: Duration| {
+            let share = length.as_secs_f64() / MINUTES.1.kept.as_secs_f64();
+            let given = kept.mul_f64(share.min(1.0)).max(FINE);
+            let from = Moment(now.0.saturating_sub(given.as_nanos() as u64));
+            if length <= SECONDS.kept { Moment::default() } else { thin::begin(from, every) }
+        };
+        let seconds_from = self.seconds.first().unwrap_or(now).max(begins(SECONDS.kept, TENS.0));
         let tens_from = tens.first().map_or(seconds_from, |first| thin::begin_before(first, TENS.0));
+        let tens_from = tens_from.max(begins(TENS.1.kept, MINUTES.0));
         let tiers = [
-            (minutes, MINUTES.0, tens_from.min(seconds_from)),
-            (tens, TENS.0, seconds_from),
-            (&self.seconds, Duration::ZERO, now),
+            (minutes, MINUTES.0, Moment::default(), tens_from.min(seconds_from)),
+            (tens, TENS.0, tens_from, seconds_from),
+            (&self.seconds, Duration::ZERO, seconds_from, now),
         ];
-        for (tier, every, until) in tiers {
+        for (tier, every, from, until) in tiers {
             tier.each(|frame, bytes| {
                 let is_coarse = !every.is_zero();
                 let is_covered = is_coarse && thin::end(frame.now, every) > until;
-                if is_covered || now.since(frame.now) > length || !is_of(frame, jobs) {
+                if is_covered || frame.now < from || now.since(frame.now) > length || !is_of(frame, jobs) {
                     return;
                 }
                 if parts.last().is_some_and(|part| part.frames.len() + bytes.len() > History::PART) {

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Names of all classes, in the order of the table.
-pub(crate) const NAMES: [&str; 58] = [
+pub(crate) const NAMES: [&str; 64] = [
     "healthy: data parallel",
     "healthy: sharded",
     "healthy: tensor x data parallel",
@@ -25,6 +25,9 @@ pub(crate) const NAMES: [&str; 58] = [
     "healthy: many buckets, few timed",
     "healthy: bound by its hosts",
     "healthy: bursts of ten steps",
+    "healthy: evaluations",
+    "healthy: sequences that grow",
+    "healthy: accumulated gradients",
     "healthy: one rank",
     "one rank: slow compute",
     "one rank: throttled clocks",
@@ -46,6 +49,9 @@ pub(crate) const NAMES: [&str; 58] = [
     "slow compute that ends",
     "two faults at once",
     "pauses of one rank",
+    "two late ranks in turns",
+    "late in every seventh step",
+    "late in the backward pass",
     "pauses of every rank",
     "slow link",
     "slow network",
@@ -75,7 +81,7 @@ pub(crate) const NAMES: [&str; 58] = [
 const MAY_BE_LEFT: [&str; 2] = ["a slightly slower GPU", "an expert with more to do"];
 
 /// What is played with two and three ranks too.
-const OF_FEW: [&str; 16] = [
+const OF_FEW: [&str; 21] = [
     "healthy: data parallel",
     "healthy: bound by its hosts",
     "healthy: sharded",
@@ -92,6 +98,11 @@ const OF_FEW: [&str; 16] = [
     "checkpoints of one rank",
     "slow compute that ends",
     "two faults at once",
+    "healthy: evaluations",
+    "healthy: sequences that grow",
+    "healthy: accumulated gradients",
+    "late in every seventh step",
+    "late in the backward pass",
 ];
 
 const LAYOUTS: [Layout; 5] =
@@ -130,7 +141,7 @@ pub(crate) fn scenario(name: &'static str, ranks: u32, seed: u64) -> Option<Scen
     // With few ranks only the cost rule applies; the other rules need more of them.
     let is_played = match setting.layout {
         Layout::Alone => ranks == 1,
-        Layout::Ddp | Layout::Fsdp => ranks >= 4 || ranks > 1 && OF_FEW.contains(&name),
+        Layout::Ddp | Layout::Fsdp | Layout::Accumulated => ranks >= 4 || ranks > 1 && OF_FEW.contains(&name),
         _ => ranks >= 4,
     };
     if !is_played {
@@ -244,6 +255,21 @@ fn fill(
         "healthy: longer sequences, longer steps" => {
             setting.trouble = Trouble::MoreWork { factor: chance.between(10, 1.15, 1.4) };
             None
+        }
+        "healthy: evaluations" => {
+            setting.trouble = Trouble::Evaluations {
+                seconds: chance.between(10, 1.0, 4.0),
+                every: (chance.between(11, 6.0, 12.0) / setting.step) as u64,
+            };
+            healthy(setting, chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]))
+        }
+        "healthy: sequences that grow" => {
+            setting.trouble = Trouble::Growing { share: chance.between(10, 0.004, 0.02) };
+            healthy(setting, chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]))
+        }
+        "healthy: accumulated gradients" => {
+            setting.step = setting.step.max(0.4);
+            healthy(setting, Layout::Accumulated)
         }
         "healthy: one rank" => healthy(setting, Layout::Alone),
         "one rank: slow compute" => {
@@ -381,6 +407,30 @@ fn fill(
             // More often than that they are called late.
             let classes = vec![Class::Pauses, Class::Host];
             Some(Expected { kind: Kind::SlowRank, classes, ranks: Named::Exactly(vec![rank]) })
+        }
+        "two late ranks in turns" => {
+            if ranks < 3 {
+                return Err(NotPlayed);
+            }
+            setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]);
+            let other = (rank + ranks / 2) % ranks;
+            setting.trouble = Trouble::Turns { ranks: [rank, other], share: chance.between(10, 0.3, 0.8) };
+            Some(Expected {
+                kind: Kind::SlowRank,
+                classes: vec![Class::Host],
+                ranks: Named::Exactly(vec![rank, other]),
+            })
+        }
+        "late in every seventh step" => {
+            setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]);
+            setting.trouble = Trouble::Seldom { rank, share: chance.between(10, 1.0, 2.0), every: 7 };
+            let classes = vec![Class::Host, Class::Pauses];
+            Some(Expected { kind: Kind::SlowRank, classes, ranks: Named::Exactly(vec![rank]) })
+        }
+        "late in the backward pass" => {
+            setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Accumulated]);
+            setting.trouble = Trouble::Backward { rank, share: chance.between(10, 0.2, 0.6) };
+            slow(Class::Host)
         }
         "pauses of every rank" => {
             // One of all pauses so often that this share is lost.

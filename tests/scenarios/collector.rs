@@ -197,7 +197,7 @@ impl<'a> Collectors<'a> {
             }
         }
         let begun = self.flow.begun(rank as usize, at);
-        let pausing = self.setting.trouble.lost(rank, self.setting.step, -1.0, 0.0) > 0.0;
+        let pausing = self.setting.trouble.lost(rank, (1, self.setting.step), -1.0, 0.0) > 0.0;
         let launched = begun + 0.1 * self.setting.step;
         if at < launched || self.flow.is_gone(rank as usize) || (pausing && at - begun < 0.5) {
             return None;

@@ -20,6 +20,27 @@ pub(crate) enum Trouble {
         rank: u32,
         share: f64,
     },
+    /// Likewise, the one and the other in turns.
+    Turns {
+        ranks: [u32; 2],
+        share: f64,
+    },
+    /// Likewise, before one of `every` steps.
+    Seldom {
+        rank: u32,
+        share: f64,
+        every: u64,
+    },
+    /// Its host loses this share of a step in the backward pass.
+    Backward {
+        rank: u32,
+        share: f64,
+    },
+    /// Every rank evaluates for a time after every `every` steps, from the start.
+    Evaluations {
+        seconds: f64,
+        every: u64,
+    },
     /// Pauses for a time at an interval, in seconds.
     Pauses {
         rank: u32,
@@ -63,6 +84,10 @@ pub(crate) enum Trouble {
     /// All have more work by this factor.
     MoreWork {
         factor: f64,
+    },
+    /// All have this share more work with each second.
+    Growing {
+        share: f64,
     },
     /// One rank has more work by this factor.
     Busier {
@@ -142,29 +167,51 @@ impl Trouble {
         }
     }
 
-    pub(crate) fn work(&self, rank: u32) -> f64 {
+    /// How many times the usual work it has, this many seconds after the trouble began.
+    pub(crate) fn work(&self, rank: u32, since: f64) -> f64 {
         match self {
-            Self::Several(all) => all.iter().map(|one| one.work(rank)).product(),
+            Self::Several(all) => all.iter().map(|one| one.work(rank, since)).product(),
+            Self::Growing { share } => 1.0 + share * since,
             Self::MoreWork { factor } => *factor,
             Self::Busier { rank: busy, factor } if *busy == rank => *factor,
             _ => 1.0,
         }
     }
 
-    /// Seconds lost before a step of `step` seconds that begins at `at`, the one before having begun at `before`; both since
-    /// the trouble began.
-    pub(crate) fn lost(&self, rank: u32, step: f64, before: f64, at: f64) -> f64 {
+    /// Seconds lost before the step of this number, of `step` seconds, that begins at `at`, the one before having begun
+    /// at `before`; both since the trouble began.
+    pub(crate) fn lost(&self, rank: u32, (number, step): (u64, f64), before: f64, at: f64) -> f64 {
         let falls = |every: f64, phase: f64| {
             at >= 0.0 && ((at + phase) / every).floor() > ((before.max(0.0) + phase) / every).floor()
         };
         match *self {
-            Self::Several(ref all) => all.iter().map(|one| one.lost(rank, step, before, at)).sum(),
+            Self::Several(ref all) => all.iter().map(|one| one.lost(rank, (number, step), before, at)).sum(),
+            Self::Turns { ranks, share } if at >= 0.0 && ranks[number as usize % 2] == rank => share * step,
+            Self::Seldom { rank: slow, share, every }
+                if slow == rank && at >= 0.0 && number.is_multiple_of(every) =>
+            {
+                share * step
+            }
+            Self::Evaluations { seconds, every } if number > 0 && number.is_multiple_of(every) => seconds,
             Self::Copies { rank: slow, share } if slow == rank && at >= 0.0 => share * step,
             Self::Stopped { rank: slow, share } if slow == rank && at >= 0.0 => step * share / (1.0 - share),
             Self::Host { rank: slow, share } if slow == rank && at >= 0.0 => share * step,
             Self::Pauses { rank: slow, seconds, every } if slow == rank && falls(every, 0.0) => seconds,
             Self::PausesOfAll { seconds, every } if falls(every, f64::from(rank) * 0.618 * every) => seconds,
             Self::Checkpoint { seconds, every } if rank == 0 && falls(every, 0.9 * every) => seconds,
+            _ => 0.0,
+        }
+    }
+
+    /// Whether few of many steps lose time.
+    pub(crate) fn is_rare(&self) -> bool {
+        matches!(self, Self::Pauses { .. } | Self::PausesOfAll { .. } | Self::Seldom { .. })
+    }
+
+    /// Seconds that its host loses in the backward pass.
+    pub(crate) fn lost_in_backward(&self, rank: u32, step: f64) -> f64 {
+        match self {
+            Self::Backward { rank: slow, share } if *slow == rank => share * step,
             _ => 0.0,
         }
     }

@@ -50,6 +50,9 @@ pub(crate) enum What {
     },
 }
 
+/// The operation with which the backward pass of data parallel begins.
+const BACKWARD: usize = 1;
+
 /// Launching one operation takes the CPU so long.
 const LAUNCH: f64 = 0.0003;
 
@@ -150,6 +153,9 @@ impl<'a> Flow<'a> {
             return self.meet(rank, how);
         }
         for index in 0..self.ops.len() {
+            if index == BACKWARD {
+                self.begin_backward();
+            }
             self.await_host(index);
             let stall = stall.filter(|_| index == self.stall_at);
             if let Some((rank, _)) = stall {
@@ -199,7 +205,8 @@ impl<'a> Flow<'a> {
         let now = self.at[rank];
         let since = |at: f64| at - setting.from;
         let lost = if now < setting.to {
-            setting.trouble.lost(rank as u32, setting.step, since(self.begun[rank]), since(now))
+            let step = (self.step, setting.step);
+            setting.trouble.lost(rank as u32, step, since(self.begun[rank]), since(now))
         } else {
             0.0
         };
@@ -227,6 +234,17 @@ impl<'a> Flow<'a> {
         };
         if setting.host_bound {
             self.call(rank, chance);
+        }
+    }
+
+    /// What a host loses now, its GPU and the operations after it wait for.
+    fn begin_backward(&mut self) {
+        for rank in self.ranks() {
+            if self.setting.is_befallen(self.at[rank]) {
+                let lost = self.setting.trouble.lost_in_backward(rank as u32, self.setting.step);
+                self.at[rank] += lost;
+                self.called[rank] += lost;
+            }
         }
     }
 
@@ -262,7 +280,8 @@ impl<'a> Flow<'a> {
         let (slowness, work) = if now {
             let uneven = trouble.unevenness(rank as u32);
             let drawn = 1.0 + uneven * (2.0 * chance.share(rank as u64 | 1 << 45) - 1.0);
-            (trouble.slowness(rank as u32) * drawn, trouble.work(rank as u32))
+            let since = self.at[rank] - setting.from;
+            (trouble.slowness(rank as u32) * drawn, trouble.work(rank as u32, since))
         } else {
             (1.0, 1.0)
         };

@@ -11,6 +11,8 @@ pub(crate) enum Layout {
     Ddp,
     /// Data parallel, as PyTorch does it: twenty-five buckets, and the loss after them.
     Buckets,
+    /// Data parallel with gradients that are accumulated over four micro-batches, and reduced in the last.
+    Accumulated,
     /// Sharded: weights are gathered layer by layer.
     Fsdp,
     /// Tensor parallel within eight ranks, data parallel across.
@@ -76,6 +78,13 @@ impl Layout {
                 }
                 ops.push(Op::Join);
             }
+            Self::Accumulated => {
+                ops.push(Op::Compute(0.85));
+                for _ in 0..3 {
+                    ops.extend([Op::Compute(0.05), beside(World, AllReduce, 64 * MIB)]);
+                }
+                ops.push(Op::Join);
+            }
             Self::Buckets => {
                 ops.push(Op::Compute(0.35));
                 for _ in 0..25 {
@@ -124,7 +133,7 @@ impl Layout {
     pub(crate) fn circles(self) -> &'static [Circle] {
         match self {
             Self::Alone => &[],
-            Self::Ddp | Self::Buckets | Self::Fsdp => &[Circle::World],
+            Self::Ddp | Self::Buckets | Self::Accumulated | Self::Fsdp => &[Circle::World],
             Self::TensorData => &[Circle::Host, Circle::Across],
             Self::Pipeline => &[Circle::Stage, Circle::World],
             Self::Experts => &[Circle::Host, Circle::World],

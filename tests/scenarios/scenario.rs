@@ -84,6 +84,14 @@ impl Expected {
         self.classes.contains(&finding.class) && self.is_of(finding)
     }
 
+    /// Of several ranks some, for that reason.
+    pub(crate) fn is_in_part(&self, finding: &Finding) -> bool {
+        let Named::Exactly(ranks) = &self.ranks else { return false };
+        let named = &finding.ranks;
+        let is_right = finding.kind == self.kind && self.classes.contains(&finding.class);
+        is_right && !named.is_empty() && named.iter().all(|rank| ranks.contains(&rank.0))
+    }
+
     pub(crate) fn is_without_cause(&self, finding: &Finding) -> bool {
         finding.kind == Kind::SlowRank && finding.class == Class::Step && self.is_of(finding)
     }

@@ -130,13 +130,25 @@ fn what_is_older_is_reported_coarser_and_each_time_once() {
     publish(&mut past, &simulation, 1000..end);
     let known = recalled(&mut past, &jobs, 86_400, end);
     assert!(known[0] < 1060, "a day is kept: {}", known[0]);
-    let apart = apart(&known);
+    let apart = self::apart(&known);
     let count = |of: std::ops::RangeInclusive<u64>| apart.iter().filter(|gap| of.contains(gap)).count();
     assert!(known.is_sorted() && apart.iter().all(|gap| *gap <= 120), "{apart:?}");
     assert!((600..=620).contains(&count(1..=1)), "{} single seconds", count(1..=1));
     assert!((655..=680).contains(&count(10..=10)), "{} tens", count(10..=10));
     assert!((115..=125).contains(&count(60..=60)), "{} minutes", count(60..=60));
     assert!(apart.len() - count(1..=1) - count(10..=10) - count(60..=60) <= 4, "{apart:?}");
+
+    // Half of each tier, and never fewer single seconds than two minutes.
+    for (hours, singles, tens) in [(12, 300, 330), (3, 120, 78)] {
+        let known = recalled(&mut past, &jobs, hours * 3600, end);
+        let apart = self::apart(&known);
+        let count = |gap: u64| apart.iter().filter(|apart| **apart == gap).count();
+        assert!(known.is_sorted() && apart.iter().all(|gap| (1..=120).contains(gap)), "{apart:?}");
+        assert!((singles..=singles + 10).contains(&count(1)), "{hours} hours: {} single seconds", count(1));
+        assert!((tens - 6..=tens + 6).contains(&count(10)), "{hours} hours: {} tens", count(10));
+        let reach = (end - 1000).min(hours * 3600);
+        assert!(end - known[0] >= reach - 60, "{hours} hours: {} s", end - known[0]);
+    }
 }
 
 #[test]

@@ -52,6 +52,11 @@ pub(super) fn end(at: Moment, every: Duration) -> Moment {
     Moment(number(at, every).saturating_add(1).saturating_mul(every.as_nanos() as u64))
 }
 
+/// The begin of a moment's interval.
+pub(super) fn begin(at: Moment, every: Duration) -> Moment {
+    Moment(number(at, every).saturating_mul(every.as_nanos() as u64))
+}
+
 /// The begin of the interval before a moment's.
 pub(super) fn begin_before(at: Moment, every: Duration) -> Moment {
     Moment(number(at, every).saturating_sub(1).saturating_mul(every.as_nanos() as u64))

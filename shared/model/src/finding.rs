@@ -1,4 +1,8 @@
 //! The problems of a job, each as a sentence with its evidence. Pure functions over a [`Job`].
+//!
+//! A constant says what it was derived from: arithmetic, another constant, a measurement. "Tuned" means chosen on
+//! the tuning seeds of `make scenarios` (1000 and up), none of whose results are published; recordings of real
+//! GPUs (`tests/recorded`) check those too.
 
 mod chronicle;
 mod cohort;

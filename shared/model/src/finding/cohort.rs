@@ -10,20 +10,35 @@ use xpu_wire::id::{CommunicatorId, Rank};
 use super::rank_profile::{Mix, RankProfile};
 use crate::job::{Job, RankView, median};
 
-/// Means of the ranks of one cohort differ by at most this share.
+/// Means of the ranks of one cohort differ by at most this share: less than layers and stages that are not alike,
+/// and more than the steps that digests cut in two.
 pub(super) const ALIKE: f64 = 0.05;
 
-/// Digests that count as current.
+/// Digests that count as current: the median of as many is unmoved by two outliers.
 pub(super) const RECENT: usize = 5;
 
-/// Number of these in which a condition must hold to be reported.
+/// Number of these in which a condition must hold to be reported: most of them.
 pub(super) const PERSISTENT: usize = 3;
 
-/// Digests over which lateness is searched that affects few collectives of a step, of which few are timed.
+/// Digests over which lateness is searched that affects few collectives of a step, of which few are timed: half of
+/// the time within which a slow rank is to be named.
 pub(super) const LONG: usize = 3 * RECENT;
 
-/// Ranks for which the median is a reference; for fewer it is the least conspicuous rank.
+/// Ranks for which the median is a reference: with fewer, one that is slow moves it. For those it is the least
+/// conspicuous rank.
 pub(super) const MANY: usize = 4;
+
+/// Standard errors that contain a value 19 times of 20.
+pub(super) const WIDTH: f64 = 2.0;
+
+/// Usual spreads by which a value is apart from the others: of four that vary normally one in 8,000 is by chance.
+pub(super) const SPREADS: f64 = 4.0;
+
+/// The usual deviation among values that deviate like this: the median one, scaled to the standard deviation of
+/// values that vary normally. A few outliers do not change it.
+pub(super) fn spread(deviations: impl Iterator<Item = f64>) -> f64 {
+    1.4826 * median(deviations.map(f64::abs).collect()).unwrap_or(0.0)
+}
 
 /// The usual value of a rank's others.
 pub(super) fn usual_of_others(others: Vec<f64>) -> Option<f64> {

@@ -9,17 +9,17 @@ use xpu_wire::{
 };
 
 use super::{
-    Class, Confidence, Evidence, Figures, Finding, Kind, Severity,
+    Class, Confidence, Evidence, Figures, Finding, Kind, Severity, cohort,
     evidence::device::{FullMemory, XidTold},
 };
 use crate::job::{Job, RankView, median};
 
-/// Below this share of the others' clock a GPU is held back.
+/// Below this share of the others' clock a GPU is held back: half of what makes its GEMMs slow.
 const LOW: f64 = 0.95;
 
-/// Number of the last readings that must agree.
-const READINGS: usize = 5;
-const PERSISTENT: usize = 3;
+/// Number of the last readings that must agree, as many as of digests.
+const READINGS: usize = cohort::RECENT;
+const PERSISTENT: usize = cohort::PERSISTENT;
 
 /// Above this share device memory is nearly full: an allocation of a few hundred megabytes fails.
 const FULL: f64 = 0.98;
@@ -83,7 +83,7 @@ impl fmt::Display for HeldClock {
 }
 
 /// A fact that accounts for this share of a cost, or a clock for this share of the GEMMs' slowdown, is
-/// reported as the cause.
+/// reported as the cause: no more than two can. GEMMs lose less than their clock where memory limits them.
 pub(super) const EXPLAINS: f64 = 0.35;
 
 impl Clocks {

@@ -47,6 +47,8 @@ pub enum Evidence {
     Unmatched(hang::Unmatched),
     /// Any of these, and where the main thread of a rank is.
     Sampled(Box<Evidence>, MainThreadSeen),
+    /// Any of these about hosts that have not been heard for this number of seconds.
+    Aged(Box<Evidence>, f64),
     /// That of a hang, and how far each rank's GPU has come.
     OnGpus(Box<Evidence>, Vec<hang::GpusAt>),
 }
@@ -77,7 +79,7 @@ impl Evidence {
             Self::InKernel(told) => told,
             Self::Partial(told) => told,
             Self::Unmatched(told) => told,
-            Self::Sampled(of, _) | Self::OnGpus(of, _) => of.reported(),
+            Self::Sampled(of, _) | Self::Aged(of, _) | Self::OnGpus(of, _) => of.reported(),
         }
     }
 
@@ -89,7 +91,7 @@ impl Evidence {
             Self::Regression(regression) => regression.late.is_some(),
             Self::LateHost(_) => true,
             Self::Pauses(pauses) => !pauses.ranks.is_empty(),
-            Self::Sampled(of, _) => of.launches_late(),
+            Self::Sampled(of, _) | Self::Aged(of, _) => of.launches_late(),
             _ => false,
         }
     }
@@ -98,6 +100,15 @@ impl Evidence {
     pub fn main_thread(&self) -> Option<&MainThreadSeen> {
         match self {
             Self::Sampled(_, seen) => Some(seen),
+            Self::Aged(of, _) => of.main_thread(),
+            _ => None,
+        }
+    }
+
+    /// For how many seconds nothing has been heard of the hosts that it is about, if that is long.
+    pub fn age_s(&self) -> Option<f64> {
+        match self {
+            Self::Aged(_, age) => Some(*age),
             _ => None,
         }
     }
@@ -128,6 +139,7 @@ impl Evidence {
     pub fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         self.reported().figures(&mut figures);
+        figures.put("unheard_s", self.age_s());
         figures
     }
 }
@@ -136,7 +148,10 @@ impl fmt::Display for Evidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.reported().fmt(f)?;
         self.main_thread().map_or(Ok(()), |seen| write!(f, "; {seen}"))?;
-        self.gpus_sentence().map_or(Ok(()), |gpus| write!(f, "; {gpus}"))
+        self.gpus_sentence().map_or(Ok(()), |gpus| write!(f, "; {gpus}"))?;
+        self.age_s().map_or(Ok(()), |age| {
+            write!(f, "; these are the figures of {age:.0} s ago: nothing has been heard of the host since")
+        })
     }
 }
 

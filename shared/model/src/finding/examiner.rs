@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use xpu_wire::{id::Rank, unit::Moment};
+use xpu_wire::{
+    id::{HostName, Rank},
+    unit::Moment,
+};
 
 use super::{
     Class, Cost, Evidence, Finding, cohort, cpu_wait, dead, device, link, pace, past_run,
@@ -83,7 +86,9 @@ impl Examiner {
         for finding in &mut costs {
             finding.severity = finding.cost.map_or(finding.severity, |cost| cost.severity());
         }
-        let mut costs: Vec<_> = costs.into_iter().map(|finding| sampled(job, finding)).collect();
+        let heard = if costs.is_empty() { BTreeMap::new() } else { heard(job) };
+        let mut costs: Vec<_> =
+            costs.into_iter().map(|finding| aged(job, &heard, sampled(job, finding))).collect();
         let pct = |finding: &Finding| finding.cost.map_or(0.0, |cost| cost.pct);
         costs.sort_by(|a, b| pct(b).total_cmp(&pct(a)));
         stops.chain(costs).chain(device::troubles(job, now)).collect()
@@ -121,6 +126,30 @@ fn sampled(job: &Job, finding: Finding) -> Finding {
         None => format!("look at {} (xpu-top capture --python shows what it calls)", seen.function),
     };
     Finding { evidence: Evidence::Sampled(Box::new(finding.evidence), seen), advice, ..finding }
+}
+
+/// Seconds without a report of a host, while others report, after which its figures are old.
+const UNHEARD_S: f64 = 5.0;
+
+/// When each host was last heard, by the most advanced clock.
+fn heard(job: &Job) -> BTreeMap<&HostName, Moment> {
+    let mut heard = BTreeMap::new();
+    for (_, view) in job.ranks() {
+        let at = job.common(view.host(), view.heard());
+        heard.entry(view.host()).and_modify(|latest: &mut Moment| *latest = at.max(*latest)).or_insert(at);
+    }
+    heard
+}
+
+/// A finding about ranks of hosts that nothing is heard of any more, with the age of its figures.
+fn aged(job: &Job, heard: &BTreeMap<&HostName, Moment>, finding: Finding) -> Finding {
+    let hosts = finding.ranks.iter().filter_map(|&rank| heard.get(job.rank(rank)?.host()));
+    let age = heard.values().max().zip(hosts.max()).map(|(newest, latest)| newest.since(*latest));
+    let age_s = age.unwrap_or_default().as_secs_f64();
+    if age_s < UNHEARD_S {
+        return finding;
+    }
+    Finding { evidence: Evidence::Aged(Box::new(finding.evidence), age_s), ..finding }
 }
 
 /// A job without progress loses all of its GPUs, until its last rank has ended.
@@ -165,5 +194,30 @@ mod tests {
             found.extend(kept);
         }
         assert!(found.iter().any(|finding| finding.kind == Kind::SlowRank && finding.ranks == [Rank(5)]));
+    }
+
+    /// The second host is not heard any more from second 125 on.
+    #[test]
+    fn figures_of_a_host_that_is_not_heard_have_an_age() {
+        let mut simulation = Simulation::new(3, 2, 8);
+        simulation.slow.push((Rank(13), 1.4));
+        let mut jobs = Jobs::default();
+        for second in 100..140 {
+            for (host, frame) in simulation.digests(second).iter().enumerate() {
+                if host == 0 || second < 125 {
+                    jobs.fold(frame);
+                }
+            }
+            if second < 124 {
+                continue;
+            }
+            let found = finding::examine(jobs.foremost().unwrap(), jobs.clock());
+            let [one] = &found[..] else { panic!("second {second}: {found:#?}") };
+            assert_eq!(one.ranks, [Rank(13)]);
+            let age = one.evidence.age_s();
+            assert_eq!(age.is_some(), second >= 129, "second {second}: {age:?}");
+            let text = one.evidence.to_string();
+            assert_eq!(text.contains("nothing has been heard of the host"), age.is_some(), "{text}");
+        }
     }
 }

@@ -4,24 +4,31 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use xpu_wire::id::{CommunicatorId, HostName, Rank};
 
-use super::{Class, Confidence, Evidence, Finding, Kind, Severity, evidence::link::SlowLink, phrase};
+use super::{
+    Class, Confidence, Evidence, Finding, Kind, Severity,
+    cohort::{SPREADS, spread},
+    evidence::link::SlowLink,
+    phrase,
+};
 use crate::job::{Job, Route, Track, Traffic, median};
 
-/// Below this share of its usual bandwidth a communicator is slow.
+/// Below this share of its usual bandwidth, and by [`SPREADS`], a communicator is slow: by twice as much as a
+/// GPU, because bandwidths vary more. Tuned.
 const SLOW: f64 = 0.8;
 
-/// And this multiple of the usual spread below it.
-const SPREADS: f64 = 4.0;
-/// The same for single windows, which spread more: enough if all in a row satisfy it.
+/// Usual spreads for single windows, which spread more: enough if all of [`RECENT`] in a row satisfy it, by chance
+/// once in three million times.
 const WINDOWS: f64 = 2.0;
 
+/// Windows spread by this much, even if they were equal at the look. Tuned.
 const LEAST_SPREAD: f64 = 0.03;
 
-/// Consecutive windows that must be slow; and the number after which it is reported though others may follow.
+/// Consecutive windows that must be slow, eight seconds; and the number after which it is reported though others may
+/// follow, half of the time in which it is to be named.
 const RECENT: usize = 4;
 const SETTLED: usize = 7;
 
-/// Past windows, or similar groups, that suffice for comparison.
+/// Past windows, one more than the recent ones, or similar groups, as many as of ranks, that suffice for comparison.
 const PAST: usize = 5;
 const GROUPS: usize = 4;
 
@@ -47,7 +54,7 @@ fn low_run(track: &Track, usual: f64, spread: f64) -> usize {
 }
 
 fn spread_of(rates: &[f64], usual: f64) -> f64 {
-    1.4826 * median(rates.iter().map(|rate| (rate - usual).abs()).collect()).unwrap_or(0.0)
+    spread(rates.iter().map(|rate| rate - usual))
 }
 
 fn by_own_past(id: CommunicatorId, traffic: Traffic, track: &Track) -> Option<Slow> {

@@ -4,10 +4,13 @@ mod late;
 mod pauses;
 
 use late::Late;
+pub(super) use pauses::lost_in_pauses;
 use xpu_wire::{id::Rank, unit::Nanoseconds};
 
 use super::{
-    Class, Clocks, Confidence, Cost, Evidence, Finding, Kind, Severity, cpu_wait, device,
+    Class, Clocks, Confidence, Cost, Evidence, Finding, Kind, Severity,
+    cohort::{SPREADS, WIDTH, spread},
+    cpu_wait, device,
     evidence::{
         cost::LATE_HOST,
         pace::{LateLaunches, Regression},
@@ -15,38 +18,39 @@ use super::{
 };
 use crate::job::{Job, PaceSample, RankView, median};
 
-/// Ranks that are examined: in a job that trains together all have one pace.
+/// Ranks that are examined, so that ten thousand take no longer: in a job that trains together all have one pace.
 const ASKED: usize = 32;
 
-/// Digests after a change that prove it, and before it for comparison.
+/// Digests after a change that prove it, and before it for comparison: a chance change of independent digests in
+/// one direction occurs once in 2^8 times. Half as many more before it, of which some may be of the first steps.
 const AFTER: usize = 8;
 const BEFORE: usize = 12;
 
-/// Fewer prove a change by which steps take at least twice as long.
+/// Fewer prove a change by which steps take at least twice as long: most of what is current, and one more.
 const FEW_AFTER: usize = 4;
 const FAR_LONGER: f64 = 1.0;
 
 /// Two digests prove one by which they take ten times as long: such steps are in few digests. In any case it
-/// must have lasted this many seconds.
+/// must have lasted this many seconds, as four digests at their earliest do.
 const FEWEST_AFTER: usize = 2;
 const TIMES_LONGER: f64 = 9.0;
 const LEAST_S: f32 = 3.5;
 
-/// The share by which steps must take longer, and the multiple of their usual spread.
+/// The share by which steps must take longer, besides [`SPREADS`], and the least spread: as of GEMM rates.
 const LONGER: f64 = 0.1;
-const SPREADS: f64 = 4.0;
 const LEAST_SPREAD: f64 = 0.01;
 
-/// A step counts as long from this share of [`LONGER`], or of the change.
+/// A step counts as long from this share of [`LONGER`], or of the change. Tuned.
 const LONG_FROM: f64 = 0.7;
 const LONG_OF: f64 = 0.25;
 
-/// Seconds, and usual steps, without a completed one after which a rank is not examined.
+/// Seconds, and usual steps, without a completed one after which a rank is not examined: programs wait for their
+/// GPU every ten steps, and as many again may be launched ahead.
 const QUIET_S: f64 = 4.0;
 const QUIET_STEPS: f64 = 20.0;
 
 /// A finding that has lasted this multiple of the growth's duration, plus seconds, may be its cause; likewise
-/// the other way round.
+/// the other way round: begins are known to half of the time, and to the [`super::cohort::LONG`] digests of a cost. Tuned.
 const EARLIER: f64 = 1.5;
 const EARLIER_S: f64 = 10.0;
 const LATER: f64 = 2.0;
@@ -95,13 +99,9 @@ pub(super) struct Growth {
 
 impl Growth {
     fn find(asked: &[(Rank, &RankView)], measure: Measure) -> Option<Self> {
-        let of: fn(&PaceSample) -> f32 = match measure {
-            Measure::Median => |sample| sample.pace,
-            Measure::Mean => |sample| sample.span / sample.steps,
-        };
         // A rank that has completed no step for long does not contradict it: it may be blocked until many of
         // them are done.
-        let known = asked.iter().map(|(_, view)| (change(view, of), view));
+        let known = asked.iter().map(|(_, view)| (change(view, measure), view));
         let heard: Vec<_> = known.filter(|(change, view)| change.is_some() || !ends_no_step(view)).collect();
         let changes: Vec<Change> = heard.iter().filter_map(|(change, _)| *change).collect();
         if changes.len() * 2 <= heard.len() {
@@ -132,6 +132,11 @@ impl Growth {
     /// rank has been slow is known to half of that, and to some seconds.
     pub(super) fn began_with(&self, since_s: f64) -> bool {
         since_s < EARLIER * self.since_s + EARLIER_S && self.since_s < LATER * since_s + LATER_S
+    }
+
+    /// Whether most steps are longer, and not a few much longer.
+    pub(super) fn is_of_most_steps(&self) -> bool {
+        self.measure == Measure::Median
     }
 
     /// The additional time as a share of a step.
@@ -173,6 +178,12 @@ fn rate(samples: &[PaceSample]) -> Option<f64> {
     if known.len() < FEW_AFTER { None } else { median(known) }
 }
 
+/// Seconds, over all of their steps.
+fn mean_step(samples: &[PaceSample]) -> f64 {
+    let sum = |of: fn(&PaceSample) -> f32| samples.iter().map(|sample| f64::from(of(sample))).sum::<f64>();
+    sum(|sample| sample.span) / sum(|sample| sample.steps).max(1.0)
+}
+
 /// FLOPs a second: digests cut steps in two, but not seconds.
 fn throughput(samples: &[PaceSample]) -> Option<f64> {
     let sum = |of: fn(&PaceSample) -> f32| samples.iter().map(|sample| f64::from(of(sample))).sum::<f64>();
@@ -198,7 +209,11 @@ struct Change {
     error: f64,
 }
 
-fn change(view: &RankView, of: fn(&PaceSample) -> f32) -> Option<Change> {
+fn change(view: &RankView, measure: Measure) -> Option<Change> {
+    let of: fn(&PaceSample) -> f32 = match measure {
+        Measure::Median => |sample| sample.pace,
+        Measure::Mean => |sample| sample.span / sample.steps,
+    };
     let samples: Vec<PaceSample> = view.pace_samples().copied().collect();
     let most = samples.len().checked_sub(BEFORE)?;
     let paces: Vec<f64> = samples.iter().map(|sample| f64::from(of(sample))).collect();
@@ -219,8 +234,8 @@ fn change(view: &RankView, of: fn(&PaceSample) -> f32) -> Option<Change> {
         if after.iter().map(|sample| sample.span).sum::<f32>() < LEAST_S {
             return None;
         }
-        let spread = median(paces[..cut].iter().map(|pace| (pace - usual).abs()).collect())?;
-        let clear = now - usual > SPREADS * (1.4826 * spread).max(LEAST_SPREAD * usual);
+        let spread = spread(paces[..cut].iter().map(|pace| pace - usual));
+        let clear = now - usual > SPREADS * spread.max(LEAST_SPREAD * usual);
         // Separates steps that became much longer from those that always varied.
         let long = usual + f64::max(LONG_FROM * LONGER * usual, LONG_OF * (now - usual));
         let count = |paces: &[f64]| paces.iter().filter(|pace| **pace > long).count();
@@ -233,11 +248,12 @@ fn change(view: &RankView, of: fn(&PaceSample) -> f32) -> Option<Change> {
         };
         (clear && lasts).then(|| Change {
             before: usual,
-            after: now,
+            // Of means, one of few long steps is in every second or third digest.
+            after: if measure == Measure::Mean { mean_step(&after_it).max(usual) } else { now },
             work: (1.0 + ratio(throughput)) * (1.0 + longer) - 1.0,
             rate: ratio(rate),
             since_s: after.iter().map(|sample| f64::from(sample.span)).sum(),
-            error: 2.0 * spread / (after.len() as f64).sqrt() / now,
+            error: WIDTH * spread / (after.len() as f64).sqrt() / now,
         })
     };
     // Of all cuts the one that separates best: the longest after which all are slow.

@@ -11,12 +11,13 @@ use crate::{
     job::{Job, RankView, median},
 };
 
-/// The share by which steps must take longer, and the multiple of that run's variation between half minutes.
+/// The share by which steps must take longer, what equal GPUs differ by, and the multiple of that run's variation
+/// between half minutes: by chance once in 700 times.
 const LONGER: f64 = 0.03;
 const SPREADS: f64 = 3.0;
 
-/// If FLOPs per step differ by more, the work differs: the two runs are not comparable.
-const SAME_WORK: f64 = 0.03;
+/// If FLOPs per step differ by more than steps do at least, the work differs: the two runs are not comparable.
+const SAME_WORK: f64 = LONGER;
 
 /// Steps that compile and warm up, and seconds of later ones that suffice.
 const FIRST: f64 = 10.0;

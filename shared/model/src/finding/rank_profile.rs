@@ -4,8 +4,8 @@
 use xpu_wire::{collective::Operation, id::CommunicatorId, unit::Nanoseconds};
 
 use super::{
-    cohort::{ALIKE, LONG, PERSISTENT, RECENT},
-    slow::{host, work},
+    cohort::{ALIKE, LONG, PERSISTENT, RECENT, spread},
+    slow::work,
 };
 use crate::job::{Arrivals, RankView, Toll, mean, median};
 
@@ -16,12 +16,15 @@ const LATELY: usize = RECENT;
 const COST: usize = LONG + 3;
 
 /// A rank that is last into this share of its collectives, in this many of the recent digests, is always
-/// last.
+/// last: most of them, in all digests but one. Tuned.
 const MOST: f64 = 0.6;
 const ALWAYS: usize = RECENT - 1;
 
-/// Digests of a rank's past that suffice for comparison.
-const PAST: usize = 10;
+/// Digests of a rank's past that suffice for comparison: as many as those that are compared with it, twice.
+const PAST: usize = 2 * RECENT;
+
+/// Digests with steps after which none of the first steps, which compile, is among [`RECENT`] of them.
+pub(super) const BEGUN: usize = RECENT + 3;
 
 /// One rank's figures over the last digests.
 #[derive(Debug)]
@@ -42,15 +45,11 @@ pub(super) struct RankProfile {
     pub busy: Option<f64>,
     /// Their share of the latest seconds.
     pub busy_lately: Option<f64>,
-    /// Its lateness in each digest, as a share of the time, newest first.
+    /// Its lateness in each of [`LONG`] digests, as a share of the time, newest first.
     pub late: Vec<f64>,
-    /// The same over three times as many digests.
-    pub late_longer: Vec<f64>,
     /// That of most digests; `None` while too few collectives matched.
     lateness: Option<f64>,
-    /// Its lateness over all of these except the worst, as the sum of the waits of its collectives and as its
-    /// cost in time.
-    pub late_summed: f64,
+    /// Its lateness over all of these except the worst, as its cost in time.
     pub late_pooled: f64,
     /// Whether it is always last.
     pub always_last: bool,
@@ -66,11 +65,11 @@ pub(super) struct RankProfile {
     pub shared: Option<Vec<CommunicatorId>>,
     /// Whether it sends to one rank alone.
     pub sends: bool,
-    /// Share of the time its threads waited for the GPU, over the numbers of digests in [`host::WAITS`].
-    pub blocked: [Option<f64>; host::WAITS.len()],
-    /// Whether its first steps are past, and digests with steps.
+    /// Share of the time its threads waited for the GPU, over [`LONG`] digests and over [`BEGUN`].
+    pub blocked: Option<f64>,
+    pub blocked_lately: Option<f64>,
+    /// Whether its first steps are past.
     pub begun: bool,
-    pub pace_samples: usize,
     /// The others' wait for it alone, and the share of time in which communication held up its GEMMs.
     pub toll: Option<Toll>,
     pub exposed: Option<f64>,
@@ -81,8 +80,7 @@ impl RankProfile {
     /// The standard error of its GEMM rate, by the spread of its digests.
     pub(super) fn rate_error(&self) -> f64 {
         let middle = median(self.rates.clone()).unwrap_or(0.0);
-        let off = median(self.rates.iter().map(|rate| (rate - middle).abs()).collect());
-        1.4826 * off.unwrap_or(0.0) / (self.rates.len().max(1) as f64).sqrt()
+        spread(self.rates.iter().map(|rate| rate - middle)) / (self.rates.len().max(1) as f64).sqrt()
     }
 
     pub(super) fn of(view: &RankView) -> Self {
@@ -103,7 +101,9 @@ impl RankProfile {
         let past = (earlier.len() >= PAST).then(|| median(earlier)).flatten();
         let latest = view.latest();
         let rate = median(rates.clone());
-        let late: Vec<_> = arrivals.iter().map(|window| lost(window, per_second, view.pace())).collect();
+        let late: Vec<_> =
+            view.arrivals().take(LONG).map(|window| lost(window, per_second, view.pace())).collect();
+        let recent = &late[..late.len().min(RECENT)];
         Self {
             counts: latest.is_some_and(|digest| digest.enabled || !view.is_alive()),
             mix: Mix::of(view),
@@ -115,15 +115,9 @@ impl RankProfile {
             rate_longer: mean(view.gemm_rates().take(COST).map(|(_, rate)| rate.0)),
             rates,
             lateness: (late.len() >= PERSISTENT && frequency.is_some())
-                .then(|| median(late.clone()))
+                .then(|| median(recent.to_vec()))
                 .flatten(),
             late,
-            late_longer: view
-                .arrivals()
-                .take(LONG)
-                .map(|window| lost(window, per_second, view.pace()))
-                .collect(),
-            late_summed: pooled.late * per_second,
             late_pooled: lost(&pooled, per_second, view.pace()),
             since_last: view.arrivals().take_while(|window| mostly_last(window)).count() as f64,
             always_last: arrivals.iter().filter(|window| mostly_last(window)).count() >= ALWAYS,
@@ -133,29 +127,31 @@ impl RankProfile {
                 .map(|digests| work::spans(digests).map(|(skip, take)| view.arithmetic(skip, take))),
             shared: shared(view),
             sends: latest.is_some_and(|digest| digest.launches.point_to_point > 0),
-            blocked: host::WAITS.map(|digests| view.blocked_for(digests)),
-            begun: view.step().is_none() || host::has_begun(view),
-            pace_samples: view.pace_samples().count(),
+            blocked: view.blocked_for(LONG),
+            blocked_lately: view.blocked_for(BEGUN),
+            begun: view.step().is_none() || has_begun(view),
             toll: view.toll(),
             exposed: view.exposed_for(LONG),
             pace: view.pace(),
         }
     }
 
-    /// Digests, of three times as many, in which it was later than that.
-    pub(super) fn often_late(&self, than: f64) -> usize {
-        self.late_longer.iter().filter(|late| **late > than).count()
-    }
-
     /// Its lateness in most digests, as a share of the time; `None` while too few collectives matched.
     pub(super) fn lateness(&self) -> Option<f64> {
         self.lateness
     }
+}
 
-    /// A share of the time in milliseconds of a step, if steps are known.
-    pub(super) fn ms_a_step(&self, share: f64) -> Option<f64> {
-        Some(share * self.pace?.milliseconds())
+/// Whether its first steps, which compile, are past: or the observed ones were no longer than the others.
+fn has_begun(view: &RankView) -> bool {
+    if view.pace_samples().nth(BEGUN - 1).is_some() {
+        return true;
     }
+    let steps: Vec<f64> = view.pace_samples().map(|sample| f64::from(sample.span / sample.steps)).collect();
+    let usual = steps.iter().copied().fold(f64::INFINITY, f64::min);
+    let longest = steps.iter().copied().fold(0.0, f64::max);
+    let latest = view.arrivals().map(|window| window.latest / 1e9).fold(0.0, f64::max);
+    steps.len() >= PERSISTENT && longest < 2.0 * usual && latest < usual
 }
 
 /// Several digests together. The worst is left out: an occasional pause may have been timed.
@@ -176,7 +172,7 @@ fn busy(view: &RankView, rate: Option<f64>) -> Option<f64> {
     Some(digest.gemm_flops / step / (rate? * 1e12) / view.pace()?.seconds())
 }
 
-/// Overlapping collectives, such as gradients in the backward pass, wait for the same lateness several times.
+/// Overlapping collectives, such as gradients in the backward pass, wait for the same lateness several times. Tuned.
 const OVERLAP: f64 = 3.0;
 
 /// Its lateness as time lost: at least that of the longest wait, once a step; and for many short waits their

@@ -2,33 +2,36 @@
 
 mod compute;
 mod cost;
-pub(super) mod host;
+mod late;
 mod told;
 pub(super) mod work;
 
 use compute::{by_compute, by_own_past};
-use host::by_host;
+use late::by_arrival;
 use told::finding;
 use xpu_wire::id::Rank;
 
 use super::{
     Class, Clocks, Confidence, Evidence, Finding, Kind, Severity,
-    cohort::{Member, PERSISTENT, RECENT},
+    cohort::{MANY, Member, PERSISTENT},
     device,
     pace::Growth,
 };
 use crate::job::median;
 
-/// Fewer ranks that do the same are no reference for each other.
-const COHORT: usize = 4;
+/// Fewer ranks that do the same are no reference for each other: with one slow among three, the median of the
+/// others is one of two.
+const COHORT: usize = MANY;
 
-/// Below this share of its cohort's rate a GPU is slow.
+/// Below this share of its cohort's rate a GPU is slow, however alike the others are: three times what equal GPUs
+/// differ by ([`cost::APART`]).
 const SLOW: f64 = 0.9;
 
-/// For a slow GPU, this lateness suffices.
-const LATE_BY_COMPUTE: f64 = 0.02;
+/// For a slow GPU, this lateness suffices: what is reported without a cause.
+const LATE_BY_COMPUTE: f64 = cost::TOLD;
 
-/// Seconds after which a slow GPU is reported though others may follow.
+/// Seconds after which a slow GPU is reported though others may follow: [`PERSISTENT`] digests of each, at their
+/// hosts' times, and one that is lost. Tuned.
 const FOLLOWED: f64 = 8.0;
 
 /// `explained`: their cost has another, reported reason.
@@ -52,7 +55,7 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
     }
     let busy = work::busier(cohorts);
     let worst = slow.iter().map(|suspect| suspect.late.unwrap_or(0.0)).fold(0.0, f64::max);
-    let mut late: Vec<_> = cohorts.iter().flat_map(|cohort| by_host(cohort)).collect();
+    let mut late: Vec<_> = cohorts.iter().flat_map(|cohort| by_arrival(cohort)).collect();
     let others = slow.iter().map(|slow| slow.member.rank).chain(busy.iter().map(|busy| busy.member.rank));
     let others: Vec<Rank> = others.collect();
     late.retain(|suspect| !others.contains(&suspect.member.rank));
@@ -66,15 +69,22 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
         suspect.clocks = Clocks::of(suspect.member.view, usual).or_no_cause_at(suspect.rate / suspect.usual);
     }
     let (clocks, compute) = slow.into_iter().partition(|suspect| matches!(suspect.clocks, Clocks::Held(_)));
-    let by_rule = [(Class::Clocks, clocks), (Class::Compute, compute), (Class::Host, late)]
+    let by_rule = [(Class::Clocks, clocks), (Class::Compute, compute)]
         .into_iter()
         .filter_map(|(class, suspects)| finding(class, suspects, cohorts, growth))
         .chain(work::finding(cohorts, &busy, growth));
     let mut findings: Vec<_> = by_rule.collect();
     // Longer steps are reported without waiting for further ranks.
     if findings.is_empty() && (!awaited || growth.is_some()) && !explained {
-        findings.extend(cost::finding(cohorts, growth));
+        let is_late = |rank: &Rank| late.iter().any(|suspect| suspect.member.rank == *rank);
+        // Of a rank whose GPU is no slower than many others with the same work, more is known than that.
+        let found = cost::finding(cohorts, growth)
+            .filter(|found| found.class != Class::Step || !found.ranks.iter().all(is_late));
+        if let Some(found) = found {
+            return vec![found];
+        }
     }
+    findings.extend(finding(Class::Host, late, cohorts, growth));
     findings
 }
 

@@ -8,7 +8,11 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-use super::{Joins, Sample, Toll, rank::push_bounded, toll::Window};
+use super::{
+    Joins, Sample, Toll,
+    rank::push_bounded,
+    toll::{Entry, Window},
+};
 
 /// Digests kept.
 const REMEMBERED: usize = 30;
@@ -65,7 +69,7 @@ impl ArrivalSkew {
             let waited = sample.duration.0.saturating_sub(join.transfer().0);
             let gap = if waited == 0 { join.gap() } else { Nanoseconds(0) };
             let collective = (sample.communicator, sample.sequence, join.rate());
-            window.take(collective, gap, Nanoseconds(waited));
+            window.take(collective, Entry { gap, waited: Nanoseconds(waited), late: Nanoseconds(late) });
             Some((late as f64, waited as f64))
         });
         let mut sum = Arrivals::default();

@@ -15,13 +15,17 @@ use xpu_wire::{
 
 use super::rank::push_bounded;
 
-/// Digests of an estimate.
+/// Digests of an estimate: half of the time within which a slow rank is to be named.
 const DIGESTS: usize = 15;
 
-/// Digests with matched collectives that it needs. With steps of many seconds it looks back further for them,
-/// over this many digests at most.
+/// Digests with matched collectives that it needs, so that a single one is no more than a fifth. With steps of many
+/// seconds it looks back further for them, over this many digests at most: five steps of 24 s.
 const LEAST: usize = 5;
 const MOST: usize = 120;
+
+/// Digests over which a cost that comes in single ones is averaged, if it began as long ago: two minutes, in which
+/// pauses of several seconds are some dozen.
+const AVERAGED: usize = 120;
 
 /// Steps that compile and warm up: their loss does not recur.
 const FIRST: u64 = 10;
@@ -41,6 +45,9 @@ pub struct Toll {
     /// The others' wait for this rank alone, and its standard error.
     pub cost: f64,
     pub error: f64,
+    /// If it comes in few digests, the same over the time since it began, two minutes at most: of pauses every five
+    /// seconds three or four are in the last 15.
+    pub average: Option<f64>,
     /// The same without the digest of the largest loss: a single event leaves nothing.
     pub steady: f64,
     /// When it began, a day ago at most.
@@ -52,6 +59,8 @@ pub struct Toll {
     /// Collectives timed and matched, and those it was last into.
     pub joined: u32,
     pub last: u32,
+    /// Relative standard error of the sum of its lateness after the first rank.
+    pub late_error: f64,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +71,8 @@ pub(super) struct Window {
     from: Moment,
     from_step: Option<Step>,
     former: Former,
+    /// The losses of the last digests before them, oldest first.
+    retired: VecDeque<Segment>,
 }
 
 /// Earlier losses, in segments that are longer the older they are; each oldest first.
@@ -130,6 +141,19 @@ struct Counts {
     gaps: f64,
     squares: f64,
     waited: f64,
+    late: f64,
+    late_squares: f64,
+}
+
+/// How a rank entered a collective.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Entry {
+    /// The least that the others waited for it, if it was the last.
+    pub(super) gap: Nanoseconds,
+    /// Its wait for the last rank.
+    pub(super) waited: Nanoseconds,
+    /// Its lateness after the first rank.
+    pub(super) late: Nanoseconds,
 }
 
 impl Window {
@@ -170,7 +194,9 @@ impl Window {
         let Some(gone) = self.digests.front() else { return };
         let (lost, at, step) = (self.lost(gone), gone.at, gone.step);
         let from = u32::try_from(self.from.0 / 1_000_000_000).unwrap_or(u32::MAX);
-        self.former.take(Segment { from, lost: (lost / 1e9) as f32 });
+        let segment = Segment { from, lost: (lost / 1e9) as f32 };
+        self.former.take(segment);
+        push_bounded(&mut self.retired, segment, AVERAGED);
         (self.from, self.from_step) = (at, step);
         self.digests.pop_front();
     }
@@ -204,8 +230,7 @@ impl Window {
     pub(super) fn take(
         &mut self,
         (id, sequence, coarsest): (CommunicatorId, Sequence, Rate),
-        gap: Nanoseconds,
-        waited: Nanoseconds,
+        Entry { gap, waited, late }: Entry,
     ) {
         let Some(tally) = self.digests.back_mut().filter(|tally| tally.at > self.from) else { return };
         let place = tally.communicators.iter().position(|counts| counts.id == id).unwrap_or_else(|| {
@@ -213,7 +238,7 @@ impl Window {
             tally.communicators.len() - 1
         });
         let counts = &mut tally.communicators[place];
-        let (gap, waited) = (gap.0 as f64, waited.0 as f64);
+        let (gap, waited, late) = (gap.0 as f64, waited.0 as f64, late.0 as f64);
         counts.joined += 1;
         counts.last += u32::from(waited == 0.0);
         counts.rate = counts.rate.min(sampling::priority(sequence.0).leading_zeros());
@@ -223,6 +248,8 @@ impl Window {
         counts.gaps += gap;
         counts.squares += gap * gap;
         counts.waited += waited;
+        counts.late += late;
+        counts.late_squares += late * late;
     }
 
     /// `None` while too few collectives matched.
@@ -233,12 +260,15 @@ impl Window {
         }
         let mut toll = Toll { since: self.from, ..Toll::default() };
         let mut lost = vec![0.0; self.digests.len()];
+        let (mut late, mut late_error) = (0.0, 0.0);
         for (tally, lost) in self.digests.iter().zip(&mut lost) {
             for counts in &tally.communicators {
                 let stands_for = self.stands_for(counts);
                 *lost += counts.gaps * stands_for;
                 toll.error += counts.squares * stands_for * (stands_for - 1.0);
                 toll.waited += counts.waited * stands_for;
+                late += counts.late * stands_for;
+                late_error += counts.late_squares * stands_for * (stands_for - 1.0);
                 toll.joined += counts.joined;
                 toll.last += counts.last;
             }
@@ -247,12 +277,48 @@ impl Window {
         // The first digest with at least half of the mean loss.
         let began = lost.iter().position(|lost| 2.0 * lost > sum / self.digests.len() as f64).unwrap_or(0);
         toll.since = if began == 0 { self.since(sum / passed) } else { self.digests[began - 1].at };
+        toll.average = self.average(&lost, sum / passed);
         let steps =
             self.digests.back()?.step.zip(self.from_step).and_then(|(to, from)| to.0.checked_sub(from.0));
         toll.step = steps.filter(|steps| *steps > 0).map(|steps| Nanoseconds((passed / steps as f64) as u64));
         let share = |time: f64| time / passed;
         let (cost, steady) = (share(sum), share(sum - most));
-        Some(Toll { cost, steady, error: share(toll.error.sqrt()), waited: share(toll.waited), ..toll })
+        let late_error = if late > 0.0 { late_error.sqrt() / late } else { 0.0 };
+        let (error, waited) = (share(toll.error.sqrt()), share(toll.waited));
+        Some(Toll { cost, error, steady, waited, late_error, ..toll })
+    }
+
+    /// The loss of this share of the time over all that is kept since it began, if it comes in few of these digests:
+    /// from the first digest with a loss, which is not counted, to the last one.
+    fn average(&self, lost: &[f64], share: f64) -> Option<f64> {
+        let ends = self.digests.iter().map(|tally| tally.at.since(self.from).as_secs_f64());
+        let ends: Vec<f64> = ends.collect();
+        let now = ends.last().copied().unwrap_or(0.0);
+        let recent = ends.iter().zip(lost).rev().map(|(end, lost)| (*end, lost / 1e9));
+        let mut end = 0.0;
+        let retired = self.retired.iter().rev().map(|segment| {
+            let (ended, began) = (end, -self.from.since(segment.began()).as_secs_f64());
+            end = began;
+            (ended, f64::from(segment.lost))
+        });
+        // A digest is a second or longer.
+        let parts: Vec<(f64, f64)> = recent.chain(retired).take(AVERAGED).collect();
+        let begins = |at: usize| parts.get(at + 1).map_or(end, |(end, _)| *end);
+        let has_lost = |at: &usize| parts[*at].1 > share * (parts[*at].0 - begins(*at)) / 2.0;
+        let few = (0..lost.len()).filter(has_lost).count() * 2 < lost.len();
+        let (mut excess, mut most, mut first) = (0.0, 0.0, 0);
+        for (at, (ended, lost)) in parts.iter().enumerate() {
+            excess += lost - share * (ended - begins(at)) / 2.0;
+            if excess > most {
+                (most, first) = (excess, at);
+            }
+        }
+        let last = (0..parts.len()).find(has_lost).filter(|last| few && *last < first)?;
+        let sum: f64 = parts[last..first].iter().map(|(_, lost)| lost).sum();
+        let span = parts[last].0 - parts[first].0;
+        // If the next one is late, it has become less.
+        let usual = span / (last..first).filter(has_lost).count() as f64;
+        Some(sum / (span + (now - parts[last].0 - usual).max(0.0)))
     }
 
     /// Collectives per timed one, over all digests of a communicator with few timed ones.
@@ -294,6 +360,8 @@ impl Counts {
             gaps: 0.0,
             squares: 0.0,
             waited: 0.0,
+            late: 0.0,
+            late_squares: 0.0,
         }
     }
 }
@@ -308,6 +376,11 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
+    /// Of two ranks, the last is late by what the other waits.
+    fn entry(gap: u64, waited: u64) -> Entry {
+        Entry { gap: Nanoseconds(gap), waited: Nanoseconds(waited), late: Nanoseconds(gap) }
+    }
+
     /// A hundred collectives a second, of which one in ten keeps the others waiting for 10 ms: a tenth of the
     /// time.
     fn estimate(rate: Rate, first: u64) -> Option<Toll> {
@@ -317,11 +390,7 @@ mod tests {
             for number in (0..100).map(|n| first + second * 100 + n).filter(|&number| rate.times(number)) {
                 let gap = if number % 10 == 0 { 10_000_000 } else { 0 };
                 let waited = if gap == 0 { 1_000_000 } else { 0 };
-                window.take(
-                    (CommunicatorId(1), Sequence(number), rate),
-                    Nanoseconds(gap),
-                    Nanoseconds(waited),
-                );
+                window.take((CommunicatorId(1), Sequence(number), rate), entry(gap, waited));
             }
         }
         window.toll()
@@ -331,7 +400,7 @@ mod tests {
     fn where_all_are_timed_it_is_what_was_lost() {
         let toll = estimate(Rate::EVERY, 0).unwrap();
         assert!((toll.cost - 0.1).abs() < 1e-9 && toll.error == 0.0, "{toll:?}");
-        assert!((toll.waited - 0.09).abs() < 1e-9, "{toll:?}");
+        assert!((toll.waited - 0.09).abs() < 1e-9 && toll.average.is_none(), "{toll:?}");
         assert_eq!((toll.joined, toll.last), (1500, 150));
     }
 
@@ -344,6 +413,26 @@ mod tests {
             let spread = (all.iter().map(|toll| (toll.cost - mean).powi(2)).sum::<f64>() / 200.0).sqrt();
             assert!((mean / 0.1 - 1.0).abs() < 0.05, "one in 2^{k}: {mean}");
             assert!((error / spread - 1.0).abs() < 0.25, "one in 2^{k}: told {error}, is {spread}");
+        }
+    }
+
+    /// Ten collectives a second, the first of which keeps the others waiting for a second, every five seconds; begun a
+    /// minute and a half ago.
+    #[test]
+    fn a_loss_every_few_seconds_is_averaged_since_it_began() {
+        for end in 150..160 {
+            let mut window = Window::default();
+            for second in 0..end {
+                window.begin(Moment((100 + second) * SECOND), None);
+                for number in 0..10 {
+                    let late = second >= 60 && second % 5 == 0 && number == 0;
+                    let (gap, waited) = if late { (SECOND, 0) } else { (0, 10_000_000) };
+                    let collective = (CommunicatorId(1), Sequence(10 * second + number), Rate::EVERY);
+                    window.take(collective, entry(gap, waited));
+                }
+            }
+            let toll = window.toll().unwrap();
+            assert!((toll.average.unwrap() - 0.2).abs() < 0.01, "second {end}: {toll:?}");
         }
     }
 
@@ -360,7 +449,7 @@ mod tests {
                 for number in numbers.filter(|&number| timed.times(number)) {
                     let gap = if number % 5 == 0 { SECOND } else { 0 };
                     let collective = (CommunicatorId(1), Sequence(number), Rate(2));
-                    window.take(collective, Nanoseconds(gap), Nanoseconds(0));
+                    window.take(collective, entry(gap, 0));
                 }
             }
             window.toll()
@@ -381,7 +470,7 @@ mod tests {
                 let (gap, waited) = if late { (100_000_000, 0) } else { (0, 10_000_000) };
                 for sequence in [2 * second, 2 * second + 1] {
                     let collective = (CommunicatorId(1), Sequence(sequence), Rate::EVERY);
-                    window.take(collective, Nanoseconds(gap), Nanoseconds(waited));
+                    window.take(collective, entry(gap, waited));
                 }
             }
             let ago = (1_000_000 + 3600 * (hours + 3)) - window.toll().unwrap().since.0 / SECOND;
@@ -400,11 +489,7 @@ mod tests {
                 for number in (0..100).map(|n| second * 100 + n).filter(|&number| rate.times(number)) {
                     let late = second >= 120 && number % 10 == 0;
                     let (gap, waited) = if late { (10_000_000, 0) } else { (0, 1_000_000) };
-                    window.take(
-                        (CommunicatorId(1), Sequence(number), rate),
-                        Nanoseconds(gap),
-                        Nanoseconds(waited),
-                    );
+                    window.take((CommunicatorId(1), Sequence(number), rate), entry(gap, waited));
                 }
             }
             let since = window.toll().unwrap().since.0 / SECOND - 100;
@@ -420,7 +505,7 @@ mod tests {
             window.begin(Moment((100 + second) * SECOND), Some(Step(FIRST + second / 6)));
             if second % 6 == 5 {
                 let collective = (CommunicatorId(1), Sequence(second / 6), Rate::EVERY);
-                window.take(collective, Nanoseconds(3 * SECOND), Nanoseconds(0));
+                window.take(collective, entry(3 * SECOND, 0));
             }
             if second >= 6 * (LEAST as u64 + 1) {
                 let toll = window.toll().expect("five steps ended");
@@ -441,7 +526,7 @@ mod tests {
         let mut window = Window::default();
         for second in 0..4 {
             window.begin(Moment((100 + second) * SECOND), None);
-            window.take((CommunicatorId(1), Sequence(second), Rate::EVERY), Nanoseconds(5), Nanoseconds(0));
+            window.take((CommunicatorId(1), Sequence(second), Rate::EVERY), entry(5, 0));
         }
         assert_eq!(window.toll(), None);
     }

@@ -202,6 +202,7 @@ impl Evidence {
                 with_age(&what, &format!(", ranks like it {}", of.usual), of.stands_s)
             }
             Self::Sampled(of, _) => of.headline(ranks, host),
+            Self::Aged(of, seconds) => format!("{} ago: {}", age(*seconds), of.headline(ranks, host)),
             Self::OnGpus(of, _) => of.headline(ranks, host),
         }
     }
@@ -245,7 +246,8 @@ fn regression(of: &Regression) -> String {
         let first = late.ranks.first().copied().unwrap_or_default();
         format!(", {} late", who(&late.ranks, first, None))
     } else if let Some(lacks) = &of.lacks_cpu {
-        format!(", CPU time lacks {:.0} %", lacks.share_pct())
+        let first = lacks.ranks.first().copied().unwrap_or_default();
+        format!(", {} short of CPU time ({:.0} %)", who(&lacks.ranks, first, None), lacks.share_pct())
     } else {
         String::new()
     };

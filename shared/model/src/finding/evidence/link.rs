@@ -42,8 +42,10 @@ impl fmt::Display for SlowLink {
             Some(groups) => write!(f, "median of {groups} similar groups")?,
         }
         f.write_str(", once all ranks have entered")?;
-        if *slow > 1 {
-            write!(f, "; so do {} others of {known}", slow - 1)?;
+        match slow - 1 {
+            0 => {}
+            1 => write!(f, "; so does 1 other of {known}")?,
+            others => write!(f, "; so do {others} others of {known}")?,
         }
         self.passes.as_ref().map_or(Ok(()), |host| write!(f, "; all of them go through {host}"))
     }

@@ -99,6 +99,9 @@ impl LateLaunches {
     }
 }
 
+/// Percent by which figures differ that are called the same.
+const ALIKE: f64 = 3.0;
+
 impl Regression {
     fn longer_pct(&self) -> f64 {
         100.0 * (self.after_ms / self.before_ms - 1.0)
@@ -115,20 +118,23 @@ impl fmt::Display for Regression {
             "steps have taken {after_ms:.1} ms{mean} for {since_s:.0} s, {longer:.0} % more than the "
         )?;
         write!(f, "{before_ms:.1} ms before, with ")?;
-        if work_pct.abs() < 3.0 {
+        if work_pct.abs() < ALIKE {
             f.write_str("the same")?;
         } else {
             write!(f, "{work_pct:+.0} %")?;
         }
         f.write_str(" FLOPs; GEMMs run at ")?;
+        let (less, more) = (*rate_pct, rate_pct.abs());
         if self.is_compute {
             write!(f, "{rate_pct:.0} % fewer TFLOPS on all ranks")?;
             if let Some(HeldClock { mhz, usual_mhz, reasons, temperature_c }) = &self.clocks {
                 write!(f, ", SM clocks at {mhz:.0} MHz of {usual_mhz:.0}, held down: {reasons}")?;
                 temperature_c.map_or(Ok(()), |degrees| write!(f, ", {degrees} °C"))?;
             }
-        } else {
+        } else if more < ALIKE {
             f.write_str("the same TFLOPS")?;
+        } else {
+            write!(f, "{more:.0} % {} TFLOPS", if less > 0.0 { "fewer" } else { "more" })?;
         }
         self.late.as_ref().map_or(Ok(()), |late| write!(f, "; {late}"))?;
         self.lacks_cpu.as_ref().map_or(Ok(()), |lacks| write!(f, "; {lacks}"))
@@ -214,7 +220,9 @@ impl fmt::Display for Pauses {
         }
         match &ranks[..] {
             [] => f.write_str("no single rank causes them"),
-            ranks => write!(f, "{} waited that much less than the others", phrase::ranks(ranks)),
+            ranks => {
+                write!(f, "{} waited for the GPU that much less than the others", phrase::ranks(ranks))
+            }
         }
     }
 }

@@ -64,6 +64,18 @@ pub struct Loss {
     pub ms_of_step: Option<(f64, f64)>,
 }
 
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.ms_of_step {
+            Some((ms, step)) => write!(f, "{ms:.1} ms of a {step:.1} ms step"),
+            None => write!(f, "{:.1} % of the time", self.pct),
+        }
+    }
+}
+
+/// Percent of its collectives below which a rank is hardly ever last.
+const SELDOM: f64 = 0.5;
+
 /// A rank's arrival at its collectives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Waiting {
@@ -85,15 +97,22 @@ impl fmt::Display for Arrival {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.waiting {
             None => f.write_str("its arrival skew is unknown")?,
-            Some(Waiting { last_pct, loss: Loss { pct, ms_of_step }, is_cost }) => {
-                write!(f, "it is last into {last_pct:.0} % of its collectives, which ")?;
-                match (is_cost, ms_of_step) {
-                    (true, Some((ms, step))) => write!(f, "costs {ms:.1} ms of a {step:.1} ms step")?,
-                    (true, None) => write!(f, "costs {pct:.1} % of the time")?,
-                    (false, Some((ms, step))) => {
-                        write!(f, "adds up to {ms:.1} ms of a {step:.1} ms step")?;
+            Some(Waiting { last_pct, loss, is_cost }) => {
+                // Of few timed collectives it may be last into none.
+                let is_last = last_pct >= SELDOM;
+                if is_last {
+                    write!(f, "it is last into {last_pct:.0} % of its collectives")?;
+                }
+                match (is_last, is_cost) {
+                    (true, true) => write!(f, ", which costs {loss}")?,
+                    (false, true) => write!(f, "it costs the others {loss}")?,
+                    (true, false) => write!(f, ", later than the others by {loss} over all of them")?,
+                    (false, false) => {
+                        write!(
+                            f,
+                            "it enters its collectives later than the others, by {loss} over all of them"
+                        )?;
                     }
-                    (false, None) => write!(f, "adds up to {pct:.0} % of the time")?,
                 }
             }
         }

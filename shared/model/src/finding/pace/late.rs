@@ -7,7 +7,8 @@ use xpu_wire::id::Rank;
 use super::super::cohort::usual_of_others;
 use crate::job::{Ahead, Job, RankView, median};
 
-/// Digests in the look-back, and the minimum.
+/// Digests in the look-back, the half minute within which a slow rank is to be named, and the minimum: the fewest in
+/// which a condition persists.
 const LOOKED_BACK: usize = 28;
 const LEAST: usize = 3;
 
@@ -15,17 +16,20 @@ const LEAST: usize = 3;
 /// certain.
 const LEAST_OF_A_HOST: usize = 8;
 
-/// A digest is slow if its steps, at the usual pace, account for less than this share of its time.
+/// A digest is slow if its steps, at the usual pace, account for less than this share of its time: most of it is
+/// something else.
 const SLOW: f64 = 0.5;
 
-/// Least number of collectives queued by the others, and the largest share of that for a late rank.
+/// Least number of collectives queued by the others, the one that runs and one behind it, and the largest share of
+/// that for a late rank.
 const QUEUED: f64 = 2.0;
 const FEWER: f64 = 0.5;
 
-/// And least difference: a digest may come just before or after a few are launched.
+/// And least difference: a digest may come just before or after a few are launched, as the buckets of a step are.
 const APART: f64 = 4.0;
 
-/// A rank whose threads are found in a waiting call more often than this is not late itself.
+/// A rank whose threads are found in a waiting call more often than this is not late itself: it waits in most of the
+/// digests if it waits at all, but for those in which it launches. Tuned.
 const WAITS: f64 = 0.3;
 
 /// The late ranks, and the median queue lengths meanwhile.

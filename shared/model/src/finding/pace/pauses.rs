@@ -6,54 +6,72 @@ use super::{
     super::{
         Class, Confidence, Cost, Evidence, Finding, Kind, Severity,
         cohort::{MANY, usual_of_others},
+        device::EXPLAINS,
         evidence::pace::Pauses,
     },
+    ASKED,
     late::{self, Late},
 };
 use crate::job::{Job, PaceSample, RankView, median};
 
-/// Digests over which pauses are searched; those that must include one, and the total share of time lost.
+/// Digests over which pauses are searched, the half minute within which they are to be named; those that must
+/// include one, and the total share of time lost: a quarter more than makes a finding `slow`. Tuned.
 const WINDOW: usize = 28;
 const PAUSES: usize = 4;
 const LOST: f64 = 0.06;
 
-/// A step that takes this multiple of the usual is a pause, however many of a digest do.
+/// A step that takes this multiple of the usual is a pause, however many of a digest do. Of fewer than this many
+/// steps of a digest, the median may be a pause itself. Tuned.
 const MUCH_LONGER: f64 = 1.5;
 const MANY_STEPS: f32 = 8.0;
 
-/// A digest that lost less than this share of what those with pauses lose has none.
+/// A digest that lost less than this share of what those with pauses lose has none: a pause that a digest cuts in two
+/// loses half in each at the mean.
 const NEGLIGIBLE: f64 = 0.25;
 
-/// Pauses that took more than this share of their present cost before did not begin now.
+/// Pauses that took more than this share of their present cost before did not begin now: most of it is not new.
 const MUCH_AS_BEFORE: f64 = 0.5;
 
-/// The share of the loss by which threads of the causing rank wait less: in total, and in either half.
+/// The share of the loss by which threads of the causing rank wait less: most of it in total, and in either half, of
+/// which one may have a pause less, what makes a cause.
 const MOST: f64 = 0.6;
-const HALF: f64 = 0.35;
+const HALF: f64 = EXPLAINS;
 
-/// A rank's loss through single long steps in its last digests.
+/// Digests over which the cost is averaged, if pauses began as long ago: two minutes, in which pauses of several
+/// seconds are some dozen.
+const AVERAGED: usize = 120;
+
+/// A rank's loss through single long steps.
 struct Lost {
-    /// Share of the time of all of them, and of that since the first pause, which is excluded.
+    /// Share of the time, and separate pauses, in the digests over which pauses are searched.
     share: f64,
-    recent: f64,
-    /// The usual step, and the mean one since the first pause. Seconds.
-    pace: f64,
-    step: f64,
-    /// Separate pauses, and digests since the first.
     pauses: usize,
+    /// Digests of these since the first pause.
     since: usize,
-    /// Seconds since the first.
-    span: f64,
+    /// The usual step. Seconds.
+    pace: f64,
+    /// Since pauses began, or in the latest of [`AVERAGED`] digests: the share of the time, without the first
+    /// pause, and the mean step.
+    average: f64,
+    step: f64,
+    /// Digests before pauses began.
+    before: usize,
+    /// Seconds since pauses began, and those that are averaged with their pauses.
+    began_s: f64,
+    averaged_s: f64,
+    averaged_pauses: usize,
 }
 
 /// In digests without the last `skip`.
 fn lost(view: &RankView, skip: usize) -> Option<Lost> {
     // Newest first.
-    let samples: Vec<PaceSample> = view.pace_samples().rev().skip(skip).take(WINDOW).copied().collect();
+    let samples: Vec<PaceSample> = view.pace_samples().rev().skip(skip).copied().collect();
     lost_in(&samples)
 }
 
-fn lost_in(samples: &[PaceSample]) -> Option<Lost> {
+/// By digests, newest first.
+fn lost_in(all: &[PaceSample]) -> Option<Lost> {
+    let samples = &all[..all.len().min(WINDOW)];
     if samples.len() < WINDOW / 2 {
         return None;
     }
@@ -66,30 +84,54 @@ fn lost_in(samples: &[PaceSample]) -> Option<Lost> {
     let over = |sample: &PaceSample| f64::from(sample.span) - f64::from(sample.steps) * usual(sample);
     let span = |samples: &[PaceSample]| samples.iter().map(|sample| f64::from(sample.span)).sum::<f64>();
     let long = |sample: &PaceSample| over(sample) > (0.5 * pace).max(0.05);
-    let mut hits: Vec<usize> = (0..samples.len()).filter(|&at| long(&samples[at])).collect();
     // The mean of a hundred short steps is by chance that much above their median.
-    if let Some(usual) = upper_quarter(hits.iter().map(|&at| over(&samples[at])).collect()) {
-        hits.retain(|&at| over(&samples[at]) > NEGLIGIBLE * usual);
-    }
+    let usual_loss = upper_quarter(samples.iter().filter(|sample| long(sample)).map(over).collect());
+    let least = NEGLIGIBLE * usual_loss.unwrap_or(0.0);
+    let hits_in = |samples: &[PaceSample]| -> Vec<usize> {
+        (0..samples.len()).filter(|&at| long(&samples[at]) && over(&samples[at]) > least).collect()
+    };
+    let hits = hits_in(samples);
     // Consecutive digests that all include one are no pauses: steps are just longer, unless most of a digest's are not.
     let mostly_usual =
         |sample: &PaceSample| sample.steps >= MANY_STEPS && f64::from(sample.pace) < MUCH_LONGER * pace;
     let is_apart = |at: usize| at == 0 || !hits.contains(&(at - 1)) || mostly_usual(&samples[at]);
     let apart = hits.iter().filter(|&&at| is_apart(at)).count();
-    let sum = |hits: &[usize]| hits.iter().map(|&at| over(&samples[at])).sum::<f64>();
-    // An interval that begins with a pause would count one too many.
-    let (first, later) = hits.split_last().map_or((0, &hits[..]), |(&first, later)| (first, later));
+    let sum = |hits: &[usize]| hits.iter().map(|&at| over(&all[at])).sum::<f64>();
+    let share = sum(&hits) / span(samples);
+    let began = began(all.iter().map(|sample| (over(sample), f64::from(sample.span))), share);
+    let averaged = hits_in(&all[..began.min(AVERAGED)]);
+    // From the first pause, which is not counted, to the last. If the next one is late, they have become rarer.
+    let (first, later) = averaged.split_last().map_or((0, &[][..]), |(&first, later)| (first, later));
+    let latest = later.first().copied().unwrap_or(0);
+    let between = span(&all[latest..first]);
+    let late = span(&all[..latest]) - between / later.len().max(1) as f64;
+    let from = if late > 0.0 { 0 } else { latest };
     let (passed, steps) =
-        (span(&samples[..first]), samples[..first].iter().map(|sample| f64::from(sample.steps)).sum::<f64>());
+        (between + late.max(0.0), all[from..first].iter().map(|sample| f64::from(sample.steps)).sum::<f64>());
     Some(Lost {
-        share: sum(&hits) / span(samples),
-        recent: if passed > 0.0 { sum(later) / passed } else { 0.0 },
-        pace,
-        step: if steps > 0.0 { passed / steps } else { pace },
+        share,
         pauses: apart,
         since: hits.last().map_or(0, |first| first + 1),
-        span: span(&samples[..hits.last().map_or(0, |first| first + 1)]),
+        pace,
+        average: if passed > 0.0 { sum(later) / passed } else { 0.0 },
+        step: if steps > 0.0 { span(&all[from..first]) / steps } else { pace },
+        before: all.len() - began,
+        began_s: span(&all[..began]),
+        averaged_s: passed,
+        averaged_pauses: later.len(),
     })
+}
+
+/// The digests since when this share of the time has been lost, newest first: from then on most exceed half of it.
+fn began(lost_and_passed: impl Iterator<Item = (f64, f64)>, share: f64) -> usize {
+    let (mut excess, mut most, mut began) = (0.0, 0.0, 0);
+    for (at, (lost, passed)) in lost_and_passed.enumerate() {
+        excess += lost - share * passed / 2.0;
+        if excess > most {
+            (most, began) = (excess, at + 1);
+        }
+    }
+    began
 }
 
 /// The value that a quarter of them exceeds.
@@ -106,13 +148,26 @@ fn quarter(samples: &[PaceSample]) -> Option<f64> {
     paces.get(paces.len() / 3).copied()
 }
 
+/// What is lost in single long steps since they began, two minutes at most: the share of the time, and the mean step;
+/// by most of these ranks. `None` if there are few.
+pub(in crate::finding) fn lost_in_pauses<'a>(
+    views: impl ExactSizeIterator<Item = &'a RankView>,
+) -> Option<(f64, Nanoseconds)> {
+    let every = views.len().div_ceil(ASKED).max(1);
+    let known: Vec<Lost> = views.step_by(every).filter_map(|view| lost(view, 0)).collect();
+    let of = |pick: fn(&Lost) -> f64| median(known.iter().map(pick).collect());
+    let many = of(|lost| lost.averaged_pauses as f64)? + 1.0 >= PAUSES as f64;
+    let step = Nanoseconds((of(|lost| lost.step)? * 1e9) as u64);
+    of(|lost| lost.average).filter(|_| many).map(|share| (share, step))
+}
+
 pub(super) fn found(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
     let losses =
         |skip: usize| -> Vec<Lost> { asked.iter().filter_map(|(_, view)| lost(view, skip)).collect() };
     let lost = losses(0);
     let of = |pick: fn(&Lost) -> f64| median(lost.iter().map(pick).collect());
-    let (share, hits, since_s) = (of(|l| l.share)?, of(|l| l.pauses as f64)?, of(|l| l.span)?);
-    let (recent, step) = (of(|l| l.recent)?, of(|l| l.step)?);
+    let (share, hits, since_s) = (of(|l| l.share)?, of(|l| l.pauses as f64)?, of(|l| l.began_s)?);
+    let (average, step) = (of(|l| l.average)?, of(|l| l.step)?);
     if share < LOST || hits < PAUSES as f64 || lost.len() * 2 <= asked.len() {
         return None;
     }
@@ -123,7 +178,8 @@ pub(super) fn found(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
     }
     // A regular common pause belongs to the program (evaluation, checkpoints, rollouts), unless it is new.
     let earlier = median(losses(WINDOW).iter().map(|lost| lost.share).collect());
-    if ranks.is_empty() && earlier.is_none_or(|earlier| earlier > MUCH_AS_BEFORE * share) {
+    let is_old = of(|l| l.before as f64)? < (WINDOW / 2) as f64;
+    if ranks.is_empty() && (is_old || earlier.is_none_or(|earlier| earlier > MUCH_AS_BEFORE * share)) {
         return None;
     }
     let known = !ranks.is_empty();
@@ -135,15 +191,15 @@ pub(super) fn found(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
         since_s,
         evidence: Evidence::Pauses(Pauses {
             ranks,
-            lost_pct: 100.0 * recent,
-            window_s: since_s,
-            pauses: hits,
+            lost_pct: 100.0 * average,
+            window_s: of(|l| l.averaged_s)?,
+            pauses: of(|l| l.averaged_pauses as f64)?,
             late: late.map(Late::told),
         }),
         advice: "look for what runs occasionally: garbage collection (gc.freeze, gc.disable), checkpoints, evaluation, logging, a data loader that runs dry".to_owned(),
         collective: None,
         severity: Severity::Slow,
-        cost: Some(Cost::of(recent, 0.0, Some(Nanoseconds((step * 1e9) as u64)), (job.ranks().len(), since_s))),
+        cost: Some(Cost::of(average, 0.0, Some(Nanoseconds((step * 1e9) as u64)), (job.ranks().len(), since_s))),
     })
 }
 
@@ -193,7 +249,6 @@ mod tests {
             (last, at) = (newest, at + within);
         }
         found.reverse();
-        found.truncate(WINDOW);
         found
     }
 
@@ -225,7 +280,7 @@ mod tests {
             sample.span += 0.08;
         }
         let lost = lost_in(&samples).unwrap();
-        assert!((22.0..27.0).contains(&lost.span), "{}", lost.span);
+        assert!((22.0..27.0).contains(&lost.began_s), "{}", lost.began_s);
     }
 
     #[test]

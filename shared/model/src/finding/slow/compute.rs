@@ -1,24 +1,25 @@
 //! GPUs that are slower than those with the same work, or than before.
 
 use super::{
-    COHORT, Clocks, Confidence, LATE_BY_COMPUTE, Member, PERSISTENT, SLOW, Suspect, cost, excess, median,
-    usual_lateness,
+    super::cohort::{SPREADS, spread},
+    COHORT, Clocks, Confidence, LATE_BY_COMPUTE, Member, PERSISTENT, SLOW, Suspect, cost, excess,
+    late::LATE,
+    median, usual_lateness,
 };
 
-/// And this multiple of the usual spread below it: of four ranks one in 8,000 is by chance, if rates vary
-/// normally.
-const SPREADS: f64 = 4.0;
+/// Rates of equal GPUs spread by this much, even if they were equal at the look: a third of what they differ by at
+/// most ([`cost::APART`]).
+const LEAST_SPREAD: f64 = cost::APART / 3.0;
 
-/// Rates of equal GPUs differ by this much, even if they were equal at the look.
-const LEAST_SPREAD: f64 = 0.01;
+/// Above this share of its own past one has not changed: halfway to being slow.
+const STEADY: f64 = 1.0 - (1.0 - SLOW) / 2.0;
 
-/// Above this share of its own past one has not changed.
-const STEADY: f64 = 0.95;
+/// A rank that is late by this share of the time is waited for, and not by chance: what several late ranks are named
+/// from.
+const WAITED_FOR: f64 = LATE;
 
-/// A rank that is late by this share of the time is waited for, and not by chance.
-const WAITED_FOR: f64 = 0.05;
-
-/// Seconds after which lateness is known: the others report the same collectives two digests later.
+/// Seconds after which lateness is known: the others report the same collectives two digests later, and the digest
+/// after that is half over at the mean. Tuned.
 const LATENESS_KNOWN: f64 = 4.5;
 
 pub(super) fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
@@ -28,8 +29,8 @@ pub(super) fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
     let Some(usual) = median(cohort.iter().filter_map(|member| member.rate).collect()) else {
         return Vec::new();
     };
-    let off = cohort.iter().filter_map(|member| Some((member.rate? - usual).abs()));
-    let spread = (1.4826 * median(off.collect()).unwrap_or(0.0)).max(LEAST_SPREAD * usual);
+    let off = cohort.iter().filter_map(|member| Some(member.rate? - usual));
+    let spread = spread(off).max(LEAST_SPREAD * usual);
     let on_time = usual_lateness(cohort.iter());
     let clear = spreads(cohort.len()) * spread;
     let slow = cohort.iter().filter_map(|member| {
@@ -64,7 +65,7 @@ pub(super) fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
 }
 
 /// [`SPREADS`] for this number of ranks: the slowest of more is further below them by chance.
-fn spreads(ranks: usize) -> f64 {
+pub(super) fn spreads(ranks: usize) -> f64 {
     let extreme = |ranks: usize| (2.0 * (ranks as f64).ln()).sqrt();
     SPREADS + extreme(ranks) - extreme(COHORT)
 }

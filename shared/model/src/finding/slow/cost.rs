@@ -5,29 +5,35 @@ use std::time::Duration;
 
 use xpu_wire::id::Rank;
 
-use super::super::{
-    Class, Clocks, Confidence, Cost, Evidence, Finding, Kind, Severity,
-    cohort::{LONG, Member, RECENT, usual_of_all, usual_of_others},
-    cpu_wait,
-    device::{self, EXPLAINS},
-    evidence::cost::{Cause, Straggler},
-    pace::Growth,
+use super::{
+    super::{
+        Class, Clocks, Confidence, Cost, Evidence, Finding, Kind, Severity,
+        cohort::{LONG, Member, RECENT, WIDTH, usual_of_all, usual_of_others},
+        cpu_wait,
+        device::{self, EXPLAINS},
+        evidence::cost::{Cause, Straggler},
+        pace::{self, Growth},
+    },
+    SLOW,
 };
 use crate::job::{Toll, median};
 
-/// Share of the time from which a cost is reported.
-const TOLD: f64 = 0.02;
+/// Share of the time from which a cost is reported: what nobody would look for is less.
+pub(super) const TOLD: f64 = 0.02;
 
-/// And the required rest without the second of the largest loss.
-const STEADY: f64 = 0.016;
+/// And the required rest without the second of the largest loss: of [`LONG`] equal ones a fifteenth is gone, and of
+/// unequal ones a fifth.
+const STEADY: f64 = 0.8 * TOLD;
 
-/// Timed collectives from which few waits are known to be few.
+/// Timed collectives from which few waits are known to be few: if one in ten waited, none among as many would occur
+/// once in 24 times.
 const ENOUGH: u32 = 30;
 
-/// Timed collectives, into all of which a rank is hardly last by chance.
+/// Timed collectives, into all of which one of two ranks is last by chance once in 2^8 times.
 const ALL_OF: u32 = 8;
 
-/// Waits for the GPU per step, beyond the others' and as a multiple of theirs, that leave the GPU idle.
+/// Waits for the GPU per step, beyond the others' and as a multiple of theirs, that leave the GPU idle: more than
+/// the loss, the norm of the gradients and a check for overflow need.
 const MORE_WAITS: f64 = 5.0;
 const TIMES_THEIRS: f64 = 2.0;
 
@@ -36,32 +42,36 @@ const TIMES_THEIRS: f64 = 2.0;
 const LOOKED_BACK: f64 = 4.0 / 3.0 * LONG as f64;
 
 /// If another costs more than this share of the first one's cost, one may pass on the other's delay: neither
-/// is reported.
+/// is reported. Tuned.
 const ALONE: f64 = 0.6;
 
-/// Standard errors by which a GEMM rate is significantly lower: with few small GEMMs rates vary by a third.
+/// Standard errors by which a GEMM rate is significantly lower, by chance once in 700 times: with few small GEMMs
+/// rates vary by a third.
 pub(super) const ERRORS: f64 = 3.0;
 
-/// Standard errors that contain a cost 19 times of 20.
-const WIDTH: f64 = 2.0;
-
-/// A rank that waited for others for this share of their wait for it passes on a delay that is not its own.
+/// A rank that waited for others for this share of their wait for it passes on a delay that is, for the larger part,
+/// not its own.
 const PASSED_ON: f64 = 0.5;
 
-/// Rates of equal GPUs differ by up to this share.
-const APART: f64 = 0.03;
+/// A rank with this share of what pauses cost accounts for them: for most.
+const MOST: f64 = 0.5;
 
-/// Waits for the GPU per step from which the others' waiting is known.
+/// Rates of equal GPUs differ by up to this share. The one constant that was chosen while published seeds were looked
+/// at (docs/measurements-log.md).
+pub(super) const APART: f64 = 0.03;
+
+/// Waits for the GPU per step from which the others' waiting is known: a call in 50 steps, as programs log.
 const FEW_WAITS: f64 = 0.02;
 
 /// Digests are a second or a little more apart.
 const LATE_DIGEST: Duration = Duration::from_millis(500);
 
-/// A rank with this much more work is reported, though its GEMMs alone do not account for the cost.
-const CLEARLY_MORE: f64 = 0.1;
+/// A rank with this much more work is reported, though its GEMMs alone do not account for the cost: as much as
+/// makes a GPU slow.
+const CLEARLY_MORE: f64 = 1.0 - SLOW;
 
 /// Equal hosts with one program differ by up to this share of the time that they need for it: 5.3 % at most
-/// in three runs on two of them.
+/// in three runs on two of them, and half as much again.
 const HOSTS_DIFFER: f64 = 0.08;
 
 /// Shares of the time that the others lose through a rank.
@@ -95,7 +105,19 @@ fn always_waited_for(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost
 
 /// The others' loss through it: no more than their wait for it.
 fn lost(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
-    let Lost { share: sum, error } = waited_for(member, others)?;
+    bounded(waited_for(member, others)?, member, others)
+}
+
+/// The same of a rank that is late together with others, for which none of the rest waits alone.
+fn lost_together(member: &Member<'_>, rest: &[&Member<'_>]) -> Option<Lost> {
+    let usual = usual_of_others(rest.iter().map(|other| other.late_pooled).collect())?;
+    let share = member.late_pooled - usual;
+    let error = WIDTH * member.toll?.late_error * member.late_pooled;
+    bounded(Lost { share, error }, member, rest)
+}
+
+/// Of a summed wait, the time that is lost.
+fn bounded(Lost { share: sum, error }: Lost, member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     // Overlapping collectives, such as gradients in the backward pass, wait for the same lateness several
     // times: no more is lost than the others' GEMMs waited.
     let exposed = usual_of_others(others.iter().filter_map(|other| other.exposed).collect());
@@ -124,8 +146,7 @@ pub(super) fn waits_less(member: &Member<'_>, others: Option<f64>) -> bool {
 
 /// Share of the time that its threads wait for the GPU; `None` if they wait in unobserved ways.
 fn waits(member: &Member<'_>) -> Option<f64> {
-    let [.., share] = member.blocked;
-    share.filter(|share| member.view.blocked_calls().map_or(*share > 0.0, |calls| calls > FEW_WAITS))
+    member.blocked.filter(|share| member.view.blocked_calls().map_or(*share > 0.0, |calls| calls > FEW_WAITS))
 }
 
 /// Whether no rank, or not this one, is known to have kept the others waiting for this many seconds: then a
@@ -248,7 +269,11 @@ fn beside(
 fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<Cause> {
     let explains = |part: f64| part > EXPLAINS * share;
     let in_gemms = member.busy_lately.unwrap_or(1.0).min(1.0);
-    if let Some(times) = more_work(member, others).filter(|times| explains(in_gemms * (times - 1.0))) {
+    // Threads of a rank with more work wait for its GPU as long as the others'.
+    let spared =
+        beside(member, others, |member| member.blocked_lately).map_or(0.0, |(own, usual)| usual - own);
+    let by_work = |times: &f64| explains(in_gemms * (times - 1.0)) && in_gemms * (times - 1.0) > spared;
+    if let Some(times) = more_work(member, others).filter(by_work) {
         return Some(Cause::MoreWork { times });
     }
     let views: Vec<_> = others.iter().map(|other| other.view).collect();
@@ -293,7 +318,7 @@ fn guessed(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Cause {
     if let Some(times) = more_work(member, others).filter(|times| accounts(*times)) {
         return Cause::MoreWork { times };
     }
-    let blocked = beside(member, others, |member| member.blocked[0]);
+    let blocked = beside(member, others, |member| member.blocked_lately);
     match blocked.filter(|(own, usual)| usual - own > EXPLAINS * share) {
         Some((own, usual)) => Cause::WaitsLess { pct: 100.0 * own, usual_pct: 100.0 * usual },
         None => Cause::Unknown,
@@ -332,16 +357,26 @@ pub(super) fn of(
     let all: Vec<_> = cohorts.iter().flatten().collect();
     // Ranks named together are no reference for each other.
     let (named, rest): (Vec<_>, Vec<_>) = all.iter().partition(|member| ranks.contains(&member.rank));
+    let lost = if ranks.len() > 1 { lost_together } else { lost };
     let costs = named.into_iter().filter_map(|member: &Member<'_>| Some((member, lost(member, &rest)?)));
     let most = costs.max_by(|(_, one), (_, other)| one.share.total_cmp(&other.share));
     let remembered = most.and_then(|(member, _)| Some((member.view.heard(), member.toll?.since)));
     let remembered = remembered.filter(|_| since_s <= LOOKED_BACK);
     let since_s = since_s.max(remembered.map_or(0.0, |(now, since)| now.since(since).as_secs_f64()));
+    let toll = most.and_then(|(member, _)| member.toll).filter(|_| ranks.len() == 1);
+    // Of rare losses more are known than those of the last digests, by the steps that took longer.
+    let lasts = growth.is_some_and(Growth::is_of_most_steps);
+    if let Some(average) = toll.and_then(|toll| toll.average).filter(|_| !lasts) {
+        let known = pace::lost_in_pauses(all.iter().map(|member| member.view));
+        if let Some((share, step)) = known.filter(|(share, _)| average > MOST * share) {
+            return (Some(Cost::of(share, 0.0, Some(step), (all.len(), since_s))), since_s);
+        }
+    }
     // Steps became longer when it began: that is its cost, whatever was timed.
     if let Some(growth) = growth.filter(|growth| growth.began_with(since_s)) {
         return (Some(growth.cost(all.len())), growth.since_s);
     }
     let Some((member, lost)) = most else { return (None, since_s) };
-    let step = member.toll.and_then(|toll| toll.step);
+    let step = toll.map_or(member.pace, |toll| toll.step);
     (Some(Cost::of(lost.share, lost.error, step, (all.len(), since_s))), since_s)
 }

@@ -1,18 +1,19 @@
 //! Ranks with more FLOPs than the others, in a job where all should have the same.
 
-use super::super::evidence::slow::{MoreWork, Rates};
+use super::super::{
+    cohort::{SPREADS, spread},
+    evidence::slow::{MoreWork, Rates},
+};
 use super::{
     COHORT, Class, Confidence, Evidence, Finding, Growth, Kind, LATE_BY_COMPUTE, Member, Rank, SLOW,
     Severity, cost, excess, median, told, usual_lateness,
 };
 
-/// By this share more than the others' is more work.
-const MORE: f64 = 0.1;
+/// By this share more than the others' is more work, besides [`SPREADS`]: as much as makes a GPU slow.
+const MORE: f64 = 1.0 - SLOW;
 
-/// And this multiple of the usual spread.
-const SPREADS: f64 = 4.0;
-
-/// Digests over which FLOPs are compared: few long steps end in one. It must be more in both halves of them.
+/// Digests over which FLOPs are compared: few long steps end in one. It must be more in both halves of them. With
+/// the fewest, each half has [`super::PERSISTENT`]; each next one has twice as many.
 pub(crate) const DIGESTS: [usize; 3] = [6, 12, 24];
 
 /// All of the digests, their later half, and the earlier one: how many are left out, and how many taken.
@@ -21,7 +22,7 @@ pub(crate) const fn spans(digests: usize) -> [(usize, usize); 3] {
     [(0, digests), (0, half), (half, half)]
 }
 
-/// Steps by which ranks differ at the look.
+/// Steps by which ranks differ at the look: a part of one at either end of the digests.
 const BLUR: f64 = 2.0;
 
 /// A rank with more work.
@@ -71,8 +72,7 @@ impl Usual {
             all.iter().map(|member| Some(member.arithmetic[span][part]?.0)).collect();
         let works = works?;
         let work = median(works.clone())?;
-        let spread = 1.4826 * median(works.iter().map(|one| (one / work - 1.0).abs()).collect())?;
-        Some(Self { span, part, work, spread })
+        Some(Self { span, part, work, spread: spread(works.iter().map(|one| one / work - 1.0)) })
     }
 
     /// A rank's work as a multiple of that, if significant.

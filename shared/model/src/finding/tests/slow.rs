@@ -154,22 +154,29 @@ fn slow_is_an_exit_code_and_a_state() {
     assert_eq!(slow.map(|rank| rank.rank.0).collect::<Vec<_>>(), [3]);
 }
 
-/// A little late in every collective: no digest alone shows it, but together they do.
+/// A little late in every collective, and less.
 #[test]
 fn who_is_always_a_little_late_is_named() {
-    let faults = [Fault::Host { rank: 3, ms: 5.0 }, Fault::Pauses { rank: 3, ms: 12.0, every: 6 }];
-    let mut cluster = Cluster::new(1, 8, Layout::Data, &faults);
-    let (found, seconds) = cluster.until_found(30);
+    let fault = |ms| [Fault::Host { rank: 3, ms }];
+    let (found, seconds) = Cluster::new(1, 8, Layout::Data, &fault(7.0)).until_found(30);
     assert!(is(&found, Class::Host, 3), "{seconds} s: {found:#?}");
-    let alone = Cluster::new(1, 8, Layout::Data, &faults[..1]).run(30).findings();
-    assert_eq!(alone, []);
+    assert_eq!(Cluster::new(1, 8, Layout::Data, &fault(4.0)).run(30).findings(), []);
+}
+
+/// Two ranks that are late alike: neither alone costs anything.
+#[test]
+fn two_that_are_late_together_are_named_together() {
+    let faults = [Fault::Host { rank: 3, ms: 30.0 }, Fault::Host { rank: 6, ms: 30.0 }];
+    let found = Cluster::new(1, 8, Layout::Data, &faults).run(20).findings();
+    let [one] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!((one.class, &one.ranks[..]), (Class::Host, &[Rank(3), Rank(6)][..]), "{found:#?}");
 }
 
 /// Its lateness is too small to be visible in the few timed collectives; its threads' shorter waits are
 /// counted.
 #[test]
 fn who_waits_less_for_its_gpu_is_named() {
-    let faults = [Fault::Host { rank: 3, ms: 4.0 }, Fault::Waits { rank: 3, less: 0.15 }];
+    let faults = [Fault::Host { rank: 3, ms: 4.0 }, Fault::Waits { rank: 3, less: 0.13 }];
     let (found, seconds) = Cluster::new(1, 8, Layout::Data, &faults).until_found(30);
     assert!(is(&found, Class::Host, 3), "{seconds} s: {found:#?}");
     assert_eq!(Cluster::new(1, 8, Layout::Data, &faults[..1]).run(30).findings(), []);

@@ -1,0 +1,145 @@
+//! Ranks that enter their collectives late while their GPUs are as fast as the others': of several at once none
+//! alone costs anything, and among ranks that send to each other what one costs is not seen. [`super::cost`]
+//! names a single one.
+
+use xpu_wire::unit::Nanoseconds;
+
+use super::{
+    super::{
+        cohort::{self, LONG, RECENT, WIDTH},
+        device::EXPLAINS,
+    },
+    COHORT, Clocks, Confidence, Member, SLOW, Suspect, compute, cost, median,
+};
+use crate::{finding::rank_profile::BEGUN, job::mean};
+
+/// The share of the time from which a cost is `slow`: what several ranks cost together is known less well than
+/// what one does, so `minor` costs are not reported.
+pub(super) const LATE: f64 = 0.05;
+
+/// What accounts for this share of its lateness leaves less than that to its host.
+const MOST: f64 = 0.5;
+
+/// Lateness is compared among ranks with the same part: the first stage of a pipeline is the last to end.
+pub(super) fn by_arrival<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
+    cohort::parts(cohort).iter().flat_map(|part| late_of(part)).collect()
+}
+
+/// The usual rank of a part.
+struct Usual {
+    rate: f64,
+    late: f64,
+    /// Spread of the lateness among its ranks.
+    spread: f64,
+    /// Its wait for others.
+    waited: f64,
+    /// The GEMMs' share of a step, and of the latest seconds.
+    busy: f64,
+    busy_lately: f64,
+    /// Shares of the time in which threads waited for the GPU.
+    blocked: Option<f64>,
+    blocked_lately: Option<f64>,
+}
+
+impl Usual {
+    fn of(part: &[&Member<'_>]) -> Option<Self> {
+        let of = |figure: fn(&Member<'_>) -> Option<f64>| {
+            median(part.iter().filter_map(|member| figure(member)).collect())
+        };
+        let late = of(|member| Some(member.late_pooled))?;
+        Some(Self {
+            rate: of(|member| member.rate)?,
+            late,
+            spread: cohort::spread(part.iter().map(|member| member.late_pooled - late)),
+            waited: of(|member| Some(member.waited)).unwrap_or(0.0),
+            busy: of(|member| member.busy).unwrap_or(0.0),
+            busy_lately: of(|member| member.busy_lately).unwrap_or(0.0),
+            blocked: of(|member| member.blocked),
+            blocked_lately: of(|member| member.blocked_lately),
+        })
+    }
+}
+
+fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
+    let Some(usual) = Usual::of(part).filter(|_| part.len() >= COHORT) else { return Vec::new() };
+    let held_up = cost::held_up(part);
+    let is_late = |member: &Member<'_>, late: f64, spared: Option<f64>| {
+        // By its timed collectives lately, or over all digests: beyond the interval of the sample, chance from one
+        // digest to the next, and what ranks differ by.
+        let sampled = WIDTH * member.toll.map_or(0.0, |toll| toll.late_error);
+        let is_sure = |digests: usize| {
+            let known = &member.late[..digests.min(member.late.len())];
+            let mean = mean(known.iter().copied()).unwrap_or(0.0);
+            mean - usual.late - (sampled * mean).max(cost::ERRORS * error_of_mean(known)) > LATE
+        };
+        let is_apart = late > compute::spreads(part.len()) * usual.spread;
+        // Or by its threads' waiting, which is counted: then few timed collectives need only agree.
+        is_apart && [RECENT, LONG].into_iter().any(is_sure)
+            || spared.is_some_and(|spared| spared > LATE && late > EXPLAINS * spared)
+    };
+    let suspect = |&member: &&'a Member<'a>| {
+        let (rate, late) = (member.rate?, member.late_pooled - usual.late);
+        // Digests cut a step's wait in two.
+        let cut = member.pace.map_or(0.0, Nanoseconds::seconds);
+        let less = |own: Option<f64>, usual: Option<f64>, digests: usize| {
+            own.zip(usual).map(|(own, usual)| usual - own - cut / digests as f64)
+        };
+        let spared_lately = less(member.blocked_lately, usual.blocked_lately, BEGUN);
+        if !member.begun || member.late.len() < RECENT || !is_late(member, late, spared_lately) {
+            return None;
+        }
+        let late = late.max(spared_lately.unwrap_or(0.0));
+        // Its GPU or its work may be the cause. A GPU that was slow until a moment ago was so while it was late.
+        let slowest = member.rate_longer.map_or(rate, |longer| rate.min(longer));
+        let work = (member.busy? - usual.busy).max(member.busy_lately.unwrap_or(0.0) - usual.busy_lately);
+        let other_causes = (1.0 - slowest / usual.rate).max(work);
+        // Threads of a rank whose host is late wait for the GPU that much less, if they wait at all.
+        let spared = greater(less(member.blocked, usual.blocked, LONG), spared_lately);
+        let waits = spared.zip(greater(usual.blocked, usual.blocked_lately).filter(|usual| *usual > 0.0));
+        let is_its_host = waits.is_none_or(|(spared, usual)| spared >= EXPLAINS * late.min(usual));
+        let is_told = waits.is_some_and(|(_, usual)| usual >= late);
+        // A rank that waits for another in one communicator is late in the next: it waits as long as the others do.
+        let passes_on = if is_told {
+            usual.waited - member.waited < MOST * late
+        } else {
+            member.waited > MOST * (late + usual.late)
+        };
+        if rate < SLOW * usual.rate
+            || other_causes > MOST * late
+            || passes_on
+            || !is_its_host
+            || !cost::waits_less(member, held_up)
+        {
+            return None;
+        }
+        // By its digests, or, if few of their collectives were timed, since it first cost the others time.
+        let digests = member.late.iter().take_while(|digest| **digest - usual.late > LATE).count() as f64;
+        let costs = member.toll.filter(|toll| toll.cost > LATE);
+        let since_s = costs.map_or(0.0, |toll| member.view.heard().since(toll.since).as_secs_f64());
+        Some(Suspect {
+            member,
+            rate,
+            usual: usual.rate,
+            cohort: part.len(),
+            late: Some(late),
+            // Waiting for sends and receives is not observed: a rank that waited for a pipeline neighbour may
+            // be late because of it.
+            confidence: if member.sends && !is_told { Confidence::Guess } else { Confidence::Likely },
+            since_s: since_s.max(digests),
+            clocks: Clocks::Unknown,
+        })
+    };
+    part.iter().filter_map(suspect).collect()
+}
+
+/// The standard error of the mean of these.
+fn error_of_mean(values: &[f64]) -> f64 {
+    let n = values.len().max(2) as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / (n - 1.0) / n).sqrt()
+}
+
+fn greater(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    [one, other].into_iter().flatten().reduce(f64::max)
+}
