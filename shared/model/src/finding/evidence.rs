@@ -45,6 +45,7 @@ pub enum Evidence {
     InKernel(hang::InKernel),
     Partial(hang::Partial),
     Unmatched(hang::Unmatched),
+    Exchanging(hang::Exchanging),
     /// Any of these, and where the main thread of a rank is.
     Sampled(Box<Evidence>, MainThreadSeen),
     /// That of a hang, and how far each rank's GPU has come.
@@ -77,6 +78,7 @@ impl Evidence {
             Self::InKernel(told) => told,
             Self::Partial(told) => told,
             Self::Unmatched(told) => told,
+            Self::Exchanging(told) => told,
             Self::Sampled(of, _) | Self::OnGpus(of, _) => of.reported(),
         }
     }
