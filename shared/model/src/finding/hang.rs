@@ -123,7 +123,7 @@ fn waiting(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
         .or_else(|| divergence::not_entered(job, still))
         .or_else(|| unmatched::sends(job, still))
         .or_else(|| kernel::longest(job, still))
-        .or_else(|| unmatched::exchanging(still))
+        .or_else(|| unmatched::exchanging(job, still))
 }
 
 /// Dependencies are known once all ranks hang; they stop one after another, and hosts report it at different

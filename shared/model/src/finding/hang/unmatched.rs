@@ -8,16 +8,22 @@ use super::super::evidence::hang::{Exchanging, Unmatched};
 use super::{Class, Confidence, Evidence, Finding, Place, Rank, Still, finding, waits_for_gpu};
 use crate::job::Job;
 
-/// All ranks of a communicator wait for their GPUs after sends and receives, as many on each: the records of
-/// calls show whose partner is missing.
-pub(super) fn exchanging(still: &[Still<'_>]) -> Option<Finding> {
+/// All ranks of a communicator wait for their GPUs after sends and receives, as many on each. Once the records of
+/// calls are read, they show whose partner is missing.
+pub(super) fn exchanging(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     let exchanges =
         |place: &Place<'_>| place.view.latest().is_some_and(|digest| digest.launches.point_to_point > 0);
+    // Then what its GPU does is no send or receive.
+    let ends_with_collective = |place: &Place<'_>| {
+        let record = job.record(place.rank).filter(|_| job.has_fresh_record(place.rank));
+        record.and_then(|record| record.calls.last()).is_some_and(|call| call.operation.is_collective())
+    };
     let stuck = |still: &&Still<'_>| {
         let places = &still.places;
         places.len() > 1
             && still.is_whole()
             && places.iter().all(|place| exchanges(place) && waits_for_gpu(place))
+            && !places.iter().all(ends_with_collective)
     };
     let still = still.iter().filter(stuck).max_by_key(|still| still.places.len())?;
     let ranks: Vec<Rank> = still.places.iter().map(|place| place.rank).collect();
