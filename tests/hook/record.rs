@@ -73,7 +73,7 @@ hold()";
         |page: &LedgerPage, call: &CallReading| page.ledger().record.native_sites.read(call.returns_to);
     let (here, there) = (native(&page, &calls[0]), native(&other, &made(&other, 12)[0]));
     assert!(here.is_some() && here == there, "{here:?}, {there:?}");
-    assert!(here.as_deref().unwrap().starts_with("libffi.so"), "{here:?}");
+    assert!(here.as_deref().unwrap().contains(".so"), "{here:?}");
     job.end();
 }
 
