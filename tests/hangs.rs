@@ -105,11 +105,18 @@ fn xpu_top(place: &Place, line: &str) -> Command {
     command
 }
 
-/// What a `next:` advises, done.
+/// What each `next:` advises, done: none refuses. The outcome of the first.
 #[track_caller]
 fn follow(place: &Place, said: &Outcome) -> Outcome {
-    let line = said.stdout.lines().find_map(|line| line.strip_prefix("next: xpu-top "));
-    run(&mut xpu_top(place, line.unwrap_or_else(|| panic!("nothing is advised: {said:?}"))))
+    let lines = said.stdout.lines().filter_map(|line| line.strip_prefix("next: xpu-top "));
+    let mut outcomes = lines.map(|line| {
+        let outcome = run(&mut xpu_top(place, line));
+        assert!(!matches!(outcome.status.code(), Some(3 | 64)), "{line}: {outcome:?}");
+        outcome
+    });
+    let first = outcomes.next().unwrap_or_else(|| panic!("nothing is advised: {said:?}"));
+    assert!(outcomes.count() < 2);
+    first
 }
 
 #[test]
@@ -173,6 +180,7 @@ fn a_hang_is_there_when_the_job_and_its_collector_are_gone() {
     assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");
     let again = follow(&host.place, &nobody);
     assert_eq!(again.status.code(), Some(2), "{again:?}");
+    assert!(again.stdout.contains("next: xpu-top collectives --replay "), "{again:?}");
     let stacks = follow(&host.place, &again);
     assert!(stacks.status.success() && stacks.stdout.contains("fault"), "{stacks:?}");
     let nobody = host.ask("stacks");

@@ -1,10 +1,11 @@
-//! The Python call site of an NCCL call.
+//! The call site of an NCCL call: in Python, and in native code ([`native`]).
 //!
 //! PyTorch releases the interpreter's lock around its NCCL calls, and nothing here waits for it: a thread
 //! reads its own frames, which do not change while it is outside of Python. A call walks a few of them, which
 //! gives a number for the site. A site's text is read at its first occurrence, through the kernel.
 
 mod layout;
+pub(crate) mod native;
 mod text;
 
 use std::{

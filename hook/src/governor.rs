@@ -13,8 +13,9 @@ use xpu_wire::unit::Nanoseconds;
 
 use crate::{
     budget, completion,
-    lane::{Count, Lane},
+    lane::{Count, Counters, Lane},
     observer::Observer,
+    queued::PerSecond,
     rate::{self, Class},
 };
 
@@ -54,8 +55,8 @@ pub(crate) struct Governor {
     bill: Bill,
     /// When the next completion events are due.
     marks_due: u64,
-    /// Collectives by then that may have an event in front.
-    launched: (u64, u64),
+    /// Collectives by then that may have an event in front, and sends and receives.
+    launched: (u64, [u64; 2]),
 }
 
 /// Operations by the last look, and their cost.
@@ -77,7 +78,7 @@ impl Governor {
             gaps: VecDeque::new(),
             bill: Bill::default(),
             marks_due: now,
-            launched: (now, 0),
+            launched: (now, [0; 2]),
         }
     }
 
@@ -109,8 +110,8 @@ impl Governor {
             self.marks_due = now + completion::spacing(budget, mark as f64, communicators);
             observer.completions.want(observer);
         }
-        self.count_launches(observer, now, |per_second| {
-            observer.queue.govern(budget, per_second, mark as f64);
+        self.count_launches(observer, now, |launches| {
+            observer.queue.govern(budget, launches, mark as f64);
         });
         let Some(budget) = budget else { return };
         let waits = observer.lanes().map(|lane| lane.counters.waits.get()).sum();
@@ -121,14 +122,18 @@ impl Governor {
         }
     }
 
-    /// Once a second passes on the number of collectives that may have an event in front.
-    fn count_launches(&mut self, observer: &Observer, now: u64, to: impl FnOnce(f64)) {
+    /// Once a second passes on the number of launches that may have an event in front.
+    fn count_launches(&mut self, observer: &Observer, now: u64, to: impl FnOnce(PerSecond)) {
         let (since, before) = self.launched;
         let passed = now.saturating_sub(since) as f64 * 1e-9;
         if passed >= 1.0 {
-            let all = observer.lanes().map(|lane| lane.counters.fronts.get()).sum();
+            let all = observer.lanes().fold([0, 0], |[collectives, messages], lane| {
+                let Counters { fronts, message_fronts, .. } = &lane.counters;
+                [collectives + fronts.get(), messages + message_fronts.get()]
+            });
             self.launched = (now, all);
-            to(all.saturating_sub(before) as f64 / passed);
+            let [collectives, messages] = [0, 1].map(|of| all[of].saturating_sub(before[of]) as f64 / passed);
+            to(PerSecond { collectives, messages });
         }
     }
 

@@ -1,8 +1,8 @@
-//! The launched collectives that the GPU has reached: an event without timing before a launch. One that is
-//! timed has its pair's first event.
+//! The launched collectives, sends and receives that the GPU has reached: an event without timing before a
+//! launch. One that is timed has its pair's first event.
 //!
 //! Where the budget does not suffice for all, the first one after a wait for the GPU has one before others: what does not
-//! end is often between the two.
+//! end is often between the two. Sends and receives have what is left once every collective has one.
 //!
 //! The oldest that their streams have not reached keep their events, however many are launched after them. So
 //! if a job hangs it is known which GPUs have reached the collective, and which run something else.
@@ -43,6 +43,8 @@ pub(crate) struct Queue {
     /// The selected collectives, by their numbers: the same on all ranks. Every one if the next one is selected anyway.
     rate: AtomicU8,
     governed: AtomicU8,
+    /// The same for launches of sends and receives.
+    messages: AtomicU8,
     /// First ones that may still have an event, and those that had one.
     firsts: Allowance,
     first: AtomicU64,
@@ -86,17 +88,20 @@ impl Queue {
             is_full: AtomicBool::new(false),
             rate: AtomicU8::new(Rate::EVERY.0),
             governed: AtomicU8::new(Rate::EVERY.0),
+            messages: AtomicU8::new(Rate::EVERY.0),
             firsts: Allowance::new(),
             first: AtomicU64::new(0),
             costs: Costs::new(),
         }
     }
 
-    /// Sets how many get an event, at `per_second` launches, where one costs that many nanoseconds. Once a second.
-    pub(crate) fn govern(&self, budget: Option<f64>, per_second: f64, price: f64) {
-        let governed = rate(budget, per_second, price, self.first.swap(0, Relaxed) as f64);
+    /// Sets how many get an event, at these rates of launches, where one costs that many nanoseconds. Once a
+    /// second.
+    pub(crate) fn govern(&self, budget: Option<f64>, launches: PerSecond, price: f64) {
+        let governed = rate(budget, launches.collectives, price, self.first.swap(0, Relaxed) as f64);
         self.governed.store(governed.0, Relaxed);
         self.rate.store(governed.0, Relaxed);
+        self.messages.store(rate_of_messages(budget, launches, price, governed).0, Relaxed);
         let most = budget.map_or(0.0, |budget| budget * SHARE * FIRST_SHARE / (price * 1e-9));
         let most = (most + 0.5) as i64;
         self.firsts.add(most, most);
@@ -127,6 +132,15 @@ impl Queue {
             if rate == Rate::EVERY {
                 self.was_first();
             }
+        }
+    }
+
+    /// Before send or receive `number`, or a group of them, is launched on `stream`.
+    #[inline]
+    pub(crate) fn join_message(&self, lane: &Lane, ticket: u64, number: u64, stream: cudaStream_t) {
+        lane.counters.message_fronts.add(1);
+        if !self.is_full.load(Relaxed) && Rate(self.messages.load(Relaxed)).times(number) {
+            self.record(lane, ticket, stream);
         }
     }
 
@@ -204,12 +218,35 @@ impl Front {
     }
 }
 
+/// Launches that may have an event in front.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PerSecond {
+    pub(crate) collectives: f64,
+    /// Sends and receives, or groups of them.
+    pub(crate) messages: f64,
+}
+
 /// Of those that are not the first after a wait.
 fn rate(budget: Option<f64>, per_second: f64, price: f64, firsts: f64) -> Rate {
     let Some(budget) = budget else { return Rate::EVERY };
     let all = budget * SHARE;
     let times =
         (per_second - firsts).max(0.0) * price * 1e-9 / (all - firsts * price * 1e-9).max(all * FIRST_SHARE);
+    one_in(times)
+}
+
+/// Of sends and receives: what is left once every collective has an event.
+fn rate_of_messages(budget: Option<f64>, launches: PerSecond, price: f64, collectives: Rate) -> Rate {
+    let Some(budget) = budget else { return Rate::EVERY };
+    let left = budget * SHARE - launches.collectives * price * 1e-9;
+    if collectives != Rate::EVERY || left <= 0.0 {
+        return Rate::NEVER;
+    }
+    one_in(launches.messages * price * 1e-9 / left)
+}
+
+/// The finest rate that takes no more than one in `times`.
+fn one_in(times: f64) -> Rate {
     // Without a budget there is none, whether or not anything is launched.
     if times.is_nan() || times > Rate::COARSEST.stands_for() as f64 {
         return Rate::NEVER;
@@ -240,12 +277,28 @@ mod tests {
     }
 
     #[test]
+    fn sends_and_receives_have_what_collectives_leave() {
+        let of = |budget, collectives, messages| {
+            let governed = rate(budget, collectives, 1_000.0, 0.0);
+            rate_of_messages(budget, PerSecond { collectives, messages }, 1_000.0, governed)
+        };
+        assert_eq!(of(Some(1e-3), 0.0, 399.0), Rate::EVERY);
+        assert_eq!(of(Some(1e-3), 0.0, 1_590.0), Rate(2));
+        assert_eq!(of(Some(1e-3), 300.0, 99.0), Rate::EVERY);
+        assert_eq!(of(Some(1e-3), 300.0, 150.0), Rate(1));
+        assert_eq!(of(Some(1e-3), 400.0, 1.0), Rate::NEVER);
+        assert_eq!(of(Some(0.0), 0.0, 1.0), Rate::NEVER);
+        assert_eq!(of(None, 1e6, 1e6), Rate::EVERY);
+    }
+
+    #[test]
     fn the_first_after_a_wait_has_an_event_as_far_as_half_of_the_share_goes() {
         let queue = Queue::new();
         let next = || Rate(queue.rate.load(Relaxed));
+        let launches = PerSecond { collectives: 8_000.0, messages: 0.0 };
         queue.waited();
         assert_eq!(next(), Rate::EVERY, "all have one");
-        queue.govern(Some(1e-3), 8_000.0, 1_000.0);
+        queue.govern(Some(1e-3), launches, 1_000.0);
         let mut firsts = 0;
         for _ in 0..500 {
             assert_eq!(next(), Rate(5));
@@ -257,11 +310,11 @@ mod tests {
             }
         }
         assert_eq!(firsts, 200, "two tenths of a thousandth of a second");
-        queue.govern(Some(1e-3), 8_000.0, 1_000.0);
+        queue.govern(Some(1e-3), launches, 1_000.0);
         assert_eq!(next(), Rate(6), "the others have the rest");
         queue.waited();
         assert_eq!(next(), Rate::EVERY);
-        queue.govern(Some(0.0), 8_000.0, 1_000.0);
+        queue.govern(Some(0.0), launches, 1_000.0);
         queue.waited();
         assert_eq!(next(), Rate::NEVER, "without a budget there is none");
     }

@@ -23,7 +23,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 
 # Class, a text that names the place (in the sentence, or in the stack of rank 1), and the states that the GPU of rank 1
-# may be in. A send or receive has none.
+# may be in.
 EXPECTED = {
     "extra": ("mismatch", "log_metrics", ("begun", "still", "launched")),
     "size": ("mismatch", "log_metrics", ("begun", "still", "launched")),
@@ -33,7 +33,7 @@ EXPECTED = {
     "swallowed": ("mismatch", "hangs.py:", ("begun", "still", "launched")),
     "lock": ("not_entered", "take_twice", ("not_called",)),
     "loader": ("not_entered", "next_batch", ("not_called",)),
-    "send": ("unmatched", "log_metrics", ()),
+    "send": ("unmatched", "log_metrics", ("begun", "still", "launched")),
     "left": ("not_entered", "it has ended", ("not_called",)),
 }
 OTHERS = ["none"]
@@ -63,7 +63,7 @@ def judged(fault, status):
     return {
         "culprit": finding["class"] == of_class and finding["ranks"] == [1],
         "place": place in finding["evidence"] or bool(on_stack),
-        "gpu": state in states if states else state is None,
+        "gpu": state in states,
         "state": state or "-",
         "said": f"{finding['kind']} {finding['class']} {finding['ranks']}: {finding['evidence']}",
     }

@@ -64,6 +64,16 @@ hold()";
     let enqueued: Vec<_> = calls.iter().filter(|call| !call.enqueued).map(|call| call.ticket).collect();
     assert_eq!(enqueued, [5, 7, 8, 9, 10]);
     assert!(calls.iter().filter(|call| call.replays == 0).all(|call| call.returns_to != 0));
+    assert!(
+        [2, 4].iter().all(|&at| calls[at].queued) && !calls[3].queued,
+        "the first of a group has the event"
+    );
+    // ctypes calls through libffi: at one place, wherever each process has loaded it.
+    let native =
+        |page: &LedgerPage, call: &CallReading| page.ledger().record.native_sites.read(call.returns_to);
+    let (here, there) = (native(&page, &calls[0]), native(&other, &made(&other, 12)[0]));
+    assert!(here.is_some() && here == there, "{here:?}, {there:?}");
+    assert!(here.as_deref().unwrap().contains(".so"), "{here:?}");
     job.end();
 }
 

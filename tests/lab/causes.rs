@@ -24,7 +24,7 @@ pub struct Cause {
     /// The kind of divergence of the recorded calls, if these show it.
     pub divergence: Option<&'static str>,
     pub site: Site,
-    /// How far rank 1's GPU may have come in the collective that the finding is about; empty if it is about none.
+    /// How far rank 1's GPU may have come in the operation that the finding is about.
     pub gpu: &'static [&'static str],
 }
 
@@ -160,7 +160,7 @@ pub fn causes() -> Vec<Cause> {
             "unmatched",
             Some("unmatched"),
             Site::Told("drain"),
-            &[],
+            &["begun", "still"],
         ),
         of(
             "a rank that left",
@@ -209,10 +209,7 @@ impl Cause {
         Verdict {
             culprit: recorded && found["class"] == self.class && found["ranks"] == json!([1]),
             site,
-            gpu: match state {
-                Some(state) => self.gpu.contains(&state),
-                None => self.gpu.is_empty(),
-            },
+            gpu: state.is_some_and(|state| self.gpu.contains(&state)),
             seconds,
             evidence,
         }

@@ -60,6 +60,7 @@ fn records(frame: &Frame) -> Vec<Frame> {
             line,
         }],
         returns_to: 0,
+        native: String::new(),
     };
     let of = |rank: &RankDigest| {
         let state = &rank.communicators[0];

@@ -122,10 +122,7 @@ fn recorded(path: &Path, args: &StatusArgs, price: Option<Price>) -> anyhow::Res
     status.price(price);
     print(&status, args.filter.as_ref(), args.json)?;
     let stands = status.findings.iter().any(Finding::stops_the_job);
-    let job = following
-        .job()
-        .filter(|job| stands && !args.json && job.stacks().any(|stacks| !stacks.threads.is_empty()));
-    if let Some(job) = job {
+    if let Some(job) = following.job().filter(|_| stands && !args.json) {
         let path = quoted(&path.to_string_lossy());
         let at = args.at.as_ref().map_or_else(String::new, |at| format!(" --at {}", quoted(at)));
         let name = if status.other_jobs.is_empty() {
@@ -133,7 +130,12 @@ fn recorded(path: &Path, args: &StatusArgs, price: Option<Price>) -> anyhow::Res
         } else {
             format!(" --job {}", quoted(job.name().as_str()))
         };
-        put(&format!("next: xpu-top stacks --replay {path}{at}{name}\n"))?;
+        if job.stacks().any(|stacks| !stacks.threads.is_empty()) {
+            put(&format!("next: xpu-top stacks --replay {path}{at}{name}\n"))?;
+        }
+        if job.records().any(|record| !record.calls.is_empty()) {
+            put(&format!("next: xpu-top collectives --replay {path}{at}{name}\n"))?;
+        }
     }
     Ok(ExitCode::from(status.exit_code() as u8))
 }

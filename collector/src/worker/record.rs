@@ -119,7 +119,8 @@ impl<'a> Reading<'a> {
         let (sites, ledger) = (&mut self.sites, self.ledger);
         Some(*self.places.entry((number, returns_to)).or_insert_with(|| {
             let text = ledger.record.sites.read(number).map(|site| site.text).unwrap_or_default();
-            sites.push(CallSite { frames: frames(&text), returns_to });
+            let native = ledger.record.native_sites.read(returns_to).unwrap_or_default();
+            sites.push(CallSite { frames: frames(&text), returns_to, native });
             next
         }))
     }

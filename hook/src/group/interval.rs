@@ -53,8 +53,14 @@ impl Interval {
     pub(super) fn start(&mut self, lane: &Lane) {
         let slot = lane.observer().communicators.slot(self.communicator());
         let timeable = slot.size() > 1 && !self.share.is_one_sided();
-        if timeable && self.is_collective() {
-            lane.observer().queue.join(lane, self.first.ticket, slot.next(true), self.first.stream);
+        if timeable {
+            let queue = &lane.observer().queue;
+            let Message { ticket, stream, .. } = self.first;
+            if self.is_collective() {
+                queue.join(lane, ticket, slot.next(true), stream);
+            } else {
+                queue.join_message(lane, ticket, slot.next(false), stream);
+            }
         }
         self.chosen = if timeable { self.choose(slot) } else { None };
         if self.chosen.is_some() {

@@ -33,8 +33,9 @@ pub(crate) struct Counters {
     pub(crate) gaps: Count,
     /// Single events that show the GPU's progress.
     pub(crate) marks: Count,
-    /// Collectives that may have one in front.
+    /// Launches of collectives that may have one in front, and of sends and receives.
     pub(crate) fronts: Count,
+    pub(crate) message_fronts: Count,
     /// Launched inside graphs: in addition to those above.
     pub(crate) replayed: Replayed,
     /// By direction: see [`crate::activity::DIRECTIONS`].

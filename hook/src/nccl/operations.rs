@@ -98,6 +98,10 @@ fn begin(
     if message.observed && !asked.unseen && caller() == BY_ADDRESS {
         lane.counters.by_address.add(1);
     }
+    let returns_to = if asked.unseen { 0 } else { returns_to() };
+    if message.observed {
+        call_site::native::note(&ledger.record, returns_to);
+    }
     message.ticket = ledger.record.enter(&Calling {
         communicator: slot.id(),
         member: slot.rank(),
@@ -110,7 +114,7 @@ fn begin(
         stream: stream.addr() as u64,
         how: if message.captured.is_some() { How::Captured } else { How::Launched },
         at: now,
-        returns_to: if asked.unseen { 0 } else { returns_to() },
+        returns_to,
         site: if message.observed { call_site::here(&ledger.record) } else { 0 },
     });
     if lane.is_grouping() {
@@ -126,9 +130,15 @@ fn begin(
             lane.counters.untimed.add(1);
         }
     }
-    if timeable && operation.is_collective() {
+    let meets = matches!(operation, Operation::Send | Operation::Recv);
+    if timeable && (meets || operation.is_collective()) {
         if matches!(timing, Timing::Not) {
-            observer.queue.join(lane, message.ticket, slot.next(true), stream);
+            let number = slot.next(operation.is_collective());
+            if meets {
+                observer.queue.join_message(lane, message.ticket, number, stream);
+            } else {
+                observer.queue.join(lane, message.ticket, number, stream);
+            }
         } else {
             // The pair's first event shows the same.
             ledger.record.queued(message.ticket);

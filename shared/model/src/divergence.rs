@@ -42,6 +42,9 @@ pub struct Divergence {
     pub passed: bool,
     /// One sentence.
     pub sentence: String,
+    /// Of a send or receive: both ranks, each with the `order` of its call; `None` if it has not called.
+    #[serde(skip)]
+    pub ends: Vec<(Rank, Option<u64>)>,
     /// When the first of these calls was made, each by its own host's clock.
     #[serde(skip)]
     at: Moment,

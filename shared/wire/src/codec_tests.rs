@@ -71,7 +71,11 @@ fn record(function: &str) -> RankRecord {
         read_at: Moment(9),
         made: 4096,
         communicators,
-        sites: vec![CallSite { frames: vec![frame], returns_to: 0x7fff_0000_2000 }],
+        sites: vec![CallSite {
+            frames: vec![frame],
+            returns_to: 0x7fff_0000_2000,
+            native: "train+0x2000".into(),
+        }],
         calls: vec![call],
         preceding: vec![PrecedingWork {
             order: 4094,

@@ -19,8 +19,8 @@ pub use communicator::{CommunicatorLine, CommunicatorReading, Writers};
 pub use last::{Bytes, Claimed, ErrorReading, ExitNote, Fault, FaultReading, LastReading, REGISTERS};
 pub use page::{LedgerPage, out_of_the_way};
 pub use record::{
-    CALLS, CallReading, Calling, How, KERNEL_NAME, NO_TICKET, PRECEDED, Preceding, Record, SITES,
-    SiteReading, SiteText, Work,
+    CALLS, CallReading, Calling, How, KERNEL_NAME, NATIVE_SITES, NO_TICKET, NativeText, PRECEDED, Preceding,
+    Record, SITES, SiteReading, SiteText, Work,
 };
 pub use thread::{ThreadLine, ThreadReading};
 
@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// `xpuledg` and the version of the layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"xpuledg\x08");
+const MAGIC: u64 = u64::from_le_bytes(*b"xpuledg\x09");
 
 /// Communicators a rank can show at once; a 5-way parallel job uses about ten.
 pub const COMMUNICATORS: usize = 64;

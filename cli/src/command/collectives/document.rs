@@ -50,11 +50,13 @@ struct OneCall<'a> {
     state: CallState,
     #[serde(skip_serializing_if = "Option::is_none")]
     preceding: Option<Preceding<'a>>,
-    /// `train.py:212 log_metrics`
+    /// `train.py:212 log_metrics`; outside of Python as `native`.
     site: Option<String>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     frames: &'a [StackFrame],
     returns_to: Option<String>,
+    /// `libtorch_cuda.so+0x1a2b3c`: the file of that address, and the offset in it.
+    native: Option<&'a str>,
 }
 
 /// The last operation that was launched before a call that its stream has not reached.
@@ -123,5 +125,6 @@ fn one<'a>(record: &'a RankRecord, call: &RecordedCall) -> OneCall<'a> {
         site: site.and_then(xpu_wire::frame::CallSite::place),
         frames: site.map_or(&[], |site| &site.frames),
         returns_to: site.map(|site| site.returns_to).filter(|&at| at != 0).map(address),
+        native: site.map(|site| site.native.as_str()).filter(|native| !native.is_empty()),
     }
 }

@@ -44,7 +44,7 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
     if status.ranks.is_empty() {
         return writeln!(
             to,
-            "no ranks: start the job under `xpu-top run`, or name its hosts with --job-hosts or --hosts"
+            "no ranks: start the job under `xpu-top run`, or name its hosts with --job-hosts or --hosts (a rank is seen from its first CUDA call or step on)"
         );
     }
     let steps = match (status.steps.min, status.steps.max) {

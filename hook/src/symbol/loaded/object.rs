@@ -118,6 +118,11 @@ impl Object {
         path.to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default()
     }
 
+    /// Where an address within it is in its file, as its symbols have it.
+    pub(crate) fn offset_of(&self, address: usize) -> Option<usize> {
+        self.span.contains(address).then(|| address.wrapping_sub(self.base))
+    }
+
     /// The address of the function or variable of this name that it exports in its default version.
     pub(crate) fn find(&self, name: &Name<'_>) -> Option<usize> {
         // SAFETY: the index is of a symbol.

@@ -1,5 +1,7 @@
 //! Sends and receives: the n-th send from one rank to another meets the n-th receive there.
 
+mod cycle;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use xpu_wire::{
@@ -8,13 +10,25 @@ use xpu_wire::{
     id::{CommunicatorId, Rank},
 };
 
-use super::{By, Divergence, Parting, tell};
+use super::{By, Divergence, Parting, TOLD, tell};
+use crate::finding::phrase;
 
 /// Calls after which a first send or receive does not belong to the usual pattern.
 const WARM: u64 = 32;
 
 /// Sender and receiver, by ranks in the communicator.
 type Way = (CommunicatorId, u32, u32);
+
+/// A send or receive without its partner.
+struct Unmatched<'a> {
+    communicator: CommunicatorId,
+    call: &'a RecordedCall,
+    /// The rank that called it.
+    calls: &'a RankRecord,
+    /// The rank that has not called the other end, and its last call between the two.
+    lacks: &'a RankRecord,
+    last: Option<&'a RecordedCall>,
+}
 
 /// One end of a pair: its recorded calls, by number, and the next number.
 #[derive(Default)]
@@ -82,23 +96,65 @@ pub(super) fn first(records: &[&RankRecord]) -> Option<Divergence> {
             // The calling side, the silent side, and the first call without an answer.
             let (calls, lacks) = if sent > received { (0, 1) } else { (1, 0) };
             let Some(&call) = ends[calls].calls.get(&number) else { continue };
-            unmatched.push((
-                id,
-                call,
-                [sender, receiver][calls],
-                [sender, receiver][lacks],
-                ends[lacks].last(),
-            ));
+            let last = ends[lacks].last();
+            let [calls, lacks] = [[sender, receiver][calls], [sender, receiver][lacks]];
+            unmatched.push(Unmatched { communicator: id, call, calls, lacks, last });
         }
     }
     // A rank that lacks a call because it waits itself is not the origin.
-    let waiting: BTreeSet<Rank> = unmatched.iter().map(|(_, _, calls, ..)| calls.rank).collect();
-    let began = |of: &&(CommunicatorId, &RecordedCall, &RankRecord, &RankRecord, Option<&RecordedCall>)| {
-        !waiting.contains(&of.3.rank)
-    };
-    let first = unmatched.iter().filter(began).min_by_key(|(_, call, ..)| call.entered);
-    let found = first.or_else(|| unmatched.iter().min_by_key(|(_, call, ..)| call.entered))?;
-    Some(without_partner(found))
+    let waiting: BTreeSet<Rank> = unmatched.iter().map(|one| one.calls.rank).collect();
+    let began = |one: &&Unmatched<'_>| !waiting.contains(&one.lacks.rank);
+    if let Some(first) = unmatched.iter().filter(began).min_by_key(|one| one.call.entered) {
+        return Some(without_partner(first));
+    }
+    let circle = cycle::of(&unmatched);
+    match (&circle[..], cycle::begins(&circle)) {
+        // One process with both ranks.
+        ([alone], _) => Some(without_partner(alone)),
+        (_, Some((lacks, own))) => Some(waits_instead(lacks, own)),
+        (_, None) => in_a_circle(circle),
+    }
+}
+
+/// A rank that waits for a message in place of the call that another waits for.
+fn waits_instead(lacking: &Unmatched<'_>, own: &Unmatched<'_>) -> Divergence {
+    let found = without_partner(lacking);
+    let instead = tell::one(own.calls, own.call);
+    let sentence = format!(
+        "rank {} called {} where it usually calls something else, and waits for rank {}; rank {} waits in {} for rank {}",
+        own.calls.rank,
+        tell::call(&instead),
+        own.lacks.rank,
+        lacking.calls.rank,
+        tell::call(&tell::one(lacking.calls, lacking.call)),
+        lacking.lacks.rank,
+    );
+    let mut calls = found.calls;
+    calls.insert(0, instead);
+    calls.truncate(TOLD);
+    let (ranks, by) = (vec![own.calls.rank], By::Novelty);
+    Divergence { ranks, by, calls, sentence, ..found }
+}
+
+/// Ranks that wait for each other, and it is unknown which of them began.
+fn in_a_circle(mut circle: Vec<&Unmatched<'_>>) -> Option<Divergence> {
+    circle.sort_by_key(|one| one.calls.rank);
+    let first = circle.first()?;
+    let calls: Vec<_> = circle.iter().take(TOLD).map(|one| tell::one(one.calls, one.call)).collect();
+    let told = circle.iter().zip(&calls);
+    let told = told.map(|(one, call)| format!("rank {} in {}", one.calls.rank, tell::call(call)));
+    let ranks: Vec<Rank> = circle.iter().map(|one| one.calls.rank).collect();
+    let sentence = format!(
+        "{} wait for a message of each other: {}",
+        phrase::ranks(&ranks),
+        told.collect::<Vec<_>>().join(", ")
+    );
+    let ends = circle.iter().map(|one| (one.calls.rank, Some(one.call.order))).collect();
+    let name = first.calls.communicator(first.call).map_or("", |one| &one.name);
+    let entered = circle.iter().map(|one| one.call.entered).min()?;
+    let of = (first.communicator, name);
+    let found = tell::of_calls(Parting::Unmatched, of, (ranks, By::Nothing), (calls, sentence), entered);
+    Some(Divergence { ends, ..found })
 }
 
 /// Both ends of a message must have the same size.
@@ -127,7 +183,9 @@ fn of_another_size(id: CommunicatorId, ends: &[End<'_>; 2]) -> Option<Divergence
     );
     let name = sender.communicator(sent).map_or("", |one| &one.name);
     let at = sent.entered.min(received.entered);
-    Some(tell::of_calls(Parting::Size, (id, name), (ranks, by), (calls.into(), sentence), at))
+    let ends = vec![(sender.rank, Some(sent.order)), (receiver.rank, Some(received.order))];
+    let found = tell::of_calls(Parting::Size, (id, name), (ranks, by), (calls.into(), sentence), at);
+    Some(Divergence { ends, ..found })
 }
 
 /// Whether the rank had sent or received anything before that call.
@@ -137,15 +195,7 @@ fn sends_before(record: &RankRecord, call: &RecordedCall) -> bool {
     })
 }
 
-fn without_partner(
-    (id, call, calls, lacks, last): &(
-        CommunicatorId,
-        &RecordedCall,
-        &RankRecord,
-        &RankRecord,
-        Option<&RecordedCall>,
-    ),
-) -> Divergence {
+fn without_partner(Unmatched { communicator: id, call, calls, lacks, last }: &Unmatched<'_>) -> Divergence {
     let there = tell::one(calls, call);
     let answer = if call.operation == Operation::Send { "receive" } else { "send" };
     // A call without precedent has no partner because it is one too many.
@@ -176,5 +226,8 @@ fn without_partner(
     told.extend(last);
     let name = calls.communicator(call).map_or("", |one| &one.name);
     let (rank, by) = if extra { (calls.rank, By::Novelty) } else { (lacks.rank, By::Majority) };
-    tell::of_calls(Parting::Unmatched, (*id, name), (vec![rank], by), (told, sentence), call.entered)
+    let ends = vec![(calls.rank, Some(call.order)), (lacks.rank, None)];
+    let found =
+        tell::of_calls(Parting::Unmatched, (*id, name), (vec![rank], by), (told, sentence), call.entered);
+    Divergence { ends, ..found }
 }

@@ -118,8 +118,7 @@ fn shape(one: &Sequence<'_>, other: &Sequence<'_>, number: u64) -> (Parting, u64
     let (Some(said), Some(majority)) = (one.said(number), other.said(number)) else {
         return (Parting::Operation, 1);
     };
-    let (here, there) = (one.site(number), other.site(number));
-    let same_site = here.is_some() && here == there;
+    let same_site = one.is_from_site_of(number, other, number) == Some(true);
     if !one.goes_on_as(number + 1, other, number + 1, 1) {
         // One call site may alternate between sizes: a single call does not distinguish them.
         let least = if same_site { 2 } else { 1 };
@@ -160,10 +159,7 @@ fn shifted(sequences: &[Sequence<'_>], from: u64) -> Option<Divergence> {
     if !(1..=IN_A_ROW).contains(&count) || ahead.len() + behind.len() != sequences.len() {
         return None;
     }
-    let parts = |&number: &u64| {
-        let (here, there) = (one.site(number), other.site(number));
-        here.is_some() && there.is_some() && here != there
-    };
+    let parts = |&number: &u64| one.is_from_site_of(number, other, number) == Some(false);
     let number = (from..least).find(parts)?;
     if !one.comes_from_as(number + count, other, number) {
         return None;

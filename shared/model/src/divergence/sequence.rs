@@ -1,11 +1,11 @@
 //! The collectives of one rank in one communicator, by their numbers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use xpu_wire::{
     collective::Operation,
     datatype::DataType,
-    frame::{CallState, RankRecord, RecordedCall, RecordedCommunicator},
+    frame::{CallSite, CallState, RankRecord, RecordedCall, RecordedCommunicator},
     id::Rank,
 };
 
@@ -94,9 +94,27 @@ impl<'a> Sequence<'a> {
         self.at(number).map(Said::of)
     }
 
-    /// Its call site: the program's own frame, as text.
+    fn call_site(&self, number: u64) -> Option<&'a CallSite> {
+        self.record.site(self.at(number)?)
+    }
+
+    /// Its call site as text: the program's own frame, outside of Python the native code.
     pub(super) fn site(&self, number: u64) -> Option<String> {
-        self.record.site(self.at(number)?)?.place()
+        self.call_site(number)?.place()
+    }
+
+    /// Whether the call came from where that call of the other came from; `None` if that is unknown.
+    pub(super) fn is_from_site_of(&self, number: u64, other: &Self, there: u64) -> Option<bool> {
+        self.call_site(number)?.is_same_as(other.call_site(there)?)
+    }
+
+    /// Whether the other would show the call's site if it had called from there. Native sites of different
+    /// builds of a library are never alike.
+    pub(super) fn is_comparable_with(&self, number: u64, other: &Self) -> bool {
+        let natives = |of: &Self| of.record.sites.iter().map(|site| site.native.as_str());
+        let natives_of_other: BTreeSet<_> = natives(other).filter(|native| !native.is_empty()).collect();
+        self.call_site(number).is_some_and(|site| site.frame().is_some())
+            || natives(self).any(|native| natives_of_other.contains(native))
     }
 
     /// Whether it made such a call from such a site before this number.
@@ -127,7 +145,7 @@ impl<'a> Sequence<'a> {
     /// The same for the call sites, if both are known.
     pub(super) fn comes_from_as(&self, from: u64, other: &Self, there: u64) -> bool {
         let both = self.end().saturating_sub(from).min(other.end().saturating_sub(there));
-        both > 0 && (0..both).all(|at| alike(self.site(from + at), other.site(there + at)))
+        both > 0 && (0..both).all(|at| self.is_from_site_of(from + at, other, there + at) != Some(false))
     }
 }
 

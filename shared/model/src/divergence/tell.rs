@@ -43,17 +43,20 @@ pub(super) fn parted(
         by,
         passed,
         sentence: String::new(),
+        ends: Vec::new(),
         at: at.unwrap_or_default(),
         calls: Vec::new(),
     };
+    let never = site.as_ref().is_some_and(|site| {
+        let calls_from_there =
+            |one: &Sequence<'_>| (one.first..one.end()).any(|at| one.site(at).as_ref() == Some(site));
+        majority.iter().all(|one| minority[0].is_comparable_with(number, one) && !calls_from_there(one))
+    });
     let number = format!("number {number} of communicator {}", of(&new));
     let who = phrase::ranks(&ranks(minority));
     let more = if count == 1 { "one".to_owned() } else { count.to_string() };
     let (here, there) = (places(&calls), places(&others));
     let (rest, is_one) = (others_of(majority), ranks(majority).len() == 1);
-    let never = site.as_ref().is_some_and(|site| {
-        majority.iter().all(|one| !(one.first..one.end()).any(|at| one.site(at).as_ref() == Some(site)))
-    });
     new.sentence = match kind {
         _ if earlier && matches!(kind, Parting::Extra | Parting::LeftOut) => format!(
             "{who} and {rest} are out of step by {more} since before {number}, where the record begins: {who} called {here}, {rest} {there}"
@@ -159,7 +162,8 @@ fn places(calls: &[PartedCall]) -> String {
 pub(super) fn name(call: &RecordedCall) -> String {
     let RecordedCall { operation, bytes, datatype, reduction, peer, replays, .. } = call;
     if *replays > 0 {
-        return format!("a CUDA graph with {replays} collectives, {operation} the last");
+        let collectives = if *replays == 1 { "collective" } else { "collectives" };
+        return format!("a CUDA graph with {replays} {collectives}, {operation} the last");
     }
     let size = size(*bytes);
     let reduction = match reduction {
@@ -223,5 +227,6 @@ pub(super) fn of_calls(
 ) -> Divergence {
     let (id, communicator) = (communicator, communicator.to_string());
     let (name, number, passed) = (name.to_owned(), None, false);
-    Divergence { kind, communicator, id, name, number, ranks, by, calls, passed, sentence, at }
+    let ends = Vec::new();
+    Divergence { kind, communicator, id, name, number, ranks, by, calls, passed, sentence, ends, at }
 }

@@ -63,6 +63,7 @@ impl Calls {
                 frame(if line == 212 { "log_metrics" } else { "train" }, "/work/train.py", line),
             ],
             returns_to: 7,
+            native: String::new(),
         };
         let site = self.record.sites.iter().position(|known| *known == site).unwrap_or_else(|| {
             self.record.sites.push(site);
@@ -400,6 +401,90 @@ fn a_send_in_a_job_that_sends_nothing_is_its_senders() {
     });
     let found = found(&records);
     is(&found, Parting::Unmatched, &[1]);
+}
+
+/// Outside of Python: calls of `train`, of which each rank has a build with other offsets.
+fn without_python(mut records: Vec<RankRecord>, build: impl Fn(Rank) -> u32) -> Vec<RankRecord> {
+    for record in &mut records {
+        let base = build(record.rank);
+        for site in &mut record.sites {
+            site.native = format!("train+{:#x}", base + site.frames[1].line);
+            site.frames.clear();
+        }
+    }
+    records
+}
+
+#[test]
+fn outside_of_python_calls_are_compared_by_their_native_sites() {
+    let records = ranks(4, |rank, calls| {
+        for step in 0..6 {
+            calls.call(0, AllReduce, BUCKET, 131);
+            if (rank, step) == (1, 5) {
+                calls.call(0, AllReduce, 492, 0xd4);
+            }
+            calls.call(0, AllReduce, 64, 140);
+        }
+    });
+    let same = found(&without_python(records.clone(), |_| 0));
+    is(&same, Parting::Extra, &[1]);
+    assert!(same.sentence.contains(", at train+0xd4; the 3 others never do"), "{}", same.sentence);
+    // Nothing is known of what builds do that have other offsets.
+    let others = found(&without_python(records, |rank| 0x1000 * rank.0));
+    is(&others, Parting::Extra, &[1]);
+    assert!(!others.sentence.contains("never"), "{}", others.sentence);
+}
+
+/// Each rank receives from the one before and sends to the next, then the same backward. In the last step, a
+/// rank that `changes` leaves out the forward send.
+fn forward_and_backward(steps: u32, changes: impl Fn(u32) -> bool) -> Vec<RankRecord> {
+    ranks(4, |rank, calls| {
+        for step in 0..steps {
+            let last = step + 1 == steps;
+            if rank > 0 {
+                calls.with(0, Recv, Some(rank - 1), 512, 190);
+            }
+            // Those behind rank 1 wait there for what it does not send.
+            if last && rank > 1 {
+                return;
+            }
+            let skips = last && changes(rank);
+            if rank < 3 && !skips {
+                calls.with(0, Send, Some(rank + 1), 512, 191);
+            }
+            if rank < 3 {
+                calls.with(0, Recv, Some(rank + 1), 640, 192);
+            }
+            if last {
+                return;
+            }
+            if rank > 0 {
+                calls.with(0, Send, Some(rank - 1), 640, 193);
+            }
+        }
+    })
+}
+
+#[test]
+fn of_ranks_that_wait_in_a_circle_the_one_that_left_its_pattern_is_named() {
+    let found = found(&forward_and_backward(8, |rank| rank == 1));
+    is(&found, Parting::Unmatched, &[1]);
+    assert_eq!(found.by, By::Novelty);
+    assert_eq!(found.ends, [(Rank(2), Some(found.ends[0].1.unwrap())), (Rank(1), None)]);
+    let begin = "rank 1 called Recv from 2 (640 B of f32) at train.py:192 train where it usually calls something else, and waits for rank 2; rank 2 waits in Recv from 1 (512 B of f32) at train.py:190";
+    assert!(found.sentence.starts_with(begin), "{}", found.sentence);
+}
+
+#[test]
+fn of_ranks_that_wait_in_a_circle_from_the_start_all_are_named() {
+    let both = ranks(2, |rank, calls| {
+        calls.with(0, Recv, Some(1 - rank), 512, 190);
+    });
+    let found = found(&both);
+    is(&found, Parting::Unmatched, &[0, 1]);
+    assert_eq!(found.by, By::Nothing);
+    let begin = "ranks 0, 1 wait for a message of each other: rank 0 in Recv from 1 (512 B of f32)";
+    assert!(found.sentence.starts_with(begin), "{}", found.sentence);
 }
 
 #[test]

@@ -45,6 +45,7 @@ pub enum Evidence {
     InKernel(hang::InKernel),
     Partial(hang::Partial),
     Unmatched(hang::Unmatched),
+    Exchanging(hang::Exchanging),
     /// Any of these, and where the main thread of a rank is.
     Sampled(Box<Evidence>, MainThreadSeen),
     /// Any of these about hosts that have not been heard for this number of seconds.
@@ -79,6 +80,7 @@ impl Evidence {
             Self::InKernel(told) => told,
             Self::Partial(told) => told,
             Self::Unmatched(told) => told,
+            Self::Exchanging(told) => told,
             Self::Sampled(of, _) | Self::Aged(of, _) | Self::OnGpus(of, _) => of.reported(),
         }
     }

@@ -2,6 +2,7 @@
 //! follow from it.
 
 mod divergence;
+mod doing;
 mod kernel;
 mod life;
 mod mismatch;
@@ -12,7 +13,7 @@ mod stopped;
 mod unmatched;
 mod witness;
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use xpu_wire::{
     frame::Life,
@@ -21,6 +22,7 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
+pub use doing::Doing;
 pub use witness::Witness;
 
 use super::{
@@ -118,9 +120,10 @@ fn waiting(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
         return None;
     }
     not_started::ranks(job, still)
-        .or_else(|| divergence::not_entered(still))
+        .or_else(|| divergence::not_entered(job, still))
         .or_else(|| unmatched::sends(job, still))
         .or_else(|| kernel::longest(job, still))
+        .or_else(|| unmatched::exchanging(job, still))
 }
 
 /// Dependencies are known once all ranks hang; they stop one after another, and hosts report it at different
@@ -192,47 +195,6 @@ fn finding(
         advice,
         collective,
         cost: None,
-    }
-}
-
-/// A rank's activity, as far as visible.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Doing {
-    Ended,
-    Gone,
-    Silent,
-    /// Inside a call, for this many seconds.
-    Inside(Call, f64),
-    /// Inside no call of CUDA or NCCL.
-    Outside,
-}
-
-impl Doing {
-    fn of(view: &RankView) -> Self {
-        match (view.life(), held(view)) {
-            (Life::Ended, _) => Self::Ended,
-            (Life::Died, _) => Self::Gone,
-            (Life::Silent, _) => Self::Silent,
-            (Life::Alive, Some((call, seconds))) => Self::Inside(call, seconds),
-            (Life::Alive, None) => Self::Outside,
-        }
-    }
-
-    /// How long it has been inside its call.
-    pub(super) fn seconds(self) -> Option<f64> {
-        if let Self::Inside(_, seconds) = self { Some(seconds) } else { None }
-    }
-}
-
-impl fmt::Display for Doing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ended => f.write_str("it has ended"),
-            Self::Gone => f.write_str("its process is gone"),
-            Self::Silent => f.write_str("it reports nothing"),
-            Self::Inside(call, seconds) => write!(f, "it has been inside {call} for {seconds:.0} s"),
-            Self::Outside => f.write_str("it is in no CUDA or NCCL call"),
-        }
     }
 }
 

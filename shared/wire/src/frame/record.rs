@@ -94,6 +94,9 @@ pub struct CallSite {
     pub frames: Vec<StackFrame>,
     /// The call's return address; 0 if it is unknown.
     pub returns_to: u64,
+    /// The same as file and offset, alike on all ranks: `libtorch_cuda.so+0x1a2b3c`. Empty if it is unknown.
+    #[serde(deserialize_with = "crate::text::line")]
+    pub native: String,
 }
 
 impl CallSite {
@@ -103,11 +106,22 @@ impl CallSite {
         self.frames.iter().find(is_own).or_else(|| self.frames.first())
     }
 
-    /// `train.py:212 log_metrics`
+    /// `train.py:212 log_metrics`; outside of Python `train+0x1a2b3c`.
     pub fn place(&self) -> Option<String> {
-        let StackFrame { function, file, line } = self.frame()?;
+        let Some(StackFrame { function, file, line }) = self.frame() else {
+            return Some(self.native.clone()).filter(|native| !native.is_empty());
+        };
         let file = file.rsplit('/').next().unwrap_or(file);
         Some(format!("{file}:{line} {function}"))
+    }
+
+    /// Whether two calls came from the same place: by Python if both are known there, else by native code.
+    /// `None` if that is unknown.
+    pub fn is_same_as(&self, other: &Self) -> Option<bool> {
+        if self.frame().is_some() && other.frame().is_some() {
+            return Some(self.place() == other.place());
+        }
+        (!self.native.is_empty() && !other.native.is_empty()).then(|| self.native == other.native)
     }
 }
 

@@ -3,10 +3,13 @@
 //! Each call takes the next slot of a ring, with plain stores. A reader accepts a slot whose ticket is the
 //! same before and after it read the rest.
 
+mod native;
 mod pairs;
 mod preceding;
 mod site;
 
+pub(super) use native::NativeSites;
+pub use native::{NATIVE_SITES, NativeText};
 pub(super) use pairs::Pairs;
 pub use preceding::{KERNEL_NAME, PRECEDED, Preceding, Work};
 pub(super) use site::Sites;
@@ -89,6 +92,7 @@ pub struct Record {
     calls: [Line; CALLS],
     pub pairs: Pairs,
     pub sites: Sites,
+    pub native_sites: NativeSites,
     preceding: [preceding::Line; PRECEDED],
 }
 

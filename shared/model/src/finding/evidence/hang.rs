@@ -7,7 +7,7 @@ mod standing;
 
 use std::fmt;
 
-pub use calls::{Deadlock, Mismatch, NotEntered, OutOfStep, Parted, Unmatched};
+pub use calls::{Deadlock, Exchanging, Mismatch, NotEntered, OutOfStep, Parted, Unmatched};
 pub use communicator::{Forming, Missing};
 pub use gpu::{After, InKernel, NotLaunched, NotStarted, Partial};
 pub(super) use standing::sentence;

@@ -12,7 +12,7 @@ use super::{
     Evidence,
     cost::{Cause, Straggler},
     exit::Exited,
-    hang::{Forming, Mismatch, Missing},
+    hang::{Exchanging, Forming, Mismatch, Missing},
     pace::{Pauses, Regression},
     slow::{Arrival, Named, Waiting},
 };
@@ -201,9 +201,9 @@ impl Evidence {
                 let what = format!("{who} called {} sends and receives", of.calls);
                 with_age(&what, &format!(", ranks like it {}", of.usual), of.stands_s)
             }
-            Self::Sampled(of, _) => of.headline(ranks, host),
+            Self::Exchanging(of) => exchanging(of),
             Self::Aged(of, seconds) => format!("{} ago: {}", age(*seconds), of.headline(ranks, host)),
-            Self::OnGpus(of, _) => of.headline(ranks, host),
+            Self::Sampled(of, _) | Self::OnGpus(of, _) => of.headline(ranks, host),
         }
     }
 }
@@ -285,7 +285,7 @@ fn forming(of: &Forming, host: Option<&str>) -> String {
     match &of.missing {
         Missing::Nobody => with_age(&format!("all ranks wait to {form} a communicator"), "", of.stands_s),
         Missing::Unseen(unseen) => {
-            with_age(&waiting, &format!(", {} never seen", counted(*unseen)), of.stands_s)
+            with_age(&waiting, &format!(", {} never seen", counted(unseen.len())), of.stands_s)
         }
         Missing::Unknown => with_age(&waiting, ", who is missing is unknown", of.stands_s),
         Missing::Ranks { ranks, .. } => {
@@ -294,6 +294,11 @@ fn forming(of: &Forming, host: Option<&str>) -> String {
             with_age(&what, &format!(": {} {wait}", counted(inside)), of.stands_s)
         }
     }
+}
+
+fn exchanging(of: &Exchanging) -> String {
+    let wait = format!("{} wait for their GPUs", counted(of.ranks.len()));
+    with_age(&wait, ", after sends and receives", of.stands_s)
 }
 
 fn mismatch(of: &Mismatch, host: Option<&str>) -> String {

@@ -333,9 +333,9 @@ fn all() -> Vec<Case> {
                 makes: true,
                 inside: ranks.clone(),
                 stands_s,
-                missing: Missing::Unseen(3),
+                missing: Missing::Unseen((6..9).map(Rank).collect()),
             }),
-            vec![("ranks_unseen", "3 ranks of the job")],
+            vec![("ranks_unseen", "3 ranks of the job were never seen: ranks 6-8")],
         ),
         (
             Evidence::NotEntered(NotEntered {
@@ -457,8 +457,21 @@ fn all() -> Vec<Case> {
                 sentence: "rank 5 called one AllReduce (492 B of f32) more, number 91".to_owned(),
                 number: Some(91),
                 stands_s,
+                lacks: Some((Rank(5), Doing::Inside(Call::StreamSynchronize, 9.0))),
             }),
-            vec![("collective_number", "number 91"), ("stands_s", "has hung for")],
+            vec![
+                ("collective_number", "number 91"),
+                ("stands_s", "has hung for"),
+                ("inside_s", "rank 5: it has been inside cudaStreamSynchronize for 9 s"),
+            ],
+        ),
+        (
+            Evidence::Exchanging(Exchanging {
+                ranks: (0..4).map(Rank).collect(),
+                communicator: "9ca792c9".to_owned(),
+                stands_s,
+            }),
+            vec![("ranks_waiting", "all 4 ranks of communicator 9ca792c9"), ("stands_s", "hung for 12 s")],
         ),
         (
             Evidence::Unmatched(Unmatched { ranks, calls: 90, usual: 91, of: 4, stands_s }),
@@ -483,7 +496,7 @@ fn every_kind_says_its_figures_in_its_sentence() {
             assert!(sentence.contains(words), "{name} as {words:?}: {sentence}");
         }
     }
-    assert_eq!(kinds.len(), 23, "every kind has its turn: {kinds:?}");
+    assert_eq!(kinds.len(), 24, "every kind has its turn: {kinds:?}");
 }
 
 /// A terminal of 80 columns shows it whole, with a sign before it.

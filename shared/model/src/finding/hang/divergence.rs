@@ -9,6 +9,7 @@ use super::{
     Class, Confidence, Doing, Evidence, Finding, Still, WORKING_PATIENCE, Waits, anyone_held, finding, held,
     kernel,
 };
+use crate::{divergence::Parting, job::Job};
 
 /// Whether an unblocked laggard still works: a checkpoint, an evaluation. It gets more time.
 pub(super) fn someone_works(still: &[Still<'_>]) -> bool {
@@ -20,7 +21,7 @@ pub(super) fn someone_works(still: &[Still<'_>]) -> bool {
 }
 
 /// An unblocked laggard, or laggards that block each other.
-pub(super) fn not_entered(still: &[Still<'_>]) -> Option<Finding> {
+pub(super) fn not_entered(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     let waits = Waits::among(still);
     let culprits = freest(still, waits.culprits());
     if culprits.is_empty() {
@@ -29,16 +30,17 @@ pub(super) fn not_entered(still: &[Still<'_>]) -> Option<Finding> {
     if let Some(finding) = kernel::root(still, &culprits) {
         return Some(finding);
     }
-    // Of all they miss, the collective that most ranks wait in.
+    // Of all they miss, the first by the records of calls, else the collective that most ranks wait in.
     let missed = |still: &&Still<'_>| still.laggards().any(|place| culprits.contains(&place.rank));
-    let still = still
-        .iter()
-        .filter(missed)
-        .max_by_key(|still| (still.waiting().count(), std::cmp::Reverse(still.id)))?;
+    let first = job.divergence().filter(|found| found.kind == Parting::NotEntered).map(|found| found.id);
+    let waiting = still.iter().filter(missed).map(|still| still.waiting().count()).max()?;
+    let still = still.iter().filter(missed).max_by_key(|still| {
+        (Some(still.id) == first, still.waiting().count(), std::cmp::Reverse(still.id))
+    })?;
     let absent: Vec<_> = still.laggards().filter(|place| culprits.contains(&place.rank)).collect();
-    let waiting = still.waiting().count();
     let held = anyone_held(still.waiting());
     let confidence = if held && absent.len() < waiting { Confidence::Certain } else { Confidence::Likely };
+    let waiting = still.waiting().count();
     let ranks: Vec<Rank> = absent.iter().map(|place| place.rank).collect();
     let first = absent.first()?;
     let collective = still.collective(still.least(), still.waiting());
@@ -47,7 +49,7 @@ pub(super) fn not_entered(still: &[Still<'_>]) -> Option<Finding> {
         collective: collective.clone(),
         waiting,
         stands_s: still.stands_for.as_secs_f64(),
-        doing: Doing::of(first.view),
+        doing: Doing::closely(job, first.rank, first.view),
     });
     let advice = if ranks.len() == 1 { "look at that rank's stack" } else { "look at those ranks' stacks" };
     Some(finding(Class::NotEntered, ranks, confidence, still, evidence, advice, Some(collective)))

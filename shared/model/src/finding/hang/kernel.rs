@@ -141,7 +141,8 @@ fn in_kernel(still: &Still<'_>) -> Option<Finding> {
     }
     let unfinished: Vec<_> =
         still.places.iter().filter(|place| place.state.completed < place.state.entered).collect();
-    let first = unfinished.iter().map(|place| place.state.completed).min()?;
+    // Of each rank it is known late which ones have ended. One that has on a rank is not the one that does not.
+    let first = unfinished.iter().map(|place| place.state.completed).max()?;
     let ranks: Vec<Rank> = unfinished.iter().map(|place| place.rank).collect();
     let collective = still.collective(first, unfinished.iter().copied());
     let evidence = Evidence::InKernel(InKernel {

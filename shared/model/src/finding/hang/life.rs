@@ -99,23 +99,25 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
     let ended: Vec<_> = job.ranks().filter(|(_, view)| view.life() == Life::Ended).collect();
     let absent = if makes && absent.is_empty() { ended } else { absent };
     if absent.is_empty() {
-        let missing = match job.world_size() as usize - inside.len().min(job.world_size() as usize) {
-            0 => Missing::Nobody,
-            unseen => Missing::Unseen(unseen),
-        };
+        let unseen: Vec<Rank> =
+            (0..job.world_size()).map(Rank).filter(|&rank| job.rank(rank).is_none()).collect();
         let advice = "check that all ranks start and reach each other (NCCL_SOCKET_IFNAME, firewalls; NCCL_DEBUG=INFO shows more)";
-        return Some(finding(ranks_inside.clone(), Confidence::Likely, missing, advice));
+        // A viewer of a few hosts of the job does not see most ranks.
+        let named = if unseen.is_empty() || unseen.len() >= inside.len() { &ranks_inside } else { &unseen };
+        let (named, missing) =
+            (named.clone(), if unseen.is_empty() { Missing::Nobody } else { Missing::Unseen(unseen) });
+        return Some(finding(named, Confidence::Likely, missing, advice));
     }
     // Perhaps not all of them belong to it: one that is inside another call waits for others itself.
     let is_idle = |view: &RankView| Doing::of(view) == Doing::Outside && !works(view);
     let idle: Vec<_> = absent.iter().copied().filter(|(_, view)| is_idle(view)).collect();
     let missing = if absent.len() < inside.len() || idle.is_empty() { absent } else { idle };
-    let Some((_, first)) = missing.first().filter(|_| missing.len() < inside.len().max(2)) else {
+    let Some((rank, first)) = missing.first().filter(|_| missing.len() < inside.len().max(2)) else {
         let advice = "look at the stacks of the other ranks";
         return Some(finding(ranks_inside.clone(), Confidence::Guess, Missing::Unknown, advice));
     };
     let ranks: Vec<Rank> = missing.iter().map(|&(rank, _)| rank).collect();
-    let doing = Doing::of(first);
+    let doing = Doing::closely(job, *rank, first);
     let missing = Missing::Ranks { ranks: ranks.clone(), doing };
     // If as many are elsewhere, in calls of their own, they may be right to be there.
     let is_open = ranks.len() >= inside.len() && !is_idle(first);

@@ -2,7 +2,7 @@
 
 use super::{
     super::{Evidence, evidence::hang::Parted},
-    Class, Confidence, Finding, Standstill, Still, finding,
+    Class, Confidence, Doing, Finding, Standstill, Still, finding,
 };
 use crate::{
     divergence::{By, Divergence, Parting},
@@ -16,11 +16,14 @@ pub(super) fn parted(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     let fresh = |still: &&Still<'_>| still.places.iter().all(|place| job.has_fresh_record(place.rank));
     let divergence = job.divergence().filter(|found| !found.passed && found.kind != Parting::NotEntered)?;
     let of = still.iter().find(|still| still.id == divergence.id).filter(fresh)?;
-    let Divergence { kind, ranks, by, sentence, name, number, .. } = divergence;
+    let Divergence { kind, ranks, by, sentence, name, number, ends, .. } = divergence;
+    let lacks = ends.iter().find(|(_, call)| call.is_none());
+    let lacks = lacks.and_then(|&(rank, _)| Some((rank, Doing::closely(job, rank, job.rank(rank)?))));
     let evidence = Evidence::Parted(Parted {
         sentence: sentence.clone(),
         number: *number,
         stands_s: of.stands_for.as_secs_f64(),
+        lacks,
     });
     let (class, advice) = match kind {
         Parting::Order => (

@@ -1,9 +1,9 @@
-//! How far each rank's GPU has come in the collective that does not end: by its calls, the events on its stream,
-//! NCCL's RAS, and the driver, in this order.
+//! How far each rank's GPU has come in the collective that does not end, or in the send or receive without its
+//! partner: by its calls, the events on its stream, NCCL's RAS, and the driver, in this order.
 
 use xpu_wire::{
     frame::{CallState, RankRecord, RecordedCall},
-    id::CommunicatorId,
+    id::{CommunicatorId, Rank},
     unit::Moment,
 };
 
@@ -12,7 +12,7 @@ use super::{
     Class, Evidence, Finding, Place, Still,
     witness::{self, Load},
 };
-use crate::{job::Job, ras};
+use crate::{divergence::Divergence, job::Job, ras};
 
 /// What is listed; the ranks of further states are in no group.
 const GROUPS: usize = 32;
@@ -24,20 +24,22 @@ const WAITING_POWER: f64 = 0.35;
 /// Clocks of launches and calls differ by this much.
 const CLOCKS: u64 = 20_000_000;
 
-/// The finding, with the state of each rank's GPU in the collective that it is about.
+/// The finding, with the state of each rank's GPU in the operation that it is about.
 pub(super) fn with_gpus(job: &Job, still: &[Still<'_>], mut finding: Finding) -> Finding {
     let groups = match &finding.collective {
         Some(collective) => still
             .iter()
             .find(|still| still.id.to_string() == collective.communicator)
             .map(|of| groups(job, of, collective.number)),
-        // Of two communicators in different orders: the collective that not all have called.
-        None if finding.class == Class::Deadlock => {
-            let id = job.divergence().map(|found| found.id);
-            let open = |of: &&Still<'_>| Some(of.id) == id && of.least() < of.most();
-            still.iter().find(open).map(|of| groups(job, of, of.least()))
-        }
-        None => None,
+        None => job.divergence().and_then(|found| match finding.class {
+            // Of calls of two communicators: the collective that not all have called.
+            Class::Deadlock | Class::Mismatch if found.ends.is_empty() => {
+                let open = |of: &&Still<'_>| of.id == found.id && of.least() < of.most();
+                still.iter().find(open).map(|of| groups(job, of, of.least()))
+            }
+            Class::Unmatched | Class::Mismatch => Some(of_message(job, still, found)),
+            _ => None,
+        }),
     };
     if let Some(groups) = groups.filter(|groups| !groups.is_empty()) {
         finding.evidence = Evidence::OnGpus(Box::new(finding.evidence), groups);
@@ -52,8 +54,7 @@ fn groups(job: &Job, still: &Still<'_>, number: u64) -> Vec<GpusAt> {
     // Of ranks that share a GPU each causes what the driver says of the other.
     let are_alone = witness::have_own_devices(&still.places);
     let idle = witness::not_started(&still.places).map(|(ranks, _)| ranks).unwrap_or_default();
-    let mut groups: Vec<GpusAt> = Vec::new();
-    for place in &still.places {
+    let states = still.places.iter().map(|place| {
         let mut one = by_calls(job, still.id, place, number);
         if ras_agrees && one.by == By::Calls && one.state <= GpuState::NotLaunched {
             one.by = By::CallsAndRas;
@@ -61,10 +62,43 @@ fn groups(job: &Job, still: &Still<'_>, number: u64) -> Vec<GpusAt> {
         if let Some(load) = Load::of(place.view).filter(|_| are_alone && place.is_alive()) {
             by_the_driver(&mut one, load, idle.contains(&place.rank));
         }
+        one
+    });
+    grouped(states)
+}
+
+/// The states of both ranks of a send or receive.
+fn of_message(job: &Job, still: &[Still<'_>], found: &Divergence) -> Vec<GpusAt> {
+    let of = still.iter().find(|still| still.id == found.id);
+    let are_alone = of.is_some_and(|of| witness::have_own_devices(&of.places));
+    let states = found.ends.iter().map(|&(rank, call)| {
+        let record = job.record(rank).filter(|_| job.has_fresh_record(rank));
+        let mut one = match (record, call) {
+            (_, None) => at(rank, GpuState::NotCalled, By::Calls),
+            (Some(record), Some(order)) => match record.calls.iter().position(|call| call.order == order) {
+                Some(place) => by_record(rank, record, place),
+                None => at(rank, GpuState::Launched, By::Calls),
+            },
+            (None, Some(_)) => at(rank, GpuState::Launched, By::Calls),
+        };
+        let place = of.and_then(|of| of.places.iter().find(|place| place.rank == rank));
+        let alive = place.filter(|place| are_alone && place.is_alive());
+        if let Some(load) = alive.and_then(|place| Load::of(place.view)) {
+            by_the_driver(&mut one, load, false);
+        }
+        one
+    });
+    grouped(states)
+}
+
+/// Ranks in the same state together, the fewest first.
+fn grouped(states: impl Iterator<Item = GpusAt>) -> Vec<GpusAt> {
+    let mut groups: Vec<GpusAt> = Vec::new();
+    for one in states {
         let is_alike =
             |known: &GpusAt| (known.state, known.by, &known.work) == (one.state, one.by, &one.work);
         match groups.iter().position(is_alike) {
-            Some(known) => groups[known].ranks.push(place.rank),
+            Some(known) => groups[known].ranks.extend(one.ranks),
             None if groups.len() < GROUPS => groups.push(one),
             None => {}
         }
@@ -73,16 +107,12 @@ fn groups(job: &Job, still: &Still<'_>, number: u64) -> Vec<GpusAt> {
     groups
 }
 
+fn at(rank: Rank, state: GpuState, by: By) -> GpusAt {
+    GpusAt { ranks: vec![rank], state, by, work: None, launched_s: None, busy_pct: None, power_w: None }
+}
+
 fn by_calls(job: &Job, id: CommunicatorId, place: &Place<'_>, number: u64) -> GpusAt {
-    let at = |state, by| GpusAt {
-        ranks: vec![place.rank],
-        state,
-        by,
-        work: None,
-        launched_s: None,
-        busy_pct: None,
-        power_w: None,
-    };
+    let at = |state, by| at(place.rank, state, by);
     let counts = place.state;
     match () {
         () if counts.entered <= number => return at(GpuState::NotCalled, By::Calls),
@@ -101,12 +131,28 @@ fn by_calls(job: &Job, id: CommunicatorId, place: &Place<'_>, number: u64) -> Gp
         let place = record.calls.iter().rposition(|call| is_it(call, record))?;
         Some((record, place))
     });
-    let Some((record, at_call)) = found else { return at(GpuState::Launched, By::Calls) };
-    match record.calls[at_call].state {
-        CallState::Done => at(GpuState::Done, By::Events),
-        CallState::Begun => at(GpuState::Begun, By::Events),
-        CallState::Queued => {
-            let (work, launched_s) = work_before(record, at_call).unzip();
+    match found {
+        Some((record, at_call)) => by_record(place.rank, record, at_call),
+        None => at(GpuState::Launched, By::Calls),
+    }
+}
+
+/// The state of a call in a record. A group has the event before its first call of the communicator.
+fn by_record(rank: Rank, record: &RankRecord, at_call: usize) -> GpusAt {
+    let at = |state, by| at(rank, state, by);
+    let call = &record.calls[at_call];
+    let has_event = |other: &RecordedCall| matches!(other.state, CallState::Begun | CallState::Queued);
+    let in_group = |other: &RecordedCall| {
+        call.group.is_some() && (other.group, other.communicator) == (call.group, call.communicator)
+    };
+    let first = record.calls.iter().position(|other| in_group(other) && has_event(other));
+    let at_event = first.filter(|_| !has_event(call)).unwrap_or(at_call);
+    match (call.state, record.calls[at_event].state) {
+        (CallState::Entered, _) => at(GpuState::NotLaunched, By::Calls),
+        (CallState::Done, _) => at(GpuState::Done, By::Events),
+        (_, CallState::Begun) => at(GpuState::Begun, By::Events),
+        (_, CallState::Queued) => {
+            let (work, launched_s) = work_before(record, at_event).unzip();
             GpusAt { work, launched_s: launched_s.flatten(), ..at(GpuState::Behind, By::Events) }
         }
         _ => at(GpuState::Launched, By::Calls),
@@ -158,12 +204,7 @@ fn by_the_driver(at: &mut GpusAt, load: Load, has_not_begun: bool) {
 
 #[cfg(test)]
 mod tests {
-    use xpu_wire::{
-        collective::Operation,
-        datatype::DataType,
-        frame::PrecedingWork,
-        id::{Pid, Rank},
-    };
+    use xpu_wire::{collective::Operation, datatype::DataType, frame::PrecedingWork, id::Pid};
 
     use super::*;
 

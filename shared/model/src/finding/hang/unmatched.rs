@@ -4,9 +4,37 @@ use std::collections::BTreeMap;
 
 use xpu_wire::id::CommunicatorId;
 
-use super::super::evidence::hang::Unmatched;
-use super::{Class, Confidence, Evidence, Finding, Rank, Still, finding};
+use super::super::evidence::hang::{Exchanging, Unmatched};
+use super::{Class, Confidence, Evidence, Finding, Place, Rank, Still, finding, waits_for_gpu};
 use crate::job::Job;
+
+/// All ranks of a communicator wait for their GPUs after sends and receives, as many on each. Once the records of
+/// calls are read, they show whose partner is missing.
+pub(super) fn exchanging(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
+    let exchanges =
+        |place: &Place<'_>| place.view.latest().is_some_and(|digest| digest.launches.point_to_point > 0);
+    // Then what its GPU does is no send or receive.
+    let ends_with_collective = |place: &Place<'_>| {
+        let record = job.record(place.rank).filter(|_| job.has_fresh_record(place.rank));
+        record.and_then(|record| record.calls.last()).is_some_and(|call| call.operation.is_collective())
+    };
+    let stuck = |still: &&Still<'_>| {
+        let places = &still.places;
+        places.len() > 1
+            && still.is_whole()
+            && places.iter().all(|place| exchanges(place) && waits_for_gpu(place))
+            && !places.iter().all(ends_with_collective)
+    };
+    let still = still.iter().filter(stuck).max_by_key(|still| still.places.len())?;
+    let ranks: Vec<Rank> = still.places.iter().map(|place| place.rank).collect();
+    let evidence = Evidence::Exchanging(Exchanging {
+        ranks: ranks.clone(),
+        communicator: still.id.to_string(),
+        stands_s: still.stands_for.as_secs_f64(),
+    });
+    let advice = "`xpu-top collectives` shows the last calls of each rank: look for one without its partner";
+    Some(finding(Class::Unmatched, ranks, Confidence::Guess, still, evidence, advice, None))
+}
 
 pub(super) fn sends(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     let stands = still.iter().min_by_key(|still| still.stands_for)?;

@@ -85,6 +85,19 @@ fn who_waits_for_the_culprit_is_not_the_culprit() {
     assert_eq!((finding.class, finding.ranks), (Class::NotEntered, only(0)));
 }
 
+/// As many on each, and every collective has ended: the records of calls are read for this finding.
+#[test]
+fn ranks_that_all_wait_after_sends_and_receives_hang() {
+    let finding = found(Layout::Data, |_, digest| {
+        digest.launches.point_to_point = 90;
+        hold(digest, Call::StreamSynchronize);
+    });
+    assert_eq!(
+        (finding.class, finding.ranks.len(), finding.confidence),
+        (Class::Unmatched, 8, Confidence::Guess)
+    );
+}
+
 #[test]
 fn a_rank_that_ended_early_is_named() {
     let finding = found(Layout::Data, |rank, digest| match rank {

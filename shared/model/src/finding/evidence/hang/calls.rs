@@ -24,17 +24,47 @@ pub struct Parted {
     /// Of the collective in its communicator.
     pub number: Option<u64>,
     pub stands_s: f64,
+    /// The rank that has not called, and what it does.
+    pub lacks: Option<(Rank, Doing)>,
 }
 
 impl fmt::Display for Parted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; the job has hung for {:.0} s", self.sentence, self.stands_s)
+        write!(f, "{}; the job has hung for {:.0} s", self.sentence, self.stands_s)?;
+        self.lacks.map_or(Ok(()), |(rank, doing)| write!(f, "; rank {rank}: {doing}"))
     }
 }
 
 impl Told for Parted {
     fn figures(&self, to: &mut Figures) {
         to.count("collective_number", self.number);
+        to.put("stands_s", self.stands_s);
+        to.put("inside_s", self.lacks.and_then(|(_, doing)| doing.seconds()));
+    }
+}
+
+/// All ranks of a communicator wait for their GPUs, after sends and receives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exchanging {
+    pub ranks: Vec<Rank>,
+    pub communicator: String,
+    pub stands_s: f64,
+}
+
+impl fmt::Display for Exchanging {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ranks, communicator, stands_s } = self;
+        write!(
+            f,
+            "all {} of communicator {communicator} wait for their GPUs, after sends and receives; the job has hung for {stands_s:.0} s",
+            counted(ranks.len())
+        )
+    }
+}
+
+impl Told for Exchanging {
+    fn figures(&self, to: &mut Figures) {
+        to.count("ranks_waiting", self.ranks.len() as u64);
         to.put("stands_s", self.stands_s);
     }
 }

@@ -26,8 +26,8 @@ pub struct Forming {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Missing {
     Nobody,
-    /// Number of ranks that were never seen.
-    Unseen(usize),
+    /// Ranks that were never seen.
+    Unseen(Vec<Rank>),
     /// Number of ranks doing something else, of which perhaps only some belong to it.
     Unknown,
     Ranks {
@@ -46,7 +46,9 @@ impl fmt::Display for Forming {
         match missing {
             Missing::Nobody => write!(f, "all ranks have been {doing} a communicator for {stands_s:.0} s"),
             Missing::Unseen(unseen) => {
-                write!(f, "{waiting}, and {} of the job were never seen", counted(*unseen))
+                let were = if unseen.len() == 1 { "was" } else { "were" };
+                let (count, ranks) = (counted(unseen.len()), phrase::ranks(unseen));
+                write!(f, "{waiting}, and {count} of the job {were} never seen: {ranks}")
             }
             Missing::Unknown => {
                 write!(f, "{}: {waiting}; which rank is missing is unknown", phrase::ranks(inside))
@@ -63,7 +65,7 @@ impl Told for Forming {
     fn figures(&self, to: &mut Figures) {
         to.count("ranks_waiting", self.inside.len() as u64);
         match &self.missing {
-            Missing::Unseen(unseen) => to.count("ranks_unseen", *unseen as u64),
+            Missing::Unseen(unseen) => to.count("ranks_unseen", unseen.len() as u64),
             Missing::Ranks { doing, .. } => to.put("inside_s", doing.seconds()),
             Missing::Nobody | Missing::Unknown => {}
         }

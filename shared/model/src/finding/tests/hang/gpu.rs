@@ -118,6 +118,38 @@ fn a_gpu_that_has_not_come_to_what_others_started_is_named() {
     }
 }
 
+/// Rank 0 waits for a message of rank 1, behind a GEMM, as the second call of a group.
+#[test]
+fn a_receive_without_its_send_has_the_state_of_both_gpus() {
+    let mut cluster = Cluster::new(5, 2, Layout::Data, &[]).stand(STALL, |_, digest| wait(digest, 0, 1));
+    cluster.run(STALL + BUDGET);
+    let job = cluster.job();
+    let records = job.ranks().map(|(rank, view)| {
+        let mut record = record(job, rank, view, cluster.now(), [Some(CallState::Queued), None]);
+        let mut receive = RecordedCall { number: Some(0), peer: Some(1), ..record.calls[0].clone() };
+        (receive.operation, receive.group) = (Operation::Recv, Some(1000));
+        let second = RecordedCall { order: 1001, state: CallState::Enqueued, ..receive.clone() };
+        record.calls = if rank.0 == 0 {
+            vec![RecordedCall { operation: Operation::Send, ..receive }, second]
+        } else {
+            vec![RecordedCall { peer: Some(0), group: None, ..receive }]
+        };
+        record.made = record.calls.len() as u64;
+        record
+    });
+    let records: Vec<_> = records.collect();
+    cluster.fold(records.into_iter().map(Body::Record));
+    let found = cluster.run(1).findings();
+    let [finding] = &found[..] else { panic!("{found:#?}") };
+    let told = finding.evidence.to_string();
+    assert_eq!((finding.class, &finding.ranks), (Class::Unmatched, &only(0)), "{told}");
+    assert!(told.contains("rank 1: it has been inside cudaStreamSynchronize for"), "{told}");
+    let [not_called, behind] = finding.evidence.gpus() else { panic!("{told}") };
+    assert_eq!((&not_called.ranks, not_called.state), (&only(1), GpuState::NotCalled), "{told}");
+    let of = (&behind.ranks, behind.state, behind.by, behind.work.as_deref());
+    assert_eq!(of, (&only(0), GpuState::Behind, By::Events, Some("GEMM 4096x4096x4096 bf16")), "{told}");
+}
+
 /// Or if it is unknown, of all or of the one.
 #[test]
 fn a_collective_that_all_gpus_started_or_none_is_said_of_no_rank() {

@@ -1,0 +1,81 @@
+//! What a rank does that others wait for.
+
+use std::{fmt, time::Duration};
+
+use xpu_wire::{
+    frame::{Life, RankStacks},
+    id::Rank,
+    ledger::Call,
+};
+
+use super::held;
+use crate::job::{Job, RankView};
+
+/// A rank without work for longer does not compute.
+const AT_WORK: Duration = Duration::from_secs(3);
+
+/// A rank's activity, as far as visible.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Doing {
+    Ended,
+    Gone,
+    Silent,
+    /// Inside a call, for this many seconds.
+    Inside(Call, f64),
+    /// Inside no call of CUDA or NCCL.
+    Outside,
+    /// The same, and its process works: on its CPU, or on files.
+    Works,
+    /// The same, and the kernel does not interrupt its main thread: it waits for a disk or a file server.
+    InTheKernel,
+}
+
+impl Doing {
+    pub(super) fn of(view: &RankView) -> Self {
+        match (view.life(), held(view)) {
+            (Life::Ended, _) => Self::Ended,
+            (Life::Died, _) => Self::Gone,
+            (Life::Silent, _) => Self::Silent,
+            (Life::Alive, Some((call, seconds))) => Self::Inside(call, seconds),
+            (Life::Alive, None) => Self::Outside,
+        }
+    }
+
+    /// The same, with what is known of a rank that is in no call.
+    pub(super) fn closely(job: &Job, rank: Rank, view: &RankView) -> Self {
+        let known = Self::of(view);
+        let now = |stacks: &&RankStacks| {
+            stacks.rank == rank && view.heard().since(stacks.read_at) < view.stands_for()
+        };
+        let is_stuck = |stacks: &RankStacks| {
+            let main = stacks.threads.iter().find(|thread| thread.main);
+            main.and_then(|thread| thread.task.as_ref()).is_some_and(|task| task.letter == 'D')
+        };
+        match known {
+            Self::Outside if view.idle_for() < AT_WORK => Self::Works,
+            Self::Outside if job.stacks().find(now).is_some_and(is_stuck) => Self::InTheKernel,
+            known => known,
+        }
+    }
+
+    /// How long it has been inside its call.
+    pub(in crate::finding) fn seconds(self) -> Option<f64> {
+        if let Self::Inside(_, seconds) = self { Some(seconds) } else { None }
+    }
+}
+
+impl fmt::Display for Doing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended => f.write_str("it has ended"),
+            Self::Gone => f.write_str("its process is gone"),
+            Self::Silent => f.write_str("it reports nothing"),
+            Self::Inside(call, seconds) => write!(f, "it has been inside {call} for {seconds:.0} s"),
+            Self::Outside => f.write_str("it is in no CUDA or NCCL call"),
+            Self::Works => f.write_str("it is in no CUDA or NCCL call, and computes or reads and writes files"),
+            Self::InTheKernel => f.write_str(
+                "it is in no CUDA or NCCL call, and its main thread waits in the kernel for a disk or a file server (state D)",
+            ),
+        }
+    }
+}
