@@ -280,7 +280,9 @@ impl Publisher {
         if !self.is_rank(launches) {
             return;
         }
-        if self.identity.learn(memberships(self.observer)) {
+        let gpus = self.observer.gpus.several();
+        let has_several = gpus.first().is_some_and(|&first| self.identity.has_several(first));
+        if self.identity.learn(memberships(self.observer)) || has_several {
             self.introduced = false;
             self.everything = true;
         }
@@ -299,7 +301,7 @@ impl Publisher {
             self.say(Body::Nccl(nccl));
         }
         loop {
-            let summary = self.summary(launches);
+            let summary = self.summary(launches, &gpus);
             if !self.say(Body::Summary(summary)) {
                 // The next message that gets through must include this one's content.
                 self.everything = true;

@@ -54,12 +54,18 @@ impl Interval {
         let slot = lane.observer().communicators.slot(self.communicator());
         let timeable = slot.size() > 1 && !self.share.is_one_sided();
         if timeable && self.is_collective() {
-            lane.observer().queue.join(lane, self.first.ticket, slot.next(true), self.first.stream);
+            lane.observer().queue.join(
+                lane,
+                self.first.ticket,
+                slot.next(true),
+                self.first.stream,
+                slot.device_of(self.first.stream),
+            );
         }
         self.chosen = if timeable { self.choose(slot) } else { None };
         if self.chosen.is_some() {
             self.at = monotonic();
-            self.timing = lane.start_timing(self.first.stream);
+            self.timing = lane.start_timing_on(self.first.stream, slot.device_of(self.first.stream));
             if matches!(self.timing, Timing::Not) {
                 lane.counters.untimed.add(1);
             }

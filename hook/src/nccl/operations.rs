@@ -121,14 +121,14 @@ fn begin(
     let timeable = slot.size() > 1 && message.observed && message.captured.is_none();
     let chosen = if timeable { slot.choose(operation.is_collective(), message.pair) } else { None };
     if chosen.is_some() {
-        timing = lane.start_timing(stream);
+        timing = lane.start_timing_on(stream, slot.device_of(stream));
         if matches!(timing, Timing::Not) {
             lane.counters.untimed.add(1);
         }
     }
     if timeable && operation.is_collective() {
         if matches!(timing, Timing::Not) {
-            observer.queue.join(lane, message.ticket, slot.next(true), stream);
+            observer.queue.join(lane, message.ticket, slot.next(true), stream, slot.device_of(stream));
         } else {
             // The pair's first event shows the same.
             ledger.record.queued(message.ticket);

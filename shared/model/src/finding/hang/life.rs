@@ -12,7 +12,7 @@ use super::{
     Class, Confidence, Doing, EARLY_PATIENCE, Evidence, Finding, GPU_WAITS, Kind, LONG_PATIENCE, Rank,
     Severity, has_begun,
 };
-use crate::job::{Job, RankView};
+use crate::job::{Job, RankView, processes};
 
 /// Its creation: until the first step is done, ranks may come late.
 pub(super) fn making(job: &Job, deadline: Duration) -> Option<Finding> {
@@ -31,7 +31,7 @@ fn nobody_comes(job: &Job) -> bool {
         .ranks()
         .map(|(_, view)| view)
         .partition(|view| view.is_alive() && is_inside(view, Call::CommunicatorInit));
-    let is_whole = job.ranks().len() >= job.world_size() as usize;
+    let is_whole = job.is_whole();
     let has_ended = |view: &&RankView| view.life() == Life::Ended;
     let waits_for_them = |view: &&RankView| {
         let lines = view.latest().into_iter().flat_map(|digest| &digest.communicators);
@@ -99,10 +99,11 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
     let ended: Vec<_> = job.ranks().filter(|(_, view)| view.life() == Life::Ended).collect();
     let absent = if makes && absent.is_empty() { ended } else { absent };
     if absent.is_empty() {
-        let missing = match job.world_size() as usize - inside.len().min(job.world_size() as usize) {
-            0 => Missing::Nobody,
-            unseen => Missing::Unseen(unseen),
-        };
+        let missing =
+            match (job.world_size() as usize).saturating_sub(processes(ranks_inside.iter().copied())) {
+                0 => Missing::Nobody,
+                unseen => Missing::Unseen(unseen),
+            };
         let advice = "check that all ranks start and reach each other (NCCL_SOCKET_IFNAME, firewalls; NCCL_DEBUG=INFO shows more)";
         return Some(finding(ranks_inside.clone(), Confidence::Likely, missing, advice));
     }
