@@ -276,7 +276,7 @@ macro_rules! operations {
     ($(
         $(#[$doc:meta])*
         $operation:ident: fn $name:ident(
-            $($buffer:ident),+ $(; by $reduction:ident)? $(; at $root:ident)? $(; with $peer:ident)?
+            $($buffer:ident),+ $(; by $reduction:ident)? $(; at $root:ident)? $(; with $peer:ident)? $(; as $config:ident)?
         );
     )*) => {
         interpose! {$(
@@ -284,7 +284,7 @@ macro_rules! operations {
             fn $name(
                 $($buffer: *mut c_void,)+ count: usize, datatype: c_int,
                 $($reduction: c_int,)? $($root: c_int,)? $($peer: c_int,)?
-                communicator: ncclComm_t, stream: cudaStream_t,
+                communicator: ncclComm_t, stream: cudaStream_t, $($config: *const c_void,)?
             ) -> c_int in NCCL, or MISSING, even off;
             before |lane| {
                 let asked = Asked {
@@ -311,6 +311,15 @@ operations! {
     Scatter: fn ncclScatter(send, receive; at root);
     Send: fn ncclSend(send; with peer);
     Recv: fn ncclRecv(receive; with peer);
+    /// Since 2.31, like all those with a configuration. Neither form calls the other.
+    AllReduce: fn ncclAllReduceConfig(send, receive; by reduction; as config);
+    AllGather: fn ncclAllGatherConfig(send, receive; as config);
+    ReduceScatter: fn ncclReduceScatterConfig(send, receive; by reduction; as config);
+    Broadcast: fn ncclBroadcastConfig(send, receive; at root; as config);
+    Reduce: fn ncclReduceConfig(send, receive; by reduction; at root; as config);
+    AlltoAll: fn ncclAlltoAllConfig(send, receive; as config);
+    Gather: fn ncclGatherConfig(send, receive; at root; as config);
+    Scatter: fn ncclScatterConfig(send, receive; at root; as config);
 }
 
 interpose! {
