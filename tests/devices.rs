@@ -63,6 +63,80 @@ fn each_rank_has_the_health_of_its_own_gpu_whatever_it_numbers_it() {
     end(&host, ranks);
 }
 
+/// One process that drives two GPUs, each by a thread: the second multiplies at an eighth of the speed, and so is waited for.
+const TWO_GPUS: &str = "
+import threading
+comms = (c_void_p * 2)()
+ok(process.ncclCommInitAll(comms, 2, None))
+begins, ends = threading.Barrier(2), threading.Barrier(2)
+numbers, going = rounds(), True
+
+def drive(device):
+    global going
+    ok(process.cudaSetDevice(device))
+    own, handle = made(process.cudaStreamCreateWithFlags, c_uint(1)), made(process.cublasCreate_v2)
+    ok(process.cublasSetStream_v2(handle, own))
+    dtype = (BF16, FLOAT)[device]
+    while True:
+        if device == 0:
+            going = next(numbers, None) is not None
+        begins.wait()
+        if not going:
+            return
+        for _ in range(8):
+            ok(process.cublasGemmEx(
+                handle, 0, 0, 4096, 4096, 4096, one, memory, dtype, 4096, memory, dtype, 4096,
+                one, memory, dtype, 4096, COMPUTE_32F, -1))
+        ok(process.ncclAllReduce(memory, memory, c_size_t(1 << 20), NCCL_FLOAT, 0, c_void_p(comms[device]), own))
+        ok(process.cudaStreamSynchronize(own))
+        ends.wait()
+        if device == 0:
+            step()
+
+threads = [threading.Thread(target=drive, args=(device,)) for device in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+hold()";
+
+#[test]
+fn each_gpu_of_one_process_is_a_row_with_its_own_figures_health_and_finding() {
+    let host = Host::with_visible_gpus();
+    let set = [("CUDA_VISIBLE_DEVICES", "5,3"), ("XPU_TOP_SAMPLE", "gemm=1,collective=1")];
+    let rank = host.rank_of_where((0, 1), &set, TWO_GPUS);
+    let known = |row: &Value| {
+        row["gemm_tflops"].is_number() && row["bus_gb_s"].is_number() && row["device"].is_object()
+    };
+    let (status, rows) = until("both GPUs to be known", || {
+        let status = host.status();
+        let rows = status["ranks"].as_array()?.clone();
+        (rows.len() == 2 && rows.iter().all(known)).then_some((status, rows))
+    });
+    assert_eq!([&rows[0]["rank"], &rows[1]["rank"]], ["0.0", "0.1"]);
+    assert_eq!((&status["world_size"], &status["coverage"]["ranks_seen"]), (&1.into(), &1.into()));
+    let of = |field: &str| [0, 1].map(|row| rows[row][field].as_f64().unwrap());
+    let near = |[first, second]: [f64; 2], expected: [f64; 2]| {
+        (first / expected[0] - 1.0).abs() < 0.03 && (second / expected[1] - 1.0).abs() < 0.03
+    };
+    assert!(near(of("gemm_tflops"), [500.0, 62.5]), "{rows:#?}");
+    assert!(near(of("bus_gb_s"), [150.0; 2]), "{rows:#?}");
+    let numbered = |row: usize| rows[row]["device"]["uuid"].as_str().unwrap().chars().last();
+    assert_eq!([numbered(0), numbered(1)], [Some('5'), Some('3')]);
+    let detailed: Value = serde_json::from_str(&host.ask("status --json --rank 0.1").stdout).unwrap();
+    let communicators = detailed["ranks"][1]["communicators"].as_array().unwrap();
+    assert_eq!((communicators.len(), &communicators[0]["rank"]), (1, &1.into()), "{detailed:#}");
+    assert!(detailed["ranks"][1]["gemms"][0]["datatype"] != Value::Null, "{detailed:#}");
+    let text = host.ask("status --now").stdout;
+    assert!([" 0.0 ", " 0.1 "].iter().all(|rank| text.contains(rank)), "{text}");
+    let named = until("the slower GPU to be named", || {
+        let status: Value = serde_json::from_str(&host.ask("status --json").stdout).ok()?;
+        status["findings"].as_array()?.iter().find(|finding| finding["ranks"][0] == "0.1").cloned()
+    });
+    assert_eq!(named["ranks"].as_array().unwrap().len(), 1, "{named:#}");
+    fs::write(host.place.path("over"), "").expect("the place takes a file");
+    let outcome = rank.end();
+    assert!(outcome.status.success() && outcome.stderr.is_empty(), "{outcome:?}");
+}
+
 /// By the performance monitor of one GPU, and by the counters of the other, which is an older one.
 #[test]
 fn what_gpus_and_processes_move_and_compute_is_seen() {

@@ -33,7 +33,7 @@ use xpu_analysis::capture::Groups;
 use xpu_client::filter::Filter;
 use xpu_model::finding::{PRICE, Price};
 use xpu_tui::config::Config;
-use xpu_wire::id::JobName;
+use xpu_wire::id::{JobName, Rank};
 
 /// htop for distributed GPU training.
 ///
@@ -183,7 +183,7 @@ pub struct StatusArgs {
     pub json: bool,
     /// Add this rank's GEMMs and collectives by shape
     #[arg(long, value_name = "RANK", value_parser = rank)]
-    pub rank: Option<u32>,
+    pub rank: Option<Rank>,
     /// Compare with an earlier run: `last` of this job, or a file from ~/.local/state/xpu-top/runs
     #[arg(long, value_name = "FILE|last")]
     pub baseline: Option<PastRun>,

@@ -172,6 +172,6 @@ pub(crate) async fn living(following: &mut Following, arrivals: &mut Arrivals, j
             Ok(None) | Err(_) => break,
         }
     }
-    let ranks = following.jobs().get(job).into_iter().flat_map(xpu_model::job::Job::ranks);
+    let ranks = following.jobs().get(job).into_iter().flat_map(xpu_model::job::Job::processes);
     ranks.filter(|(_, view)| view.is_alive()).map(|(rank, _)| rank).collect()
 }

@@ -362,7 +362,7 @@ impl Keeper {
         let usual = || self.on_hang.as_deref().map(Wish::usual);
         let Some(wish) = self.upstream.wishes.of(name).or_else(usual) else { return };
         // Every host sees a hang; only its own host sees a rank's end.
-        let is_its_part = incident.cause == Cause::End || job.rank(Rank(0)).is_some();
+        let is_its_part = incident.cause == Cause::End || job.of_process(Rank(0)).is_some();
         let is_first = || self.folder.as_ref().is_none_or(|folder| folder.claim(name, incident.since));
         if !is_its_part {
             return;

@@ -2,6 +2,7 @@
 //!
 //! It has no socket and reads no clock; what should be sent comes out as [`Effect`]s.
 
+mod gpus;
 mod kineto;
 mod ras;
 mod records;
@@ -132,7 +133,9 @@ impl Roster {
     fn leave_other_place(&mut self, from: &Identity, place: &Place) {
         if let Some(old) = self.identities.get(from).filter(|&old| old != place).cloned() {
             self.identities.remove(from);
-            self.places.remove(&old);
+            if let Some(worker) = self.places.remove(&old) {
+                self.forget_beside(&worker.info, |_| true);
+            }
         }
     }
 
@@ -167,18 +170,20 @@ impl Roster {
         &mut self,
         from: &Identity,
         number: u64,
-        summary: Summary,
+        mut summary: Summary,
         now: Moment,
     ) -> Vec<Effect> {
-        let Some(worker) = self.of(from) else {
+        let Some(info) = self.of(from).map(|worker| worker.info.clone()) else {
             if let Some((_, spoke)) = self.turned_away.get_mut(from) {
                 *spoke = now;
             }
             return self.ask(from, now).into_iter().collect();
         };
+        let mut effects = self.deal_to_gpus(&info, number, &mut summary, now);
+        let Some(worker) = self.of(from) else { return effects };
         let turned_away = worker.shapes_turned_away();
         let gapless = worker.summary(number, summary, now);
-        let mut effects = vec![Effect::Fresh(worker.info.job.clone(), worker.info.rank)];
+        effects.push(Effect::Fresh(info.job, info.rank));
         if worker.shapes_turned_away() > turned_away {
             let text =
                 format!("rank {} of {} uses more shapes than are kept", worker.info.rank, worker.info.job);
@@ -195,13 +200,19 @@ impl Roster {
     pub(crate) fn goodbye(&mut self, from: &Identity, now: Moment) -> Vec<Effect> {
         self.turned_away.remove(from);
         let peaks = self.peaks;
-        let Some(worker) = self.of(from) else { return Vec::new() };
-        // A program that ends itself with `os._exit` has called more since its last summary.
-        worker.consult_ledger(now);
-        let mut effects: Vec<_> = life_event(worker, Life::Ended, now).into_iter().collect();
-        let job = worker.info.job.clone();
-        if let Some(digest) = worker.next_digest(peaks, now) {
-            let ranks = vec![digest.clone()];
+        let Some(place) = self.identities.get(from) else { return Vec::new() };
+        let Some(worker) = self.places.get(place) else { return Vec::new() };
+        let mut places = vec![place.clone()];
+        places.extend(self.places_beside(&worker.info));
+        let (mut effects, mut ranks) = (Vec::new(), Vec::new());
+        for place in &places {
+            let Some(worker) = self.places.get_mut(place) else { continue };
+            // A program that ends itself with `os._exit` has called more since its last summary.
+            worker.consult_ledger(now);
+            effects.extend(life_event(worker, Life::Ended, now));
+            ranks.extend(worker.next_digest(peaks, now).cloned());
+        }
+        if let Some(Place { job, .. }) = places.into_iter().next().filter(|_| !ranks.is_empty()) {
             let turned_away = self.turned_away(&job);
             effects.push(publish(Body::Digest(HostDigest { job, ranks, turned_away })));
         }
@@ -260,7 +271,7 @@ impl Roster {
     /// Ranks that failed since the last check.
     fn departures(&mut self, now: Moment) -> Vec<Effect> {
         let mut effects = Vec::new();
-        for worker in self.places.values_mut() {
+        for worker in self.places.values_mut().filter(|worker| !worker.is_beside()) {
             let Some(departure) = worker.departs(now) else { continue };
             // Its last calls, while they can be read.
             let record = worker.record(RankRecord::share(worker.info.world_size), now);
@@ -272,15 +283,13 @@ impl Roster {
 
     /// The workers of a job that can receive.
     pub(crate) fn identities(&self, job: &JobName) -> Vec<Identity> {
-        let of_job = self.places.iter().filter(|(place, worker)| place.job == *job && worker.is_there());
-        of_job.map(|(_, worker)| worker.identity.clone()).collect()
+        self.those(job, &[])
     }
 
-    /// The same for some ranks, all here if none is named.
+    /// The same for the processes of some ranks, all here if none is named.
     pub(crate) fn those(&self, job: &JobName, ranks: &[Rank]) -> Vec<Identity> {
-        let of_job = self.places.iter().filter(|(place, worker)| place.job == *job && worker.is_there());
-        let named = of_job.filter(|(place, _)| ranks.is_empty() || ranks.contains(&place.rank));
-        named.map(|(_, worker)| worker.identity.clone()).collect()
+        let named = self.processes(job).filter(|worker| worker.is_named(ranks));
+        named.filter(|worker| worker.is_there()).map(|worker| worker.identity.clone()).collect()
     }
 
     /// A worker's rank and job, if it has a place here.

@@ -15,7 +15,7 @@ use xpu_wire::{
         Advance, CommunicatorState, DeviceReading, Life, NcclReport, Progress, RankDetail, RankDigest,
         RankExit, RankInfo, RankNccl, RankRecord, RankStacks, Summary,
     },
-    id::{DeviceUuid, Step},
+    id::{DeviceUuid, Rank, Step},
     ledger::{self, Call, KinetoCount, LedgerPage},
     process::{self, Process},
     unit::{Moment, Nanoseconds},
@@ -96,9 +96,28 @@ pub(crate) struct Worker {
     /// Its exit status by the kernel.
     status: Option<ExitStatus>,
     surroundings: Surroundings,
+    /// It stands for a further GPU of a process that another worker stands for.
+    is_beside: bool,
 }
 
 impl Worker {
+    /// A further GPU of a process.
+    pub(crate) fn beside(identity: Identity, info: RankInfo, number: u64, now: Moment) -> Self {
+        // The kernel's news of the process are the other worker's.
+        let (memory, watch, surroundings) = Default::default();
+        Self { is_beside: true, memory, watch, surroundings, ..Self::new(identity, info, number, now) }
+    }
+
+    pub(crate) fn is_beside(&self) -> bool {
+        self.is_beside
+    }
+
+    /// Whether its process has one of these ranks; none names all.
+    pub(crate) fn is_named(&self, ranks: &[Rank]) -> bool {
+        let process = self.info.rank.process();
+        ranks.is_empty() || ranks.iter().any(|rank| rank.process() == process)
+    }
+
     pub(crate) fn new(identity: Identity, info: RankInfo, number: u64, now: Moment) -> Self {
         let mut new = Self {
             process: Process::find(info.pid),
@@ -135,6 +154,7 @@ impl Worker {
             watch: ExitWatch::default(),
             status: None,
             surroundings: Surroundings::default(),
+            is_beside: false,
             info,
             identity,
         };
@@ -330,6 +350,8 @@ impl Worker {
         for line in reading.communicators {
             match self.communicators.iter_mut().find(|known| known.is_of(&line)) {
                 Some(known) => known.advance(&line, now),
+                // Of several GPUs, the page does not say whose it is.
+                None if self.info.rank.gpu().is_some() => {}
                 None => self.communicators.push(Known::read(&line, now)),
             }
         }

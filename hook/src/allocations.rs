@@ -4,14 +4,14 @@
 //! an address has a few possible slots; if all of them are taken, it is counted and not tracked.
 
 use std::{
-    ffi::c_void,
+    ffi::{c_int, c_void},
     sync::atomic::{
         AtomicU64, AtomicUsize,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
 
-use xpu_wire::sampling;
+use xpu_wire::{id::DeviceIndex, sampling};
 
 use crate::memory;
 
@@ -22,6 +22,9 @@ const SLOTS_PER_SET: usize = 16;
 const FREE: usize = 0;
 /// A slot being filled or emptied; no allocation has an odd address.
 const BUSY: usize = 1;
+
+/// Devices whose memory is counted by itself, and the place of memory whose device is not among them.
+const NOWHERE: usize = 63;
 
 /// The owner of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +40,8 @@ pub(crate) enum Whose {
 pub(crate) struct Allocation {
     address: usize,
     whose: Whose,
+    /// Where it was made, or [`NOWHERE`].
+    device: usize,
     bytes: u64,
 }
 
@@ -45,6 +50,8 @@ pub(crate) struct Allocations {
     places: &'static [Place],
     device: Held,
     host: Held,
+    /// Device memory by device.
+    on: [Held; NOWHERE],
     made: AtomicU64,
     freed: AtomicU64,
     unplaced: AtomicU64,
@@ -54,14 +61,26 @@ pub(crate) struct Allocations {
 #[derive(Debug)]
 struct Place {
     address: AtomicUsize,
-    /// Twice the bytes, plus one for host memory.
-    bytes_and_whose: AtomicU64,
+    /// Of an [`Allocation`], all but its address: see [`Allocation::word`].
+    word: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Held {
     now: AtomicU64,
     most: AtomicU64,
+}
+
+impl Allocation {
+    /// The bytes, six bits of device, and one for host memory.
+    fn word(self) -> u64 {
+        self.bytes << 7 | (self.device as u64) << 1 | u64::from(self.whose == Whose::Host)
+    }
+
+    fn from_word(address: usize, word: u64) -> Self {
+        let whose = if word & 1 == 1 { Whose::Host } else { Whose::Device };
+        Self { address, whose, device: (word >> 1) as usize & NOWHERE, bytes: word >> 7 }
+    }
 }
 
 impl Allocations {
@@ -75,6 +94,7 @@ impl Allocations {
             places,
             device: Held::default(),
             host: Held::default(),
+            on: std::array::from_fn(|_| Held::default()),
             made: AtomicU64::new(0),
             freed: AtomicU64::new(0),
             unplaced: AtomicU64::new(0),
@@ -82,21 +102,23 @@ impl Allocations {
         })
     }
 
-    /// The program received this memory.
-    pub(crate) fn allocated(&self, address: *const c_void, whose: Whose, bytes: u64) {
+    /// The program received this memory, on this device.
+    pub(crate) fn allocated(&self, address: *const c_void, whose: Whose, bytes: u64, device: Option<c_int>) {
         if address.is_null() {
             return;
         }
         self.made.fetch_add(1, Relaxed);
-        let allocation = Allocation { address: address.addr(), whose, bytes };
+        let device = device.and_then(|device| usize::try_from(device).ok()).unwrap_or(NOWHERE).min(NOWHERE);
+        let allocation = Allocation { address: address.addr(), whose, device, bytes };
         // CUDA returns no live address twice: the known allocation here was freed unseen.
         if let Some(before) = self.take(address) {
-            self.held(before.whose).now.fetch_sub(before.bytes, Relaxed);
+            self.given_back(before);
         }
         if self.put(allocation) {
-            let held = self.held(whose);
-            let now = held.now.fetch_add(bytes, Relaxed) + bytes;
-            held.most.fetch_max(now, Relaxed);
+            for held in self.on(allocation).into_iter().chain([self.held(whose)]) {
+                let now = held.now.fetch_add(bytes, Relaxed) + bytes;
+                held.most.fetch_max(now, Relaxed);
+            }
         } else {
             self.unplaced.fetch_add(1, Relaxed);
         }
@@ -110,20 +132,17 @@ impl Allocations {
         }
         let free = |place: &&Place| place.address.compare_exchange(address, BUSY, AcqRel, Relaxed).is_ok();
         let place = self.set_of(address).iter().find(free)?;
-        let word = place.bytes_and_whose.load(Relaxed);
+        let word = place.word.load(Relaxed);
         place.address.store(FREE, Release);
-        let whose = if word & 1 == 1 { Whose::Host } else { Whose::Device };
-        Some(Allocation { address, whose, bytes: word >> 1 })
+        Some(Allocation::from_word(address, word))
     }
 
     /// After the call that should have freed `address`.
     pub(crate) fn released(&self, address: *const c_void, taken: Option<Allocation>, freed: bool) {
         match taken {
-            Some(allocation) if freed => {
-                self.held(allocation.whose).now.fetch_sub(allocation.bytes, Relaxed);
-            }
+            Some(allocation) if freed => self.given_back(allocation),
             Some(allocation) if !self.put(allocation) => {
-                self.held(allocation.whose).now.fetch_sub(allocation.bytes, Relaxed);
+                self.given_back(allocation);
                 self.unplaced.fetch_add(1, Relaxed);
             }
             None if freed && !address.is_null() => _ = self.unknown.fetch_add(1, Relaxed),
@@ -137,8 +156,7 @@ impl Allocations {
     fn put(&self, allocation: Allocation) -> bool {
         let free = |place: &&Place| place.address.compare_exchange(FREE, BUSY, AcqRel, Relaxed).is_ok();
         let Some(place) = self.set_of(allocation.address).iter().find(free) else { return false };
-        let host = u64::from(allocation.whose == Whose::Host);
-        place.bytes_and_whose.store(allocation.bytes << 1 | host, Relaxed);
+        place.word.store(allocation.word(), Relaxed);
         place.address.store(allocation.address, Release);
         true
     }
@@ -146,6 +164,23 @@ impl Allocations {
     fn set_of(&self, address: usize) -> &[Place] {
         let first = sampling::priority(address as u64) as usize % (PLACES / SLOTS_PER_SET) * SLOTS_PER_SET;
         &self.places[first..first + SLOTS_PER_SET]
+    }
+
+    /// It is held no more.
+    fn given_back(&self, allocation: Allocation) {
+        for held in self.on(allocation).into_iter().chain([self.held(allocation.whose)]) {
+            held.now.fetch_sub(allocation.bytes, Relaxed);
+        }
+    }
+
+    /// What its device holds.
+    fn on(&self, allocation: Allocation) -> Option<&Held> {
+        self.on.get(allocation.device).filter(|_| allocation.whose == Whose::Device)
+    }
+
+    /// Bytes of this device that are held now, and their maximum.
+    pub(crate) fn held_on(&self, device: DeviceIndex) -> (u64, u64) {
+        self.on.get(device.0 as usize).map_or((0, 0), Held::bytes)
     }
 
     fn held(&self, whose: Whose) -> &Held {
@@ -157,9 +192,7 @@ impl Allocations {
 
     /// Bytes held now, and their maximum.
     pub(crate) fn bytes(&self, whose: Whose) -> (u64, u64) {
-        let held = self.held(whose);
-        let now = held.now.load(Acquire);
-        (now, held.most.load(Relaxed).max(now))
+        self.held(whose).bytes()
     }
 
     /// Allocations and frees so far.
@@ -171,6 +204,13 @@ impl Allocations {
     pub(crate) fn missed(&self) -> (u64, u64) {
         let unplaced = self.unplaced.load(Relaxed);
         (unplaced, self.unknown.load(Relaxed).saturating_sub(unplaced))
+    }
+}
+
+impl Held {
+    fn bytes(&self) -> (u64, u64) {
+        let now = self.now.load(Acquire);
+        (now, self.most.load(Relaxed).max(now))
     }
 }
 
@@ -187,12 +227,13 @@ mod tests {
     #[test]
     fn what_is_held_is_what_was_not_freed() {
         let known = Allocations::new().unwrap();
-        known.allocated(at(512), Whose::Device, 100);
-        known.allocated(at(1024), Whose::Device, 50);
-        known.allocated(at(2048), Whose::Host, 7);
+        known.allocated(at(512), Whose::Device, 100, Some(1));
+        known.allocated(at(1024), Whose::Device, 50, Some(1));
+        known.allocated(at(2048), Whose::Host, 7, Some(1));
         let taken = known.take(at(512));
         known.released(at(512), taken, true);
         assert_eq!((known.bytes(Whose::Device), known.bytes(Whose::Host)), ((50, 150), (7, 7)));
+        assert_eq!([0, 1].map(|device| known.held_on(DeviceIndex(device))), [(0, 0), (50, 150)]);
         let taken = known.take(at(1024));
         known.released(at(1024), taken, false);
         assert_eq!(known.bytes(Whose::Device), (50, 150), "the library refused");
@@ -204,15 +245,15 @@ mod tests {
     #[test]
     fn an_address_given_again_counts_once() {
         let known = Allocations::new().unwrap();
-        known.allocated(at(512), Whose::Device, 100);
-        known.allocated(at(512), Whose::Device, 30);
+        known.allocated(at(512), Whose::Device, 100, Some(1));
+        known.allocated(at(512), Whose::Device, 30, Some(1));
         assert_eq!(known.bytes(Whose::Device), (30, 100));
     }
 
     #[test]
     fn more_than_fit_are_counted_and_not_held() {
         let known = Allocations::new().unwrap();
-        (1..=2 * PLACES).for_each(|n| known.allocated(at(n * 512), Whose::Device, 1));
+        (1..=2 * PLACES).for_each(|n| known.allocated(at(n * 512), Whose::Device, 1, Some(1)));
         let (unplaced, _) = known.missed();
         assert!(unplaced >= PLACES as u64);
         assert_eq!(known.bytes(Whose::Device).0 + unplaced, 2 * PLACES as u64);
@@ -229,7 +270,7 @@ mod tests {
                 scope.spawn(move || {
                     for n in 1..20_000_usize {
                         let address = at((thread * 100 + n % 100 + 1) * 512);
-                        known.allocated(address, Whose::Device, 3);
+                        known.allocated(address, Whose::Device, 3, Some(1));
                         known.released(address, known.take(address), true);
                     }
                 });

@@ -18,7 +18,7 @@ use cudarc::runtime::sys::cudaStream_t;
 use xpu_wire::id::CommunicatorId;
 
 use crate::{
-    communicator::SLOTS,
+    communicator::{SLOTS, Slot},
     event::{Event, Passed},
     lane::Lane,
     observer::Observer,
@@ -84,7 +84,7 @@ impl Completions {
     pub(crate) fn launched(&self, lane: &Lane, index: u16, stream: cudaStream_t, sequence: u64) {
         let witness = &self.of[usize::from(index)];
         if witness.wanted.load(Relaxed) {
-            witness.record(lane, lane.observer().communicators.slot(index).id(), stream, sequence);
+            witness.record(lane, lane.observer().communicators.slot(index), stream, sequence);
         }
     }
 
@@ -142,7 +142,7 @@ impl Witness {
     }
 
     #[cold]
-    fn record(&self, lane: &Lane, communicator: CommunicatorId, stream: cudaStream_t, sequence: u64) {
+    fn record(&self, lane: &Lane, communicator: &Slot, stream: cudaStream_t, sequence: u64) {
         if !self.wanted.swap(false, Relaxed) {
             return;
         }
@@ -152,8 +152,8 @@ impl Witness {
         let Some(mark) = self.marks.iter().find(|mark| mark.take()) else { return };
         // SAFETY: it was free, and this thread took it.
         let place = unsafe { &mut *mark.place.get() };
-        let recorded = place.event.record(stream);
-        (place.communicator, place.sequence) = (communicator, sequence);
+        let recorded = place.event.record(stream, communicator.device_of(stream));
+        (place.communicator, place.sequence) = (communicator.id(), sequence);
         lane.counters.marks.add(u64::from(recorded));
         mark.state.store(if recorded { UNDER_WAY } else { FREE }, Release);
     }

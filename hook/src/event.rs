@@ -32,10 +32,11 @@ impl Event {
         self.device
     }
 
-    /// Whether it was put on the stream. Not while it is pending.
-    pub(crate) fn record(&mut self, stream: cudaStream_t) -> bool {
-        let Some(event) = self.on(runtime::current_device()) else { return false };
-        // SAFETY: a live event of the current device; the stream is the one the program launches on.
+    /// Whether it was put on the stream, which is of this device, or else of the current one. Not while it is
+    /// pending.
+    pub(crate) fn record(&mut self, stream: cudaStream_t, device: Option<c_int>) -> bool {
+        let Some(event) = self.on(device.or_else(runtime::current_device)) else { return false };
+        // SAFETY: a live event of the stream's device; the stream is the one the program launches on.
         let recorded = unsafe { runtime::cudaEventRecord(event, stream) } == Some(SUCCESS);
         if !recorded {
             runtime::forget_error();
@@ -61,7 +62,7 @@ impl Event {
                 // SAFETY: the event is live, was passed, and nobody else has it.
                 unsafe { runtime::cudaEventDestroy(self.handle) };
             }
-            self.handle = runtime::make_event(NO_TIMING)?;
+            self.handle = runtime::on_device(device, || runtime::make_event(NO_TIMING))?;
             self.device = Some(device);
         }
         Some(self.handle)

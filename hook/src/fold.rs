@@ -1,6 +1,7 @@
 //! Records to totals: how the hook's thread processes the records of launching threads.
 
 mod exposed;
+mod gpus;
 mod graphs;
 mod kernels;
 mod report;
@@ -11,8 +12,10 @@ mod waiting;
 use std::{collections::VecDeque, ffi::c_int};
 
 use exposed::Exposed;
+use gpus::GpuTally;
 use graphs::GraphTally;
 use kernels::KernelTally;
+pub(crate) use report::OnGpu;
 use steps::{Mark, Steps};
 use totals::Totals;
 use waiting::{Waiting, visit};
@@ -20,7 +23,7 @@ use xpu_wire::{
     collective::Operation,
     datatype::DataType,
     gemm::GemmShape,
-    id::{CommunicatorId, DeviceUuid, Sequence},
+    id::{CommunicatorId, DeviceIndex, DeviceUuid, Sequence},
     unit::Nanoseconds,
 };
 
@@ -44,11 +47,12 @@ const SAMPLES: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(crate) struct Fold {
-    gemms: Totals<GemmShape>,
+    gemms: Totals<GemmKey>,
     collectives: Totals<CollectiveKey>,
     graphs: GraphTally,
     kernels: KernelTally,
     exposed: Exposed,
+    gpus: GpuTally,
     waiting: VecDeque<Waiting>,
     /// Pending events that show the GPU's progress.
     marks_wait: bool,
@@ -69,7 +73,15 @@ pub(crate) struct Fold {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct GemmKey {
+    /// As [`crate::gpus::Gpus::beside_home`].
+    gpu: Option<DeviceIndex>,
+    shape: GemmShape,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct CollectiveKey {
+    gpu: Option<DeviceIndex>,
     communicator: CommunicatorId,
     operation: Operation,
     datatype: DataType,
@@ -126,7 +138,7 @@ impl Fold {
                 }
                 Elapsed::Took(duration) => {
                     self.read += 1;
-                    self.time(observer, &waiting.record, duration);
+                    self.time(observer, waiting, duration);
                     let from = (waiting.thread, waiting.lane, waiting.timer);
                     self.capture.timed(observer, from, &waiting.record, duration);
                 }
@@ -141,6 +153,7 @@ impl Fold {
         let queued = observer.queue.gather(observer, |device| self.make_current(device));
         self.marks_wait = observer.completions.gather(observer, |device| self.make_current(device)) || queued;
         self.name_device();
+        self.name_gpus(observer);
     }
 
     /// A runtime call on a thread without a device would create a context on device 0: half a gigabyte of the
@@ -176,15 +189,18 @@ impl Fold {
         match *record {
             Record::Gemm { shape, .. } => {
                 self.steps.gemm(&shape);
-                self.gemms.count(shape, 1);
+                let gpu = observer.gpus.beside_home(gpus::device_of(observer, lane, record));
+                self.gpus.count(gpu, |launches| launches.gemms += 1);
+                self.gemms.count(GemmKey { gpu, shape }, 1);
             }
             Record::Collective { communicator, operation, datatype, bytes, at, .. } => {
                 let slot = observer.communicators.slot(communicator);
                 let launch = Launch { at, ..Launch::collective(operation, bytes, slot.size()) };
                 let ended = self.steps.collective(observer, &launch, slot.size());
                 self.detected(ended);
-                let communicator = slot.id();
-                self.collectives.count(CollectiveKey { communicator, operation, datatype, bytes }, 1);
+                let (gpu, communicator) = (observer.gpus.beside_home(slot.device()), slot.id());
+                self.gpus.count(gpu, |launches| launches.count_nccl(operation, 1));
+                self.collectives.count(CollectiveKey { gpu, communicator, operation, datatype, bytes }, 1);
             }
             Record::Launched { launch } => self.steps.launched(lane.address(), launch),
             Record::Begun { steps, at } => {
@@ -207,9 +223,13 @@ impl Fold {
         }
     }
 
-    fn time(&mut self, observer: &Observer, record: &Record, duration: Nanoseconds) {
+    fn time(&mut self, observer: &Observer, Waiting { lane, record, .. }: &Waiting, duration: Nanoseconds) {
         match *record {
-            Record::Gemm { shape, .. } => self.gemms.time(shape, duration),
+            Record::Gemm { shape, .. } => {
+                let device = gpus::device_of(observer, lane, record);
+                self.gpus.timed(&observer.gpus, device);
+                self.gemms.time(GemmKey { gpu: observer.gpus.beside_home(device), shape }, duration);
+            }
             Record::Collective {
                 communicator,
                 operation,
@@ -254,8 +274,10 @@ impl Fold {
                     _ => false,
                 };
                 if several {
-                    let id = observer.communicators.slot(communicator).id();
-                    self.collectives.count(CollectiveKey { communicator: id, operation, datatype, bytes }, 1);
+                    let slot = observer.communicators.slot(communicator);
+                    let (gpu, communicator) = (observer.gpus.beside_home(slot.device()), slot.id());
+                    self.collectives
+                        .count(CollectiveKey { gpu, communicator, operation, datatype, bytes }, 1);
                 }
                 let at = (communicator, operation, datatype, bytes, bus_bytes);
                 self.time_collective(observer, at, (sequence, collectives), duration);
@@ -312,8 +334,8 @@ impl Fold {
         duration: Nanoseconds,
     ) {
         let slot = observer.communicators.slot(index);
-        let communicator = slot.id();
-        self.collectives.time(CollectiveKey { communicator, operation, datatype, bytes }, duration);
+        let (gpu, communicator) = (observer.gpus.beside_home(slot.device()), slot.id());
+        self.collectives.time(CollectiveKey { gpu, communicator, operation, datatype, bytes }, duration);
         if collectives == 0 {
             return;
         }

@@ -78,7 +78,8 @@ pub(crate) fn end(lane: &Lane, gemm: Gemm, result: c_int) {
         lane.observer().exposure.multiplies_on(stream);
         lane.stop_timing(gemm.timing, stream)
     });
-    lane.push(Record::Gemm { shape: gemm.shape, at: gemm.at, timer });
+    let device = lane.observer().gpus.of_launch();
+    lane.push(Record::Gemm { shape: gemm.shape, at: gemm.at, timer, device });
 }
 
 /// As the ledger has it.

@@ -10,6 +10,7 @@ mod launch;
 
 use std::{
     collections::HashMap,
+    ffi::c_int,
     num::NonZeroU32,
     sync::{
         Arc, Mutex, MutexGuard, TryLockError,
@@ -191,7 +192,7 @@ impl Graphs {
     }
 
     /// Launches since the last call, each with the graph's number and contents. For the hook's thread.
-    pub(crate) fn take_launches(&self, each: impl FnMut(u32, Option<&Contents>, u64)) {
+    pub(crate) fn take_launches(&self, each: impl FnMut(u32, Option<c_int>, Option<&Contents>, u64)) {
         self.executables.take_launches(each);
     }
 
@@ -246,7 +247,7 @@ mod tests {
 
     fn kernels(graphs: &Graphs) -> Vec<(u32, Option<u64>, u64)> {
         let mut all = Vec::new();
-        graphs.take_launches(|number, contents, launches| {
+        graphs.take_launches(|number, _, contents, launches| {
             all.push((number, contents.map(|contents| contents.kernels), launches));
         });
         all
@@ -260,7 +261,7 @@ mod tests {
 
     fn launch(graphs: &Graphs, handle: usize) {
         let pinned = graphs.executables.pin(handle);
-        pinned.launched();
+        pinned.launched(None);
         pinned.unpin();
     }
 

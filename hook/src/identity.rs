@@ -63,17 +63,29 @@ impl Identity {
             return false;
         }
         if let Some((rank, size)) = told.filter(|&(_, size)| size > self.info.world_size) {
-            (self.info.rank, self.info.world_size) = (rank, size);
+            self.is(rank, size);
             return true;
         }
         let found = widest(memberships);
         let is_new = found.is_some_and(|(_, size)| size > self.info.world_size);
         let is_confirmed = std::mem::replace(&mut self.by_communicators, found) == found;
         if let Some((rank, size)) = found.filter(|_| is_new && is_confirmed) {
-            (self.info.rank, self.info.world_size) = (rank, size);
+            self.is(rank, size);
             return true;
         }
         false
+    }
+
+    fn is(&mut self, process: Rank, world_size: u32) {
+        self.info.rank = self.info.rank.gpu().map_or(process, |gpu| process.of_gpu(gpu));
+        self.info.world_size = world_size;
+    }
+
+    /// The process uses several GPUs, of which this is the first: its own rank is that GPU's. `true` when that
+    /// has changed.
+    pub(crate) fn has_several(&mut self, first: DeviceIndex) -> bool {
+        let rank = self.info.rank.of_gpu(first);
+        std::mem::replace(&mut self.info.rank, rank) != rank
     }
 
     /// The communicators show another place, which is not confirmed yet.
@@ -82,13 +94,18 @@ impl Identity {
     }
 }
 
-/// This process's lowest rank in its widest communicator, and the size of that. `None` if all its ranks are
-/// here: then the process is alone.
+/// This process's place by its widest communicator, and the number of processes. If it has several ranks of
+/// it, each process is taken to have as many; if that cannot be, the place is its lowest rank. `None` if all
+/// ranks are here: then the process is alone.
 fn widest(memberships: impl Iterator<Item = Membership> + Clone) -> Option<(Rank, u32)> {
     let widest = memberships.clone().max_by_key(|one| (one.size, one.communicator))?;
     let here = memberships.filter(|one| one.communicator == widest.communicator);
     let (count, lowest) = here.fold((0, u32::MAX), |(count, lowest), one| (count + 1, lowest.min(one.rank)));
-    (count < widest.size && lowest < widest.size).then_some((Rank(lowest), widest.size))
+    if count >= widest.size || lowest >= widest.size {
+        return None;
+    }
+    let alike = if lowest % count == 0 && widest.size % count == 0 { count } else { 1 };
+    Some((Rank(lowest / alike), widest.size / alike))
 }
 
 fn socket() -> Option<PathBuf> {
@@ -194,11 +211,15 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_several_gpus_goes_by_its_lowest_rank_and_is_by_itself_if_it_has_all() {
+    fn a_process_of_several_gpus_is_one_of_as_many_as_share_the_ranks_and_is_by_itself_if_it_has_all() {
         let mut apart = identity(false);
         let half = [(7, 3, 4), (7, 2, 4)];
+        assert!(apart.has_several(DeviceIndex(1)) && !apart.has_several(DeviceIndex(1)));
         assert!(!learns(&mut apart, &half) && learns(&mut apart, &half));
-        assert_eq!((apart.info.rank, apart.info.world_size), (Rank(2), 4));
+        assert_eq!((apart.info.rank, apart.info.world_size), (Rank(1).of_gpu(DeviceIndex(1)), 2));
+        let (mut uneven, two) = (identity(false), [(7, 1, 5), (7, 2, 5)]);
+        assert!(!learns(&mut uneven, &two) && learns(&mut uneven, &two));
+        assert_eq!((uneven.info.rank, uneven.info.world_size), (Rank(1), 5));
         let (mut whole, all) = (identity(false), [(7, 0, 2), (7, 1, 2)]);
         assert!(!learns(&mut whole, &all) && !learns(&mut whole, &all));
         assert_eq!(whole.info.world_size, 1);

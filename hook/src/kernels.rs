@@ -108,7 +108,7 @@ impl Launch {
         }
         match self.kept {
             Some(kept) => kept.end(lane, result),
-            None if result == 0 => _ = lane.counters.kernels.add(1),
+            None if result == 0 => lane.count_kernel(),
             None => {}
         }
     }
@@ -136,7 +136,7 @@ impl Kept {
                 }
             });
         }
-        lane.counters.kernels.add(1);
+        lane.count_kernel();
         if let Some(place) = place {
             lane.counters.named_kernels.add(1);
             lane.counters.named[place].add(1);

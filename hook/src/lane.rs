@@ -11,6 +11,7 @@ mod tenant;
 
 use std::{
     cell::Cell,
+    ffi::c_int,
     ptr,
     sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
 };
@@ -256,8 +257,13 @@ impl Lane {
 
     /// Starts timing an operation on `stream`. Call it only for a sampled operation.
     pub(crate) fn start_timing(&self, stream: cudaStream_t) -> Timing {
+        self.start_timing_on(stream, None)
+    }
+
+    /// The same on a stream of this device, which need not be current, if it is known.
+    pub(crate) fn start_timing_on(&self, stream: cudaStream_t, device: Option<c_int>) -> Timing {
         let from = Costs::measures(self.counters.timed.get()).then(monotonic);
-        let timer = runtime::may_record(stream).then(|| self.timers.start(stream)).flatten();
+        let timer = runtime::may_record(stream).then(|| self.timers.start(stream, device)).flatten();
         timer
             .map_or(Timing::Not, |timer| Timing::Started { timer, cost: from.map(|from| monotonic() - from) })
     }
@@ -272,14 +278,14 @@ impl Lane {
             self.costs.took(number, start + monotonic() - from);
         }
         if stopped && number % GAP_ONE_IN == 3 {
-            self.measure_gap(stream);
+            self.measure_gap(stream, self.timers.device(timer));
         }
         stopped.then_some(timer)
     }
 
     /// Records an empty pair, while the GPU is as busy as it was for the operation before.
-    fn measure_gap(&self, stream: cudaStream_t) {
-        let Some(timer) = self.timers.start(stream) else { return };
+    fn measure_gap(&self, stream: cudaStream_t, device: Option<c_int>) {
+        let Some(timer) = self.timers.start(stream, device) else { return };
         if self.timers.stop(timer, stream) {
             self.counters.gaps.add(1);
             self.push(Record::Gap { timer });
@@ -316,6 +322,24 @@ impl Lane {
 }
 
 impl Lane {
+    /// A kernel was launched.
+    #[inline]
+    pub(crate) fn count_kernel(&self) {
+        self.counters.kernels.add(1);
+        let device = self.observer.gpus.of_launch();
+        if device.is_some() {
+            self.count_kernels_beside(device, 1);
+        }
+    }
+
+    /// Kernels were launched on this device: counts them also by themselves, if it is not the first.
+    pub(crate) fn count_kernels_beside(&self, device: Option<c_int>, kernels: u64) {
+        let beside = self.observer.gpus.beside_home(device);
+        if let Some(count) = beside.and_then(|device| self.counters.kernels_beside.of(device)) {
+            count.add(kernels);
+        }
+    }
+
     /// Pushes one of possibly many records, while as many others fit. `false` if they do not.
     pub(crate) fn push_if_roomy(&self, record: Record) -> bool {
         let roomy = self.ring.held() <= self.ring.slots() / 2;

@@ -36,6 +36,7 @@ mod fold;
 mod functions;
 mod gemm;
 mod governor;
+mod gpus;
 mod graphs;
 mod group;
 mod guard;

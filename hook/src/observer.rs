@@ -28,6 +28,7 @@ use crate::{
     completion::Completions,
     exposure::Exposure,
     governor::Overhead,
+    gpus::Gpus,
     graphs::{CaptureId, Graphs},
     lane::Lane,
     memory,
@@ -93,6 +94,7 @@ pub(crate) struct Observer {
     pub(crate) completions: Completions,
     pub(crate) queue: Queue,
     pub(crate) exposure: Exposure,
+    pub(crate) gpus: Gpus,
     pub(crate) streams: Streams,
     page: LedgerPage,
     /// Calls that were not observed because no lane was free, or no memory for one.

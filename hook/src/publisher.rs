@@ -281,7 +281,10 @@ impl Publisher {
             return;
         }
         let told = self.observer.optimizers.placed();
-        if self.identity.learn(told, memberships(self.observer)) {
+        let gpus = self.observer.gpus.several();
+        let is_another = self.identity.learn(told, memberships(self.observer));
+        let has_several = gpus.first().is_some_and(|&first| self.identity.has_several(first));
+        if is_another || has_several {
             self.introduced = false;
             self.everything = true;
         }
@@ -300,7 +303,7 @@ impl Publisher {
             self.say(Body::Nccl(nccl));
         }
         loop {
-            let summary = self.summary(launches);
+            let summary = self.summary(launches, &gpus);
             if !self.say(Body::Summary(summary)) {
                 // The next message that gets through must include this one's content.
                 self.everything = true;

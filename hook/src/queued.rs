@@ -122,13 +122,20 @@ impl Queue {
         self.costs.typical()
     }
 
-    /// Before collective `number` is launched on `stream`.
+    /// Before collective `number` is launched on `stream`, of this device if it is known.
     #[inline]
-    pub(crate) fn join(&self, lane: &Lane, ticket: u64, number: u64, stream: cudaStream_t) {
+    pub(crate) fn join(
+        &self,
+        lane: &Lane,
+        ticket: u64,
+        number: u64,
+        stream: cudaStream_t,
+        device: Option<c_int>,
+    ) {
         lane.counters.fronts.add(1);
         let rate = Rate(self.rate.load(Relaxed));
         if !self.is_full.load(Relaxed) && rate.times(number) {
-            self.record(lane, ticket, stream);
+            self.record(lane, ticket, stream, device);
             if rate == Rate::EVERY {
                 self.was_first();
             }
@@ -137,10 +144,17 @@ impl Queue {
 
     /// Before send or receive `number`, or a group of them, is launched on `stream`.
     #[inline]
-    pub(crate) fn join_message(&self, lane: &Lane, ticket: u64, number: u64, stream: cudaStream_t) {
+    pub(crate) fn join_message(
+        &self,
+        lane: &Lane,
+        ticket: u64,
+        number: u64,
+        stream: cudaStream_t,
+        device: Option<c_int>,
+    ) {
         lane.counters.message_fronts.add(1);
         if !self.is_full.load(Relaxed) && Rate(self.messages.load(Relaxed)).times(number) {
-            self.record(lane, ticket, stream);
+            self.record(lane, ticket, stream, device);
         }
     }
 
@@ -154,7 +168,7 @@ impl Queue {
         }
     }
 
-    fn record(&self, lane: &Lane, ticket: u64, stream: cudaStream_t) {
+    fn record(&self, lane: &Lane, ticket: u64, stream: cudaStream_t, device: Option<c_int>) {
         if !runtime::may_record(stream) {
             return;
         }
@@ -166,7 +180,7 @@ impl Queue {
         place.ticket = ticket;
         let number = lane.counters.marks.get();
         let from = Costs::measures(number).then(monotonic);
-        let recorded = place.event.record(stream);
+        let recorded = place.event.record(stream, device);
         if let Some(from) = from.filter(|_| recorded) {
             self.costs.took(number, monotonic() - from);
         }

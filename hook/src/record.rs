@@ -1,5 +1,7 @@
 //! A record from a launching thread to the hook's thread: a small value copied into a ring.
 
+use std::ffi::c_int;
+
 use xpu_wire::{
     collective::Operation,
     datatype::DataType,
@@ -26,6 +28,8 @@ pub(crate) enum Record {
         /// Launch time in monotonic nanoseconds; 0 if it was not to be timed.
         at: u64,
         timer: Option<TimerId>,
+        /// Where it runs, in a process that uses several devices.
+        device: Option<c_int>,
     },
     Collective {
         /// Slot in the table of communicators.

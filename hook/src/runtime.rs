@@ -128,6 +128,24 @@ pub(crate) fn forget_error() {
     unsafe { cudaGetLastError() };
 }
 
+/// Makes something on this device. One that is not current becomes so for a moment, as it does in NCCL's own
+/// calls: only in such a call. Only after [`error_free`].
+pub(crate) fn on_device<T>(device: c_int, make: impl FnOnce() -> Option<T>) -> Option<T> {
+    let current = current_device()?;
+    if current == device {
+        return make();
+    }
+    // SAFETY: the device has a context of this process: a communicator of the program is there.
+    if unsafe { cudaSetDevice(device) } != Some(SUCCESS) {
+        forget_error();
+        return None;
+    }
+    let made = make();
+    // SAFETY: it was current before.
+    unsafe { cudaSetDevice(current) };
+    made
+}
+
 /// An event on the current device. Creation is not allowed while another thread captures in global mode, unless this thread
 /// is in relaxed mode. Only after [`error_free`].
 #[cold]

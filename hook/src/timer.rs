@@ -68,10 +68,10 @@ impl Timers {
         Some(Self { free: Free::new(), pairs: memory::slice(PAIRS, || Some(unmade()))? })
     }
 
-    /// Marks the start of an operation on `stream`. `None` if no pair is free or CUDA refuses. Called by the
-    /// thread that owns these timers.
-    pub(crate) fn start(&self, stream: cudaStream_t) -> Option<TimerId> {
-        let device = runtime::current_device()?;
+    /// Marks the start of an operation on `stream`, which is of this device, or else of the current one.
+    /// `None` if no pair is free or CUDA refuses. Called by the thread that owns these timers.
+    pub(crate) fn start(&self, stream: cudaStream_t, device: Option<c_int>) -> Option<TimerId> {
+        let device = device.or_else(runtime::current_device)?;
         let id = self.take(device)?;
         let pair = self.pair(id);
         // SAFETY: the pair is this thread's until it is recorded and pushed.
@@ -79,7 +79,7 @@ impl Timers {
             (*pair.get()).stream = stream;
             (*pair.get()).start
         };
-        // SAFETY: a live event of the current device; the stream is the one the program launches on.
+        // SAFETY: a live event of the stream's device; the stream is the one the program launches on.
         if unsafe { runtime::cudaEventRecord(start, stream) } == Some(SUCCESS) {
             return Some(id);
         }
@@ -107,7 +107,7 @@ impl Timers {
             // SAFETY: the pair is free, and so this thread's to take.
             let pair = unsafe { &mut *self.pair(TimerId(number)).get() };
             if pair.device.is_none() {
-                make(pair, device)?;
+                runtime::on_device(device, || make(pair, device))?;
             }
             Some(pair.device == Some(device))
         });

@@ -51,6 +51,51 @@ hold()";
     job.end();
 }
 
+/// Those of NCCL 2.31 with a configuration for the call; a refused one is the program's own error.
+#[test]
+fn configured_collectives_are_counted_and_timed_as_those_without_one() {
+    let script = "
+comm = communicator()
+watched = ctypes.CDLL(None, use_errno=True)
+
+def configured(name, *more, count=100, dtype=NCCL_FLOAT):
+    call = getattr(watched, f'nccl{name}Config')
+    ctypes.set_errno(42)
+    code = call(memory, memory, c_size_t(count), dtype, *more, comm, stream, None)
+    assert ctypes.get_errno() == 42
+    return code
+
+ok(configured('AllReduce', 0))
+ok(configured('AllGather'))
+ok(configured('ReduceScatter', 0))
+ok(configured('Broadcast', 0))
+ok(configured('Reduce', 0, 0))
+ok(configured('AlltoAll'))
+ok(configured('Gather', 0))
+ok(configured('Scatter', 0))
+assert configured('AllReduce', 0, dtype=NCCL_NONSENSE) == 4
+sync()
+step(1)
+hold()";
+    let job = Job::of(2, EVERY, script);
+    for rank in [0, 1] {
+        let expected = [
+            ((Operation::AllReduce, 400), (1, 1)),
+            ((Operation::AllGather, 800), (1, 1)),
+            ((Operation::ReduceScatter, 800), (1, 1)),
+            ((Operation::Broadcast, 400), (1, 1)),
+            ((Operation::Reduce, 400), (1, 1)),
+            ((Operation::AlltoAll, 800), (1, 1)),
+            ((Operation::Gather, 800), (1, 1)),
+            ((Operation::Scatter, 800), (1, 1)),
+        ];
+        assert_eq!(totals(&job, rank), BTreeMap::from(expected), "rank {rank}");
+        let line = &job.ledger(rank).ledger().read().communicators[0];
+        assert_eq!((line.entered, line.enqueued), (8, 8));
+    }
+    job.end();
+}
+
 #[test]
 fn sends_and_receives_of_a_group_are_one() {
     let script = "

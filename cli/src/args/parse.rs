@@ -28,9 +28,10 @@ pub(super) fn job_name(text: &str) -> Result<JobName, String> {
     }
 }
 
-pub(super) fn rank(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_no_number| {
-        "write a rank's number, as the rank column of `xpu-top status` has it: 6".to_owned()
+pub(super) fn rank(text: &str) -> Result<Rank, String> {
+    text.parse().map_err(|_no_rank| {
+        "write a rank's number, as the rank column of `xpu-top status` has it: 6, or 0.1 for a GPU of several"
+            .to_owned()
     })
 }
 
@@ -39,7 +40,11 @@ pub(super) fn ranks(text: &str) -> Result<RankList, String> {
     let wrong = || "write ranks like 0-7,16".to_owned();
     let mut all = BTreeSet::new();
     for item in text.split(',') {
-        let (from, to) = item.split_once('-').unwrap_or((item, item));
+        if let Ok(one) = item.trim().parse::<Rank>() {
+            all.insert(one);
+            continue;
+        }
+        let Some((from, to)) = item.split_once('-') else { return Err(wrong()) };
         let number = |text: &str| text.trim().parse::<u32>().ok();
         let (Some(from), Some(to)) = (number(from), number(to)) else { return Err(wrong()) };
         if from > to || (to - from) as usize >= MOST - all.len() {

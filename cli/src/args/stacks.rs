@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use xpu_client::filter::Filter;
+use xpu_wire::id::Rank;
 
 use super::{JobArgs, parse::rank};
 
@@ -13,7 +14,7 @@ pub struct StacksArgs {
     pub of: JobArgs,
     /// Only this rank; may be given several times
     #[arg(long, value_name = "RANK", value_parser = rank)]
-    pub rank: Vec<u32>,
+    pub rank: Vec<Rank>,
     /// Only matching ranks: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
     #[arg(long, value_name = "FILTER", conflicts_with = "rank")]
     pub filter: Option<Filter>,
@@ -64,7 +65,7 @@ pub struct GpuCoreArgs {
     pub of: JobArgs,
     /// Only this rank; may be given several times
     #[arg(long, value_name = "RANK", value_parser = rank)]
-    pub rank: Vec<u32>,
+    pub rank: Vec<Rank>,
     /// Only matching ranks: `rank<64 & host~gpu1`; `state=hung`
     #[arg(long, value_name = "FILTER", conflicts_with = "rank")]
     pub filter: Option<Filter>,
@@ -91,7 +92,7 @@ pub struct CollectivesArgs {
     pub of: JobArgs,
     /// Only this rank; may be given several times
     #[arg(long, value_name = "RANK", value_parser = rank)]
-    pub rank: Vec<u32>,
+    pub rank: Vec<Rank>,
     /// Number of calls per rank [default: those around the divergence; all with --json]
     #[arg(long, value_name = "N")]
     pub last: Option<usize>,

@@ -201,7 +201,8 @@ pub(super) fn named_or_living(
     following: &Following,
     job: &JobName,
 ) -> Result<Vec<Rank>, UsageError> {
-    let all = following.jobs().get(job).into_iter().flat_map(Job::ranks);
+    // A process answers once, as its first GPU where it has several.
+    let all = following.jobs().get(job).into_iter().flat_map(Job::processes);
     let Some(named) = named else {
         let living: Vec<_> = all.filter(|(_, view)| RankView::is_alive(view)).map(|(rank, _)| rank).collect();
         return match filter {
@@ -210,10 +211,12 @@ pub(super) fn named_or_living(
         };
     };
     let known: Vec<_> = all.map(|(rank, _)| rank).collect();
+    let is_known = |rank: &Rank| known.iter().any(|known| known.process() == rank.process());
     let strangers: Vec<_> =
-        named.0.iter().filter(|rank| !known.contains(rank)).take(8).map(ToString::to_string).collect();
+        named.0.iter().filter(|rank| !is_known(rank)).take(8).map(ToString::to_string).collect();
     if strangers.is_empty() {
-        return Ok(named.0.clone());
+        let is_named = |known: &Rank| named.0.iter().any(|rank| rank.process() == known.process());
+        return Ok(known.into_iter().filter(is_named).collect());
     }
     Err(UsageError::Value(format!(
         "--ranks: no rank {} is in this job; `xpu-top status` lists those that are",

@@ -98,7 +98,7 @@ pub(super) async fn gather(
     let missing = |following: &Following| -> Vec<Rank> {
         let job = following.jobs().get(name);
         let came = |job: &Job, rank| job.record(rank).is_some();
-        job.map(|job| job.ranks().map(|(rank, _)| rank).filter(|&rank| !came(job, rank)).collect())
+        job.map(|job| job.processes().map(|(rank, _)| rank).filter(|&rank| !came(job, rank)).collect())
             .unwrap_or_default()
     };
     let deadline = Instant::now() + Duration::from_secs(seconds.into());
@@ -120,12 +120,12 @@ pub(super) async fn gather(
 }
 
 fn output(job: &Job, args: &CollectivesArgs, none: impl FnOnce() -> String) -> anyhow::Result<ExitCode> {
-    let named = |rank: Rank| args.rank.is_empty() || args.rank.contains(&rank.0);
+    let named = |rank: Rank| args.rank.is_empty() || args.rank.contains(&rank);
     let all: Vec<&RankRecord> = job.records().filter(|record| named(record.rank)).collect();
     for record in all.iter().filter(|record| !record.why.is_empty()) {
         eprintln!("xpu-top: {}", record.why);
     }
-    for rank in args.rank.iter().filter(|&&rank| job.record(Rank(rank)).is_none()) {
+    for rank in args.rank.iter().filter(|&&rank| job.record(rank).is_none()) {
         eprintln!("xpu-top: rank {rank} has not answered; `xpu-top status` lists the ranks there are");
     }
     let records: Vec<_> = all.into_iter().filter(|record| record.why.is_empty()).collect();

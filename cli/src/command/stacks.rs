@@ -63,7 +63,7 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
     };
     let ranks = match &args.filter {
         Some(filter) => meant(filter, (&following, Moment::now()), &job, |_| true)?,
-        None => args.rank.iter().copied().map(Rank).collect(),
+        None => args.rank.clone(),
     };
     let mut gathered = Gathered::new(job, ranks, Depth::of(args));
     let wait = args.wait.unwrap_or(if args.gpus { WAIT_FOR_GPUS } else { WAIT });
@@ -84,7 +84,7 @@ fn recorded(path: &Path, args: &StacksArgs) -> anyhow::Result<ExitCode> {
     };
     let ranks = match &args.filter {
         Some(filter) => meant(filter, (&following, at), job.name(), |_| true)?,
-        None => args.rank.iter().copied().map(Rank).collect(),
+        None => args.rank.clone(),
     };
     let mut gathered = Gathered::new(job.name().clone(), ranks, Depth::of(args));
     for stacks in job.stacks() {
@@ -163,12 +163,12 @@ impl Gathered {
     }
 
     fn wants(&self, rank: Rank) -> bool {
-        self.named.is_empty() || self.named.contains(&rank)
+        self.named.is_empty() || self.named.iter().any(|named| named.process() == rank.process())
     }
 
-    /// Ranks that should answer: who ended in an orderly way has no stack any more.
+    /// Ranks that should answer, of each process one: who ended in an orderly way has no stack any more.
     fn expected(&self, job: Option<&Job>) -> BTreeSet<Rank> {
-        let known = job.into_iter().flat_map(Job::ranks).filter(|(_, view)| view.life() != Life::Ended);
+        let known = job.into_iter().flat_map(Job::processes).filter(|(_, view)| view.life() != Life::Ended);
         known.map(|(rank, _)| rank).filter(|&rank| self.wants(rank)).collect()
     }
 

@@ -114,7 +114,7 @@ fn next_of_kept(status: &Status, args: &StatusArgs) -> Option<String> {
 
 /// The same of a recording.
 fn recorded(path: &Path, args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCode> {
-    let rank = args.rank.map(Rank);
+    let rank = args.rank;
     let runs = args.baseline.as_ref().map(PastRun::runs).transpose()?;
     let (mut following, at) = past::followed(path, args.at.as_deref(), args.of.job.as_ref(), rank)?;
     following.hold_against(runs);
@@ -144,7 +144,7 @@ fn recorded(path: &Path, args: &StatusArgs, price: Option<Price>) -> anyhow::Res
 async fn look(following: &mut Following, arrivals: &mut Arrivals, live: &Live, args: &StatusArgs) {
     let patience = args.wait.map_or(PATIENCE, |seconds| Duration::from_secs(seconds.into()));
     let deadline = Instant::now() + patience;
-    let mut rank = args.rank.map(Rank);
+    let mut rank = args.rank;
     loop {
         let job = following.job().map(|job| job.name().clone());
         if let (Some(wanted), Some(job)) = (rank, job) {
@@ -155,7 +155,7 @@ async fn look(following: &mut Following, arrivals: &mut Arrivals, live: &Live, a
             Some(_) => following.is_whole(),
             None => following.is_complete(),
         };
-        let detailed = args.rank.is_none_or(|rank| following.has_detail(Rank(rank)));
+        let detailed = args.rank.is_none_or(|rank| following.has_detail(rank));
         if enough && (detailed || following.job().is_none()) {
             return;
         }

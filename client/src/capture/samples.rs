@@ -69,7 +69,7 @@ impl Samples {
                 None => Some("its host sent none: its collector is older, or unreachable".to_owned()),
             };
             if let Some(why) = why {
-                all.entry(why).or_default().push(rank.0.into());
+                all.entry(why).or_default().push(rank.process().0.into());
             }
         }
         all.into_iter()

@@ -71,7 +71,7 @@ const fn word(
 }
 
 pub const FIELDS: &[Field] = &[
-    number(&["rank"], NONE, "its number", |of| Some(f64::from(of.status.rank.0))),
+    number(&["rank"], NONE, "its number", |of| Some(f64::from(of.status.rank.process().0))),
     word(&["host"], "the host it is on", |of| of.status.host.as_str(), None),
     word(&["job"], "the job it is of", |of| of.job.as_str(), None),
     word(&["state"], "ok, waiting, slow, hung, silent or exited", |of| of.state.name(), Some(STATES)),

@@ -36,7 +36,7 @@ pub(super) fn path(folder: &Path, rank: Rank) -> PathBuf {
 }
 
 pub(super) fn name(rank: Rank) -> String {
-    format!("rank-{:04}.json.gz", rank.0)
+    format!("rank-{:04}.json.gz", rank.process().0)
 }
 
 #[derive(Debug)]

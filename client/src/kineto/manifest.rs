@@ -105,8 +105,8 @@ impl Manifest {
         for rank in self.ranks.iter().filter(|rank| rank.file.is_none()) {
             let why = rank.why.as_deref().unwrap_or("it gave no trace");
             match by_reason.iter_mut().find(|(known, _)| *known == why) {
-                Some((_, ranks)) => ranks.push(rank.rank.0.into()),
-                None => by_reason.push((why, vec![rank.rank.0.into()])),
+                Some((_, ranks)) => ranks.push(rank.rank.process().0.into()),
+                None => by_reason.push((why, vec![rank.rank.process().0.into()])),
             }
         }
         let line = |(why, ranks): &(&str, Vec<u64>)| {

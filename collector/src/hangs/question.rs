@@ -28,7 +28,7 @@ pub(super) fn all(job: &Job, cause: Cause, asks_ras: bool) -> Vec<Request> {
         Request::Snapshot,
     ];
     // One host asks for all. After an end, NCCL's processes may be about to end too.
-    if asks_ras && cause == Cause::Hang && job.rank(Rank(0)).is_some() {
+    if asks_ras && cause == Cause::Hang && job.of_process(Rank(0)).is_some() {
         all.push(Request::Ras { job: name.clone(), rank: Rank(0) });
     }
     if !ranks.is_empty() {

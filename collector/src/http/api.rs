@@ -45,7 +45,7 @@ pub(super) type Answer = Result<Json<Value>, Problem>;
 #[serde(deny_unknown_fields)]
 pub(super) struct Which {
     pub(super) job: Option<String>,
-    rank: Option<u32>,
+    rank: Option<Rank>,
 }
 
 /// The body of a request, or why it is invalid.
@@ -85,8 +85,9 @@ pub(super) fn chosen(job: &Job, named: &[u32], may_have_died: bool) -> Result<Ve
         return Err(Problem::new(StatusCode::BAD_REQUEST, format!("more than {RANKS} ranks named"), next));
     }
     let can = |view: &RankView| view.is_alive() || (may_have_died && view.life() != Life::Ended);
-    let able: Vec<_> = job.ranks().filter(|(_, view)| can(view)).map(|(rank, _)| rank).collect();
-    let stranger = named.iter().find(|&&rank| !able.contains(&Rank(rank)));
+    // A process is named by its number, and answers as its first GPU where it has several.
+    let able: Vec<_> = job.processes().filter(|(_, view)| can(view)).map(|(rank, _)| rank).collect();
+    let stranger = named.iter().find(|&&rank| !able.iter().any(|able| able.process().0 == rank));
     if let Some(rank) = stranger {
         let error = format!("no rank {rank} of job {} runs here", job.name());
         return Err(Problem::new(StatusCode::NOT_FOUND, error, "GET /api/v1/ranks lists the known ranks"));
@@ -102,10 +103,7 @@ pub(super) fn chosen(job: &Job, named: &[u32], may_have_died: bool) -> Result<Ve
     if named.is_empty() {
         return Ok(able);
     }
-    let mut ranks: Vec<_> = named.iter().copied().map(Rank).collect();
-    ranks.sort_unstable();
-    ranks.dedup();
-    Ok(ranks)
+    Ok(able.into_iter().filter(|rank| named.contains(&rank.process().0)).collect())
 }
 
 /// The state, read on a blocking thread.
@@ -154,7 +152,7 @@ pub(super) async fn ranks(
     which: Result<Query<Which>, QueryRejection>,
 ) -> Answer {
     let which = query(which)?;
-    let (name, rank) = (which.job.clone(), which.rank.map(Rank));
+    let (name, rank) = (which.job.clone(), which.rank);
     for _ in 0..LOOKS {
         let Some(rank) = rank else { break };
         let name = name.clone();

@@ -152,7 +152,7 @@ pub(super) async fn dump_string_stacktrace(
 /// this host.
 fn rank_meant(job: &Job, wanted: &Stacktrace, here: &HostName) -> Option<Rank> {
     let mut ranks = job.ranks().filter(|(_, view)| view.is_alive());
-    let is_named = |rank: Rank| wanted.rank == Some(i64::from(rank.0));
+    let is_named = |rank: Rank| wanted.rank == Some(i64::from(rank.process().0));
     if wanted.pid <= 0 {
         return ranks.find(|(rank, _)| is_named(*rank)).map(|(rank, _)| rank);
     }

@@ -65,7 +65,7 @@ impl Kineto {
         }
         let Some((pid, _)) = self.clients.of(subject.pid) else { return none };
         // An unpredictable name: /tmp is shared by all users.
-        let stem = format!("xpu-top-kineto-{:016x}-rank{}", order.number, subject.rank.0);
+        let stem = format!("xpu-top-kineto-{:016x}-rank{}", order.number, subject.rank.process().0);
         let target = Place::of(pid, subject.pid.0, user_id(), &stem);
         let ordered = Ordered::new(order.clone(), viewer.clone(), subject.pid, target, asked);
         let rank = self.of_order(place, &ordered, subject.count);

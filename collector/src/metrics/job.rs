@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use xpu_model::{
     finding::{Cost, Finding},
-    job::{Job, RankView, median},
+    job::{Job, RankView, median, processes},
 };
 use xpu_wire::unit::{Moment, Nanoseconds};
 
@@ -24,7 +24,7 @@ pub(super) fn expose(
     now: Moment,
 ) {
     let labels: Vec<Label> = vec![("job_name", label(job.name().as_str()))];
-    let seen = job.ranks().filter(|(_, view)| view.latest().is_some()).count();
+    let seen = processes(job.ranks().filter(|(_, view)| view.latest().is_some()).map(|(rank, _)| rank));
     exposition.gauge(all::JOB_WORLD_SIZE, &labels, f64::from(job.world_size()));
     exposition.gauge(all::JOB_RANKS_SEEN, &labels, seen as f64);
     exposition.gauge(all::JOB_RANKS_LIVING, &labels, job.living() as f64);

@@ -57,7 +57,7 @@ pub(super) fn expose(
         expose_digest(exposition, &labels, digest, now.since(heard));
     }
     if let Some(tally) = tally {
-        expose_tally(exposition, &labels, tally);
+        expose_tally(exposition, &labels, rank, tally);
     }
     if let Some(load) = view.load().filter(|load| now.since(job.common(view.host(), load.at)) < STALE) {
         expose_load(exposition, &labels, load);
@@ -85,7 +85,7 @@ fn expose_figures(exposition: &mut Exposition, labels: &[Label], job: &Job, view
     exposition.gauge(all::STEP_MEAN, labels, view.step_time().map(Nanoseconds::seconds));
     exposition.gauge(all::STEP_MEDIAN, labels, view.step_p50().map(Nanoseconds::seconds));
     exposition.gauge(all::MFU, labels, view.utilisation());
-    if let Some(time) = GpuTime::of(view, job.world_size() == 1) {
+    if let Some(time) = GpuTime::of(view, job.is_alone()) {
         for (part, pct) in [
             ("gemms", time.gemms_pct),
             ("communication", time.communication_pct),
@@ -120,7 +120,8 @@ fn expose_digest(exposition: &mut Exposition, labels: &[Label], digest: &RankDig
     let said = |count: u64| (count > 0).then_some(count as f64);
     exposition.counter(all::TOKENS, labels, said(digest.work.tokens));
     exposition.counter(all::SAMPLES, labels, said(digest.work.samples));
-    exposition.counter(all::BLOCKED, labels, digest.blocked_for.seconds());
+    let blocked = Some(digest.blocked_for.seconds()).filter(|_| digest.rank.gpu().is_none());
+    exposition.counter(all::BLOCKED, labels, blocked);
     exposition.counter(all::EXPOSED, labels, digest.exposed_for.map(Nanoseconds::seconds));
     exposition.gauge(all::MEMORY_HELD, labels, said(digest.memory_held));
     let launches = digest.launches;
@@ -146,11 +147,12 @@ fn expose_digest(exposition: &mut Exposition, labels: &[Label], digest: &RankDig
     exposition.gauge(all::BLIND, labels, digest.blind.len() as f64);
 }
 
-fn expose_tally(exposition: &mut Exposition, labels: &[Label], tally: &Tally) {
+fn expose_tally(exposition: &mut Exposition, labels: &[Label], rank: Rank, tally: &Tally) {
     if let Some(steps) = tally.steps() {
         exposition.put(all::STEP_DURATION, labels, Value::Histogram(steps.clone()));
     }
-    if let Some(calls) = tally.nccl() {
+    // By which means a process of several GPUs calls NCCL is known of all together.
+    if let Some(calls) = tally.nccl().filter(|_| rank.gpu().is_none()) {
         let [dlsym, plugin] = [calls.dlsym, calls.plugin];
         let preload = calls.counted - dlsym - plugin;
         for (by, count) in

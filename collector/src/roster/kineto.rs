@@ -7,16 +7,15 @@ use xpu_wire::{
 };
 
 use super::{Place, Roster};
-use crate::{kineto::Subject, stacks::Target, worker::Worker};
+use crate::{kineto::Subject, stacks::Target};
 
 impl Roster {
     /// The ranks of a job here; all if none is named.
     pub(crate) fn subjects(&self, job: &JobName, ranks: &[Rank]) -> Vec<Subject> {
-        let of_job = self.places.iter().filter(|(place, _)| place.job == *job);
-        let named = of_job.filter(|(place, _)| ranks.is_empty() || ranks.contains(&place.rank));
+        let named = self.processes(job).filter(|worker| worker.is_named(ranks));
         named
-            .map(|(place, worker)| Subject {
-                rank: place.rank,
+            .map(|worker| Subject {
+                rank: worker.info.rank,
                 pid: worker.info.pid,
                 lives: worker.is_there(),
                 count: worker.kineto_count(),
@@ -26,8 +25,8 @@ impl Roster {
 
     /// The same as processes whose stacks are sampled, with the descriptors of their ledgers.
     pub(crate) fn sampled(&self, job: &JobName, ranks: &[Rank], now: Moment) -> Vec<(Target, Option<u32>)> {
-        let named = |worker: &&Worker| ranks.is_empty() || ranks.contains(&worker.info.rank);
-        let living = self.of_job(job).filter(named).filter(|worker| worker.is_there());
+        let named = self.processes(job).filter(|worker| worker.is_named(ranks));
+        let living = named.filter(|worker| worker.is_there());
         living.map(|worker| (worker.target(false, now), worker.info.ledger)).collect()
     }
 

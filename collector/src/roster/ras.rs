@@ -11,12 +11,12 @@ use crate::{ras::Target, stacks::Reach, worker::Worker};
 impl Roster {
     /// `None` if this rank does not live here: another host asks then.
     pub(crate) fn ras_target(&self, job: &JobName, rank: Rank, now: Moment) -> Option<Target> {
-        let living = || self.of_job(job).filter(|worker| worker.is_there());
-        living().find(|worker| worker.info.rank == rank)?;
+        let living = || self.processes(job).filter(|worker| worker.is_there());
+        living().find(|worker| worker.info.rank.process() == rank)?;
         let creating = self.creates_communicator();
         let targets = living().map(|worker| worker.target(false, now));
         let mut here: Vec<_> = targets.filter(|target| target.reach == Reach::Here).collect();
-        here.sort_by_key(|target| (target.rank != rank, target.rank));
+        here.sort_by_key(|target| (target.rank.process() != rank, target.rank));
         Some(Target { job: job.clone(), pids: here.iter().map(|target| target.pid).collect(), creating })
     }
 

@@ -27,11 +27,11 @@ impl Roster {
         let mut of_job = self
             .places
             .iter_mut()
-            .filter(|(place, _)| place.job == *job)
+            .filter(|(place, worker)| place.job == *job && !worker.is_beside())
             .map(|(_, worker)| worker)
             .peekable();
         of_job.peek()?;
-        let named = of_job.filter(|worker| ranks.is_empty() || ranks.contains(&worker.info.rank));
+        let named = of_job.filter(|worker| worker.is_named(ranks));
         Some(named.map(|worker| worker.record(most, now)).collect())
     }
 

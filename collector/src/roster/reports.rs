@@ -36,9 +36,10 @@ impl Roster {
         }
     }
 
-    /// The living ranks, with what their GPUs move and compute.
+    /// The living ranks, with what their GPUs move and compute; a process of several GPUs once, with its first.
     pub(crate) fn loaded(&self, gpu: impl Fn(DeviceUuid) -> Option<GpuLoad>) -> impl Iterator<Item = Loaded> {
-        self.places.iter().filter(|(_, worker)| worker.is_there()).map(move |(place, worker)| Loaded {
+        let living = self.places.iter().filter(|(_, worker)| worker.is_there() && !worker.is_beside());
+        living.map(move |(place, worker)| Loaded {
             job: place.job.clone(),
             rank: place.rank,
             pid: worker.info.pid,
@@ -53,7 +54,8 @@ impl Roster {
         mut read: impl FnMut(Rank, Pid) -> Option<CpuReading>,
     ) -> Vec<Body> {
         let (mut waits, mut works) = (BTreeMap::new(), BTreeMap::new());
-        for (place, worker) in self.places.iter().filter(|(_, worker)| worker.is_there()) {
+        let living = self.places.iter().filter(|(_, worker)| worker.is_there() && !worker.is_beside());
+        for (place, worker) in living {
             let Some(CpuReading { wait, is_busy }) = read(place.rank, worker.info.pid) else { continue };
             if wait.is_notable() {
                 waits.entry(&place.job).or_insert_with(Vec::new).push(wait);

@@ -43,9 +43,8 @@ impl Roster {
         if !self.of_job(job).any(can_tell) {
             return None;
         }
-        let named = |worker: &&Worker| ranks.is_empty() || ranks.contains(&worker.info.rank);
         let (mut known, mut targets) = (Vec::new(), Vec::new());
-        for worker in self.of_job(job).filter(named) {
+        for worker in self.processes(job).filter(|worker| worker.is_named(ranks)) {
             // A rank's event since then may have moved the others; for a rank that is gone there is nothing
             // newer.
             let of_now = |stacks: &RankStacks| stacks.read_at >= changed || !worker.is_there();
@@ -71,13 +70,12 @@ impl Roster {
         ranks: &[Rank],
         now: Moment,
     ) -> Option<(Vec<RankStacks>, Vec<Target>)> {
-        let named = |worker: &&Worker| ranks.is_empty() || ranks.contains(&worker.info.rank);
-        let living = || self.of_job(job).filter(|worker| worker.life() != Life::Ended);
+        let living = || self.processes(job).filter(|worker| worker.life() != Life::Ended);
         living().next()?;
         let refusal = why_not_gpus(living, now);
         let pids: Vec<_> = living().map(|worker| worker.info.pid).collect();
         let (mut refused, mut targets) = (Vec::new(), Vec::new());
-        for worker in living().filter(named) {
+        for worker in living().filter(|worker| worker.is_named(ranks)) {
             let info = &worker.info;
             if let Some(why) = refusal {
                 let unread = RankStacks::unread(job.clone(), info.rank, info.pid, why.to_owned());
@@ -92,6 +90,11 @@ impl Roster {
 
     pub(super) fn of_job(&self, job: &JobName) -> impl Iterator<Item = &Worker> {
         self.places.iter().filter(move |(place, _)| place.job == *job).map(|(_, worker)| worker)
+    }
+
+    /// The same, each process once: as the rank of its first GPU.
+    pub(super) fn processes(&self, job: &JobName) -> impl Iterator<Item = &Worker> {
+        self.of_job(job).filter(|worker| !worker.is_beside())
     }
 
     /// Keeps stacks, with the calls that its threads were inside throughout since `looked`.
@@ -128,7 +131,7 @@ impl Roster {
         });
         let standing = self.places.values().filter(|worker| worker.is_there());
         standing
-            .filter(|worker| jobs.contains_key(&worker.info.job))
+            .filter(|worker| jobs.contains_key(&worker.info.job) && !worker.is_beside())
             .map(|worker| worker.target(true, now))
             .collect()
     }

@@ -34,7 +34,11 @@ impl Roster {
 
     /// Ranks whose GPUs wait for their hosts.
     pub(crate) fn idling(&self, now: Moment) -> Vec<Idling> {
-        let idling = self.places.values().filter_map(|worker| Some((worker.idles()?, worker)));
+        let idling = self
+            .places
+            .values()
+            .filter(|worker| !worker.is_beside())
+            .filter_map(|worker| Some((worker.idles()?, worker)));
         idling
             .map(|(share, worker)| Idling {
                 share,

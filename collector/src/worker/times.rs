@@ -87,7 +87,7 @@ impl Reading {
             flops: digest.gemm_flops,
             timed_flops: digest.gemm_timed_flops,
             timed_for: digest.gemm_timed_for,
-            exposed: digest.exposed_for.or_else(|| (digest.world_size == 1).then_some(Nanoseconds(0))),
+            exposed: digest.exposed_for.or_else(|| digest.is_alone().then_some(Nanoseconds(0))),
             synchronizing: waited(&[
                 BlockingCall::StreamSynchronize,
                 BlockingCall::DeviceSynchronize,

@@ -113,7 +113,8 @@ mod tests {
             assert!(found.is_some_and(|found| std::ptr::eq(found, symbol)), "{:?}", symbol.name());
             assert!(symbol.name().count_bytes() <= LONGEST);
         }
-        for name in [c"", c"c", c"cu", c"n", c"cuLaunchKernelE", c"cuLaunchKernelExx", c"ncclAllReduceConfig"]
+        for name in
+            [c"", c"c", c"cu", c"n", c"cuLaunchKernelE", c"cuLaunchKernelExx", c"ncclAllReduceConfigs"]
         {
             // SAFETY: as above.
             assert!(unsafe { find(name.as_ptr()) }.is_none(), "{name:?}");

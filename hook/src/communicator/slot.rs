@@ -5,6 +5,7 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
+use cudarc::runtime::sys::cudaStream_t;
 use xpu_wire::{
     collective::Operation,
     id::CommunicatorId,
@@ -16,6 +17,7 @@ use super::{Name, Origin, name::SharedName, progress::Progress};
 use crate::{
     nccl::Identity,
     rate::{self, Class},
+    runtime::DEFAULT_STREAMS,
 };
 
 /// A slot without a line in the ledger.
@@ -135,6 +137,12 @@ impl Slot {
     pub(crate) fn set_device(&self, device: Option<c_int>) {
         let device = device.and_then(|device| u32::try_from(device).ok());
         self.device.store(device.map_or(NO_DEVICE, |device| device + 1), Relaxed);
+    }
+
+    /// The device of a stream that NCCL uses for it. The handles of the default streams are the current
+    /// device's to everybody but NCCL.
+    pub(crate) fn device_of(&self, stream: cudaStream_t) -> Option<c_int> {
+        self.device().filter(|_| stream.addr() > DEFAULT_STREAMS)
     }
 
     pub(crate) fn device(&self) -> Option<c_int> {

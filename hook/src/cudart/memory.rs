@@ -11,7 +11,7 @@ use crate::{
     exit_note,
     interpose::{interpose, interpose_twins},
     lane::Lane,
-    runtime::{CUDART, MISSING},
+    runtime::{self, CUDART, MISSING},
 };
 
 const NO_MEMORY: c_int = cudaError::cudaErrorMemoryAllocation as c_int;
@@ -28,7 +28,9 @@ unsafe fn allocated(lane: &Lane, result: c_int, whose: Whose, place: *mut *mut c
     let allocations = &lane.observer().allocations;
     if result == 0 && !place.is_null() {
         // SAFETY: the caller promises it.
-        allocations.allocated(unsafe { *place }, whose, bytes);
+        let address = unsafe { *place };
+        let device = runtime::error_free().then(runtime::current_device).flatten();
+        allocations.allocated(address, whose, bytes, device);
     } else if result == NO_MEMORY && whose == Whose::Device {
         exit_note::refused(bytes, allocations.bytes(whose).0);
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use xpu_wire::{frame::GraphTotals, unit::Nanoseconds};
 
-use super::{CollectiveKey, Fold, TOTALS_AT_ONCE, totals::Totals};
+use super::{CollectiveKey, Fold, GemmKey, TOTALS_AT_ONCE, totals::Totals};
 use crate::{graphs::Contents, observer::Observer};
 
 /// Totals by a graph's number, and the contents of its last launch.
@@ -65,17 +65,25 @@ impl GraphTally {
 
 impl Fold {
     pub(super) fn count_graphs(&mut self, observer: &Observer) {
-        observer.graphs.take_launches(|number, contents, launches| {
+        observer.graphs.take_launches(|number, device, contents, launches| {
             self.graphs.count(number, contents, launches);
+            let gpu = observer.gpus.beside_home(device);
+            self.gpus.count(gpu, |all| all.graphs += launches);
             let Some(contents) = contents else { return };
+            self.gpus.count(gpu, |all| {
+                all.gemms += contents.gemms * launches;
+                all.collectives += contents.collectives * launches;
+                all.point_to_point += contents.point_to_point * launches;
+            });
             for &(shape, count) in contents.shapes() {
-                self.gemms.count(shape, count * launches);
+                self.gemms.count(GemmKey { gpu, shape }, count * launches);
             }
             for (pattern, count) in contents.named.iter().enumerate() {
                 self.kernels.count(pattern, count * launches);
             }
             for &(alike, count) in contents.operations() {
                 let key = CollectiveKey {
+                    gpu,
                     communicator: alike.communicator,
                     operation: alike.operation,
                     datatype: alike.datatype,

@@ -3,12 +3,16 @@
 use xpu_wire::{
     frame::{CollectiveTotals, GemmTotals, PlannedCollective, TimedBy},
     histogram::Histogram,
+    id::DeviceIndex,
     sampling,
     unit::Nanoseconds,
 };
 
-use super::{CollectiveKey, Fold, Mark, Sample, TOTALS_AT_ONCE, Waiting};
+use super::{CollectiveKey, Fold, GemmKey, Mark, Sample, TOTALS_AT_ONCE, Waiting, totals::Total};
 use crate::plugin;
+
+/// With its GPU, as [`crate::gpus::Gpus::beside_home`].
+pub(crate) type OnGpu<T> = (Option<DeviceIndex>, T);
 
 impl Fold {
     /// The collector is new: all totals must be sent again.
@@ -29,33 +33,35 @@ impl Fold {
 
     /// Totals that changed since they were last taken, the longest waiting first, as many as fit into one
     /// message.
-    pub(crate) fn take_gemms(&mut self) -> Vec<GemmTotals> {
-        self.gemms.take(TOTALS_AT_ONCE, |&shape, total, durations| GemmTotals {
-            shape,
-            count: total.count,
-            timed: total.timed,
-            timed_for: total.timed_for,
-            durations,
+    pub(crate) fn take_gemms(&mut self) -> Vec<OnGpu<GemmTotals>> {
+        self.gemms.take(TOTALS_AT_ONCE, |&GemmKey { gpu, shape }, total, durations| {
+            let &Total { count, timed, timed_for, .. } = total;
+            (gpu, GemmTotals { shape, count, timed, timed_for, durations })
         })
     }
 
-    pub(crate) fn take_collectives(&mut self) -> Vec<CollectiveTotals> {
-        self.collectives.take(TOTALS_AT_ONCE, |key, total, durations| CollectiveTotals {
-            communicator: key.communicator,
-            operation: key.operation,
-            datatype: key.datatype,
-            bytes: key.bytes,
-            count: total.count,
-            timed: total.timed,
-            timed_for: total.timed_for,
-            durations,
+    pub(crate) fn take_collectives(&mut self) -> Vec<OnGpu<CollectiveTotals>> {
+        self.collectives.take(TOTALS_AT_ONCE, |key, total, durations| {
+            let &CollectiveKey { gpu, communicator, operation, datatype, bytes } = key;
+            let &Total { count, timed, timed_for, .. } = total;
+            let totals = CollectiveTotals {
+                communicator,
+                operation,
+                datatype,
+                bytes,
+                count,
+                timed,
+                timed_for,
+                durations,
+            };
+            (gpu, totals)
         })
     }
 
     /// Plans of the collectives that were launched, at most `most`.
     pub(crate) fn plans(&self, most: usize) -> Vec<PlannedCollective> {
         let planned = |key: &CollectiveKey| {
-            let &CollectiveKey { communicator, operation, datatype, bytes } = key;
+            let &CollectiveKey { communicator, operation, datatype, bytes, .. } = key;
             let plan = plugin::plan_of(plugin::Kind { communicator, operation, datatype, bytes })?;
             Some(PlannedCollective { communicator, operation, datatype, bytes, plan })
         };

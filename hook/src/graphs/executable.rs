@@ -8,6 +8,7 @@
 
 use std::{
     cell::UnsafeCell,
+    ffi::c_int,
     ptr::NonNull,
     sync::{
         Arc,
@@ -48,6 +49,8 @@ pub(crate) struct Executable {
     users: AtomicU32,
     number: AtomicU32,
     signature: AtomicU32,
+    /// The device of its last launch plus one, in a process that uses several.
+    device: AtomicU32,
     launches: AtomicU64,
     /// Of those, the ones that the hook's thread has taken.
     taken: AtomicU64,
@@ -121,7 +124,7 @@ impl Executables {
         unseen
     }
 
-    pub(super) fn take_launches(&self, mut each: impl FnMut(u32, Option<&Contents>, u64)) {
+    pub(super) fn take_launches(&self, mut each: impl FnMut(u32, Option<c_int>, Option<&Contents>, u64)) {
         for (place, at) in self.places.iter().zip(self.handles) {
             let handle = at.load(SeqCst);
             if handle == FREE || handle == BUSY {
@@ -133,8 +136,9 @@ impl Executables {
             let new = launches - place.taken.load(Relaxed);
             if new > 0 {
                 place.taken.store(launches, Relaxed);
+                let device = place.device.load(Relaxed).checked_sub(1).map(|device| device as c_int);
                 // SAFETY: filled, and only this thread empties it.
-                each(place.number.load(Relaxed), unsafe { place.held() }, new);
+                each(place.number.load(Relaxed), device, unsafe { place.held() }, new);
             }
             if handle == ENDED && unused {
                 // SAFETY: ended, and nobody holds on to it; the pointer is that of an `Arc`.
@@ -183,7 +187,9 @@ impl Executable {
         self.signature.load(Relaxed)
     }
 
-    pub(super) fn launched(&self) {
+    /// On this device, if it is known.
+    pub(super) fn launched(&self, device: Option<c_int>) {
+        self.device.store(device.map_or(0, |device| device.cast_unsigned() + 1), Relaxed);
         self.launches.fetch_add(1, Release);
     }
 

@@ -82,15 +82,16 @@ impl Launch {
                     contents.enqueue(lane, self.stream);
                 }
                 if switch::is_on() {
+                    let device = observer.gpus.of_launch();
                     observer.streams.launched(self.stream, Work::Graph.pack(), lane.ticks());
                     lane.counters.graphs.add(1);
                     if let Some(contents) = contents {
-                        contents.count(lane);
+                        contents.count(lane, device);
                         if contents.gemms > 0 {
                             observer.exposure.multiplies_on(self.stream);
                         }
                     }
-                    self.executable.launched();
+                    self.executable.launched(device);
                 }
                 if timer.is_some() || switch::is_on() {
                     let at = if self.chosen { monotonic() } else { 0 };
@@ -174,9 +175,10 @@ impl Contents {
     }
 
     /// The lane's counts; the fold counts GEMMs and operations by kind.
-    fn count(&self, lane: &Lane) {
+    fn count(&self, lane: &Lane, device: Option<c_int>) {
         let counters = &lane.counters;
         counters.replayed.kernels.add(self.kernels);
+        lane.count_kernels_beside(device, self.kernels);
         counters.replayed.gemms.add(self.gemms);
         counters.replayed.collectives.add(self.collectives);
         counters.replayed.point_to_point.add(self.point_to_point);

@@ -56,16 +56,17 @@ impl Interval {
         if timeable {
             let queue = &lane.observer().queue;
             let Message { ticket, stream, .. } = self.first;
+            let device = slot.device_of(stream);
             if self.is_collective() {
-                queue.join(lane, ticket, slot.next(true), stream);
+                queue.join(lane, ticket, slot.next(true), stream, device);
             } else {
-                queue.join_message(lane, ticket, slot.next(false), stream);
+                queue.join_message(lane, ticket, slot.next(false), stream, device);
             }
         }
         self.chosen = if timeable { self.choose(slot) } else { None };
         if self.chosen.is_some() {
             self.at = monotonic();
-            self.timing = lane.start_timing(self.first.stream);
+            self.timing = lane.start_timing_on(self.first.stream, slot.device_of(self.first.stream));
             if matches!(self.timing, Timing::Not) {
                 lane.counters.untimed.add(1);
             }

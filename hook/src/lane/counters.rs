@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use xpu_wire::id::{DeviceIndex, Rank};
+
 use crate::{
     activity::{Held, Moved},
     kernels::PATTERNS,
@@ -11,6 +13,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) kernels: Count,
+    /// Of a process that uses several devices: those on each but the first, replayed ones included.
+    pub(crate) kernels_beside: Beside,
     /// Those with requested names.
     pub(crate) named_kernels: Count,
     /// The same by pattern.
@@ -43,6 +47,21 @@ pub(crate) struct Counters {
     pub(crate) sets: Moved,
     /// By call: see [`crate::activity::BLOCKING`].
     pub(crate) held: [Held; 5],
+}
+
+#[derive(Debug)]
+pub(crate) struct Beside([Count; Rank::GPUS as usize]);
+
+impl Default for Beside {
+    fn default() -> Self {
+        Self([const { Count(AtomicU64::new(0)) }; Rank::GPUS as usize])
+    }
+}
+
+impl Beside {
+    pub(crate) fn of(&self, device: DeviceIndex) -> Option<&Count> {
+        self.0.get(device.0 as usize)
+    }
 }
 
 #[derive(Debug, Default)]

@@ -135,6 +135,9 @@ fn find_unsettled(lane: &Lane, handle: ncclComm_t, known: Option<u16>) -> Option
     // Asked here, before the program's own call on it, and not after: another thread may have ended it by
     // then.
     slot.set_device(device_of(handle));
+    if let Some(device) = slot.device().filter(|_| slot.size() > 1) {
+        observer.gpus.uses(device);
+    }
     Some(index)
 }
 

@@ -125,7 +125,7 @@ fn begin(
     let timeable = slot.size() > 1 && message.observed && message.captured.is_none();
     let chosen = if timeable { slot.choose(operation.is_collective(), message.pair) } else { None };
     if chosen.is_some() {
-        timing = lane.start_timing(stream);
+        timing = lane.start_timing_on(stream, slot.device_of(stream));
         if matches!(timing, Timing::Not) {
             lane.counters.untimed.add(1);
         }
@@ -133,11 +133,11 @@ fn begin(
     let meets = matches!(operation, Operation::Send | Operation::Recv);
     if timeable && (meets || operation.is_collective()) {
         if matches!(timing, Timing::Not) {
-            let number = slot.next(operation.is_collective());
+            let (number, device) = (slot.next(operation.is_collective()), slot.device_of(stream));
             if meets {
-                observer.queue.join_message(lane, message.ticket, number, stream);
+                observer.queue.join_message(lane, message.ticket, number, stream, device);
             } else {
-                observer.queue.join(lane, message.ticket, number, stream);
+                observer.queue.join(lane, message.ticket, number, stream, device);
             }
         } else {
             // The pair's first event shows the same.
@@ -286,7 +286,7 @@ macro_rules! operations {
     ($(
         $(#[$doc:meta])*
         $operation:ident: fn $name:ident(
-            $($buffer:ident),+ $(; by $reduction:ident)? $(; at $root:ident)? $(; with $peer:ident)?
+            $($buffer:ident),+ $(; by $reduction:ident)? $(; at $root:ident)? $(; with $peer:ident)? $(; as $config:ident)?
         );
     )*) => {
         interpose! {$(
@@ -294,7 +294,7 @@ macro_rules! operations {
             fn $name(
                 $($buffer: *mut c_void,)+ count: usize, datatype: c_int,
                 $($reduction: c_int,)? $($root: c_int,)? $($peer: c_int,)?
-                communicator: ncclComm_t, stream: cudaStream_t,
+                communicator: ncclComm_t, stream: cudaStream_t, $($config: *const c_void,)?
             ) -> c_int in NCCL, or MISSING, even off;
             before |lane| {
                 let asked = Asked {
@@ -321,6 +321,15 @@ operations! {
     Scatter: fn ncclScatter(send, receive; at root);
     Send: fn ncclSend(send; with peer);
     Recv: fn ncclRecv(receive; with peer);
+    /// Since 2.31, like all those with a configuration. Neither form calls the other.
+    AllReduce: fn ncclAllReduceConfig(send, receive; by reduction; as config);
+    AllGather: fn ncclAllGatherConfig(send, receive; as config);
+    ReduceScatter: fn ncclReduceScatterConfig(send, receive; by reduction; as config);
+    Broadcast: fn ncclBroadcastConfig(send, receive; at root; as config);
+    Reduce: fn ncclReduceConfig(send, receive; by reduction; at root; as config);
+    AlltoAll: fn ncclAlltoAllConfig(send, receive; as config);
+    Gather: fn ncclGatherConfig(send, receive; at root; as config);
+    Scatter: fn ncclScatterConfig(send, receive; at root; as config);
 }
 
 interpose! {

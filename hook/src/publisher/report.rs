@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use xpu_wire::{
-    frame::{CollectiveSample, CommunicatorState, Launches, StepSource, Steps, Summary},
+    frame::{CollectiveSample, CommunicatorState, GpuSummary, Launches, StepSource, Steps, Summary},
+    id::DeviceIndex,
     ledger::{COMMUNICATORS, CommunicatorReading},
     unit::Nanoseconds,
 };
@@ -12,7 +13,7 @@ use super::Publisher;
 use crate::{
     clock::monotonic,
     communicator::Slot,
-    fold::Sample,
+    fold::{OnGpu, Sample},
     functions,
     lane::{Count, Counters, Lane},
     spans,
@@ -38,7 +39,7 @@ impl Publisher {
     }
 
     /// The content of one message; steps and samples are in the last of them.
-    pub(super) fn summary(&mut self, launches: Launches) -> Summary {
+    pub(super) fn summary(&mut self, launches: Launches, gpus: &[DeviceIndex]) -> Summary {
         let interval = Nanoseconds::from(self.published.elapsed());
         self.published = Instant::now();
         let reading = self.observer.ledger().read();
@@ -65,11 +66,12 @@ impl Publisher {
                 work: self.observer.work.read(),
             });
         }
+        let mut gpus = self.gpus(gpus, &communicators, launches);
         Summary {
             interval,
             steps,
-            gemms,
-            collectives,
+            gemms: self.dealt(gemms, &mut gpus, |gpu| &mut gpu.gemms),
+            collectives: self.dealt(collectives, &mut gpus, |gpu| &mut gpu.collectives),
             samples: samples.iter().filter_map(|sample| indexed(sample, &communicators)).collect(),
             communicators,
             launches,
@@ -82,8 +84,74 @@ impl Publisher {
             spans: spans::totals(),
             device: self.fold.device_name().to_owned(),
             device_uuid: self.fold.device_uuid(),
+            gpus,
             hook: self.health(),
         }
+    }
+
+    /// What is known of each GPU by itself, without totals.
+    fn gpus(
+        &self,
+        gpus: &[DeviceIndex],
+        communicators: &[CommunicatorState],
+        launches: Launches,
+    ) -> Vec<GpuSummary> {
+        let kernels = |gpu| {
+            let counts = self.observer.lanes().filter_map(|lane| lane.counters.kernels_beside.of(gpu));
+            counts.map(Count::get).sum::<u64>()
+        };
+        let beside: u64 = gpus.iter().map(|&gpu| kernels(gpu)).sum();
+        let device = |state: &CommunicatorState| {
+            let mut open = self.observer.communicators.open();
+            let slot = open.find(|slot| (slot.id(), slot.rank()) == (state.id, state.rank));
+            slot.and_then(|slot| self.observer.gpus.beside_home(slot.device()))
+        };
+        let devices: Vec<_> = communicators.iter().map(device).collect();
+        let each = gpus.iter().map(|&index| {
+            let here = self.beside_home(index);
+            let (name, uuid) = self.fold.name_of_gpu(index);
+            let (memory_held, memory_peak) = self.observer.allocations.held_on(index);
+            let of_process = launches.kernels.saturating_sub(beside);
+            GpuSummary {
+                index,
+                name,
+                uuid,
+                communicators: (0..=u8::MAX)
+                    .zip(&devices)
+                    .filter(|&(_, &on)| on == here)
+                    .map(|(at, _)| at)
+                    .collect(),
+                launches: Launches {
+                    kernels: here.map_or(of_process, kernels),
+                    ..self.fold.launches_on(here)
+                },
+                memory_held,
+                memory_peak,
+                ..GpuSummary::default()
+            }
+        });
+        each.collect()
+    }
+
+    fn beside_home(&self, gpu: DeviceIndex) -> Option<DeviceIndex> {
+        self.observer.gpus.beside_home(Some(gpu.0.cast_signed()))
+    }
+
+    /// Deals totals to the GPUs they belong to. All remain if there are no several.
+    fn dealt<T>(
+        &self,
+        totals: Vec<OnGpu<T>>,
+        gpus: &mut [GpuSummary],
+        of: impl Fn(&mut GpuSummary) -> &mut Vec<T>,
+    ) -> Vec<T> {
+        let mut rest = Vec::new();
+        for (gpu, total) in totals {
+            match gpus.iter_mut().find(|one| self.beside_home(one.index) == gpu) {
+                Some(gpu) => of(gpu).push(total),
+                None => rest.push(total),
+            }
+        }
+        rest
     }
 
     fn communicator(&self, line: &CommunicatorReading) -> CommunicatorState {

@@ -91,6 +91,7 @@ impl Job {
 
     fn introduce(&mut self, host: &HostName, info: &RankInfo) {
         self.revision += 1;
+        self.forget_undivided(host, info);
         let differs = self.views().next().is_some_and(|other| other.world_size() != info.world_size);
         self.mixed |= differs;
         let former = self.ranks.get(&info.rank).filter(|view| (view.host(), view.pid()) != (host, info.pid));
@@ -114,6 +115,15 @@ impl Job {
             self.exits.remove(&digest.rank);
         }
         view.take_exit(self.exits.get(&digest.rank));
+    }
+
+    /// A process whose GPUs have become ranks of their own is no rank by itself any more.
+    fn forget_undivided(&mut self, host: &HostName, info: &RankInfo) {
+        let (process, pid) = (info.rank.process(), info.pid);
+        let is_it = |view: &RankView| (view.host(), view.pid()) == (host, pid);
+        if info.rank != process && self.ranks.get(&process).is_some_and(|view| is_it(view)) {
+            self.ranks.remove(&process);
+        }
     }
 
     /// Drops ranks of a former run.
@@ -166,7 +176,7 @@ impl Job {
         let former: Vec<_> = self
             .ranks
             .iter()
-            .filter(|(rank, view)| rank.0 >= world && !is_here(view))
+            .filter(|(rank, view)| rank.process().0 >= world && !is_here(view))
             .map(|(&rank, _)| rank)
             .collect();
         for rank in former {
@@ -245,6 +255,32 @@ impl Job {
         self.views().map(RankView::world_size).max().unwrap_or(0)
     }
 
+    /// Whether every process of the job was seen.
+    pub fn is_whole(&self) -> bool {
+        self.processes().count() >= self.world_size() as usize
+    }
+
+    /// One process with one GPU.
+    pub fn is_alone(&self) -> bool {
+        self.world_size() == 1 && self.ranks.keys().all(|rank| rank.gpu().is_none())
+    }
+
+    /// GPUs of the job, as far as they are known: one for each process that was not seen.
+    pub fn gpus(&self) -> usize {
+        self.ranks.len().max(self.world_size() as usize)
+    }
+
+    /// One rank of each process, that of its first GPU: the one that stands for it.
+    pub fn processes(&self) -> impl Iterator<Item = (Rank, &RankView)> {
+        let mut last = None;
+        self.ranks().filter(move |(rank, _)| last.replace(rank.process()) != Some(rank.process()))
+    }
+
+    /// The rank by which this process is known, that of its first GPU.
+    pub fn of_process(&self, process: Rank) -> Option<Rank> {
+        self.ranks.keys().copied().find(|rank| rank.process() == process)
+    }
+
     /// Hosts with at least one rank, in order.
     pub fn hosts(&self) -> Vec<&HostName> {
         let mut hosts: Vec<_> = self.views().map(RankView::host).collect();
@@ -270,6 +306,15 @@ impl Job {
     pub fn turned_away(&self) -> u32 {
         self.turned_away.values().fold(0, |sum, more| sum.saturating_add(*more))
     }
+}
+
+/// The number of processes of ranks in order.
+pub fn processes(ranks: impl Iterator<Item = Rank>) -> usize {
+    let (mut count, mut last) = (0, None);
+    for process in ranks.map(Rank::process) {
+        count += usize::from(last.replace(process) != Some(process));
+    }
+    count
 }
 
 pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {

@@ -26,7 +26,7 @@ use crate::{
     divergence::Divergence,
     figure::counted,
     finding::{self, Cost, Episode, Finding, Price},
-    job::{Bound, Job, Jobs, RankView, mean, median},
+    job::{Bound, Job, Jobs, RankView, mean, median, processes},
 };
 
 pub use activity::{Activity, BlockedStatus, CopiesStatus, GraphStatus, KernelStatus, MemoryStatus};
@@ -192,6 +192,7 @@ impl From<Life> for RankState {
 /// The seen part of the job, and the cost of monitoring.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Coverage {
+    /// A process of several GPUs counts once, as in the world size.
     pub ranks_seen: u32,
     pub dropped_records: u64,
     pub lost_frames: u64,
@@ -245,6 +246,7 @@ impl Status {
         let ages: Option<Vec<f64>> = ranks.iter().map(|rank| rank.figures_age_s).collect();
         let live = ranks.iter().filter(|rank| rank.is_live()).map(|rank| rank.rank);
         let digests = || job.ranks().filter_map(|(_, view)| view.latest());
+        let seen = processes(job.ranks().filter(|(_, view)| view.latest().is_some()).map(|(rank, _)| rank));
         let others = || jobs.iter().filter(|other| other.name() != job.name());
         let lost_losses =
             job.ranks().filter(|(_, view)| view.has_lost_its_loss()).map(|(rank, _)| rank).collect();
@@ -275,7 +277,7 @@ impl Status {
             came_and_went: Vec::new(),
             stacks: StackStatus::of(job),
             coverage: Coverage {
-                ranks_seen: u32::try_from(digests().count()).unwrap_or(u32::MAX),
+                ranks_seen: u32::try_from(seen).unwrap_or(u32::MAX),
                 dropped_records: digests().map(|digest| digest.dropped_records).sum(),
                 lost_frames: jobs.lost_frames(),
                 untimed: digests().map(|digest| digest.untimed).sum(),

@@ -312,6 +312,12 @@ fn wordy() -> Vec<Frame> {
             last_bytes: 0,
         }],
         device: text(),
+        gpus: vec![crate::frame::GpuSummary {
+            index: crate::id::DeviceIndex(1),
+            name: text(),
+            communicators: vec![0],
+            ..crate::frame::GpuSummary::default()
+        }],
         hook: HookHealth { blind: vec![text()], ..HookHealth::default() },
         ..Summary::default()
     };
@@ -403,7 +409,9 @@ fn more_ranks_than_any_job_has_are_not_believed() {
     let decoded =
         |body| decode(&encode(&Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body }));
     assert!(decoded(Body::Event(life(Rank::WORLD - 1))).is_ok());
-    assert_eq!(decoded(Body::Event(life(Rank::WORLD))), Err(DecodeError::Payload { kind: 66 }));
+    let gpus = Rank::WORLD * Rank::GPUS;
+    assert!(decoded(Body::Event(life(gpus))).is_ok(), "the last GPU of the first process");
+    assert_eq!(decoded(Body::Event(life(gpus + Rank::WORLD))), Err(DecodeError::Payload { kind: 66 }));
     for (world, is_believed) in [(Rank::WORLD, true), (u32::MAX, false)] {
         let Body::Digest(mut digest) = Simulation::new(7, 1, 1).digests(5).remove(0).body else {
             panic!("no digest")

@@ -58,8 +58,8 @@ pub use relay::{RelaySnapshot, RelayedHost};
 pub use samples::{PythonSample, PythonSamples, SampleAccount, SampleOrder, SampledStack, SampledThread};
 pub use stacks::{RankStacks, Reading, StackFrame, TaskState, ThreadStack};
 pub use summary::{
-    CollectiveSample, CollectiveTotals, CommunicatorState, GemmTotals, HookHealth, Launches, RankInfo,
-    StepSource, Steps, Summary, TimedBy,
+    CollectiveSample, CollectiveTotals, CommunicatorState, GemmTotals, GpuSummary, HookHealth, Launches,
+    RankInfo, StepSource, Steps, Summary, TimedBy,
 };
 pub use times::{HostTimes, MainThread, RankTimes, SampledPlace};
 

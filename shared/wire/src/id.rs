@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 macro_rules! number_id {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
@@ -52,27 +52,118 @@ macro_rules! text_id {
     };
 }
 
-/// Position of a process in its job, 0 to world size - 1, the same on every host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
+/// Position of a process in its job, 0 to world size - 1, the same on every host. In a process that uses
+/// several GPUs each GPU is a rank of its own: `0.1` is device 1 of process 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rank(pub u32);
 
 impl Rank {
     /// Largest number of ranks of a job. Ranks not yet seen take memory too, so a claimed world of billions
     /// is rejected.
     pub const WORLD: u32 = 1 << 20;
+    /// GPUs of one process that can be ranks: their numbers are below this.
+    pub const GPUS: u32 = 64;
+
+    /// One GPU of this process. A device beyond [`Self::GPUS`] has no rank of its own.
+    pub fn of_gpu(self, device: DeviceIndex) -> Self {
+        if device.0 < Self::GPUS { Self(self.0 % Self::WORLD + (device.0 + 1) * Self::WORLD) } else { self }
+    }
+
+    /// The GPU, if its process uses several.
+    pub fn gpu(self) -> Option<DeviceIndex> {
+        (self.0 / Self::WORLD).checked_sub(1).map(DeviceIndex)
+    }
+
+    /// The rank of its process.
+    pub fn process(self) -> Self {
+        Self(self.0 % Self::WORLD)
+    }
+
+    /// Whether it is the next number after another: ranks of GPUs have none.
+    pub fn follows(self, other: Self) -> bool {
+        self.gpu().is_none() && other.gpu().is_none() && other.0.checked_add(1) == Some(self.0)
+    }
+
+    /// In the order of processes, and of the GPUs of each.
+    fn order(self) -> (u32, u32) {
+        (self.0 % Self::WORLD, self.0 / Self::WORLD)
+    }
+}
+
+impl Ord for Rank {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+impl PartialOrd for Rank {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl fmt::Display for Rank {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        match self.gpu() {
+            // As one text: it may be padded.
+            Some(gpu) => f.pad(&format!("{}.{gpu}", self.process().0)),
+            None => self.0.fmt(f),
+        }
+    }
+}
+
+impl std::str::FromStr for Rank {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || format!("'{text}' is no rank: a number, or as 0.1 a GPU of a process with several");
+        let number = |text: &str, most| text.parse().ok().filter(|&number| number < most).ok_or_else(wrong);
+        let (process, gpu) = text.split_once('.').map_or((text, None), |(process, gpu)| (process, Some(gpu)));
+        let process = Self(number(process, Self::WORLD)?);
+        gpu.map_or(Ok(process), |gpu| Ok(process.of_gpu(DeviceIndex(number(gpu, Self::GPUS)?))))
+    }
+}
+
+/// In JSON a number, or for a GPU of several a text as `"0.1"`.
+impl Serialize for Rank {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.gpu() {
+            Some(_) if to.is_human_readable() => to.collect_str(self),
+            _ => to.serialize_u32(self.0),
+        }
     }
 }
 
 impl<'de> Deserialize<'de> for Rank {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        if from.is_human_readable() {
+            return from.deserialize_any(ReadableRank);
+        }
         let rank = u32::deserialize(from)?;
-        if rank < Self::WORLD { Ok(Self(rank)) } else { Err(D::Error::custom("no job has that many ranks")) }
+        if rank / Self::WORLD <= Self::GPUS {
+            Ok(Self(rank))
+        } else {
+            Err(D::Error::custom("no job has that many ranks"))
+        }
+    }
+}
+
+struct ReadableRank;
+
+impl serde::de::Visitor<'_> for ReadableRank {
+    type Value = Rank;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a rank, as 3 or \"0.1\"")
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Rank, E> {
+        let known = u32::try_from(number).ok().filter(|&rank| rank < Rank::WORLD);
+        known.map(Rank).ok_or_else(|| E::custom("no job has that many ranks"))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Rank, E> {
+        text.parse().map_err(E::custom)
     }
 }
 
@@ -177,5 +268,22 @@ mod tests {
         assert_eq!(JobName::cleaned("llama/70b \x1b[31m").as_str(), "llama_70b___31m");
         assert_eq!(JobName::cleaned("").as_str(), "job");
         assert_eq!(JobName::cleaned(&"x".repeat(500)).as_str().len(), JobName::LONGEST);
+    }
+
+    #[test]
+    fn a_gpu_of_a_process_has_a_rank_of_its_own() {
+        let (own, other) = (Rank(3).of_gpu(DeviceIndex(0)), Rank(3).of_gpu(DeviceIndex(10)));
+        assert_eq!([Rank(3), own, other].map(|rank| rank.to_string()), ["3", "3.0", "3.10"]);
+        assert_eq!(format!("{own:>5}"), "  3.0");
+        assert_eq!((other.process(), other.gpu()), (Rank(3), Some(DeviceIndex(10))));
+        assert_eq!((Rank(3).process(), Rank(3).gpu()), (Rank(3), None));
+        let mut ranks = [Rank(12), other, own, Rank(3)];
+        ranks.sort();
+        assert_eq!(ranks, [Rank(3), own, other, Rank(12)]);
+        assert_eq!(["3", "3.10"].map(|text| text.parse::<Rank>().unwrap()), [Rank(3), other]);
+        assert!(
+            ["", "x", "3.", "3.x", "3.64", "-1", "1048576"].iter().all(|text| text.parse::<Rank>().is_err())
+        );
+        assert_eq!(Rank(3).of_gpu(DeviceIndex(64)), Rank(3), "beyond the last");
     }
 }

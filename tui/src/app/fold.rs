@@ -121,8 +121,9 @@ fn families(job: &Job, rows: &[Row]) -> Vec<Family> {
     }
     let mut alike: BTreeMap<Likeness, Vec<(&CommunicatorState, Vec<usize>)>> = BTreeMap::new();
     for (state, members) in members.into_values() {
-        let rank =
-            |at: usize| members.get(at).and_then(|&row| rows.get(row)).map_or(0, |row| row.status.rank.0);
+        let rank = |at: usize| {
+            members.get(at).and_then(|&row| rows.get(row)).map_or(0, |row| row.status.rank.process().0)
+        };
         let stride = rank(1).saturating_sub(rank(0));
         alike.entry((stem(&state.name), state.size, stride)).or_default().push((state, members));
     }

@@ -46,7 +46,7 @@ impl Seats {
         let mut known: HashMap<&HostName, usize> = HashMap::new();
         let mut next = 0;
         for (index, row) in rows.iter().enumerate() {
-            let rank = row.status.rank.0;
+            let rank = row.status.rank.process().0;
             all.extend((next < rank).then_some(Of::Hole(next..rank)));
             next = rank + 1;
             let place = *known.entry(&row.status.host).or_insert_with(|| {

@@ -31,7 +31,7 @@ pub(super) fn paths(capture: &Capture, place: &Path) -> Result<Vec<(Rank, PathBu
     let name = place.to_string_lossy();
     if !name.ends_with(".json") && !name.ends_with(".json.gz") {
         // TensorBoard reads what is called so.
-        let path = |rank: Rank| place.join(format!("rank-{:04}.pt.trace.json.gz", rank.0));
+        let path = |rank: Rank| place.join(format!("rank-{:04}.pt.trace.json.gz", rank.process().0));
         return Ok(capture.ranks.keys().map(|&rank| (rank, path(rank))).collect());
     }
     match capture.ranks.len() {
@@ -110,10 +110,10 @@ impl Trace<'_> {
                 json!({ "pg_name": id.to_string(), "pg_desc": name, "backend_config": "cuda:nccl", "pg_size": size })
             })
             .collect();
-        let most = self.capture.ranks.keys().map(|rank| rank.0 + 1).max();
+        let most = self.capture.ranks.keys().map(|rank| rank.process().0 + 1).max();
         json!({
             "backend": "nccl",
-            "rank": self.rank.0,
+            "rank": self.rank.process().0,
             "world_size": self.capture.world_size.or(most).unwrap_or(1),
             "pg_count": groups.len(),
             "pg_config": groups,

@@ -1,7 +1,6 @@
 //! Which ranks of a capture are looked at.
 
 use xpu_analysis::capture::{Capture, Groups};
-use xpu_wire::id::Rank;
 
 use crate::args::{SelectArgs, UsageError};
 
@@ -25,7 +24,7 @@ impl SelectArgs {
 fn check(groups: &Groups, capture: &Capture) -> Result<(), String> {
     let product = groups.world_size();
     let told = capture.world_size.map(u64::from).filter(|&told| told != product);
-    let beyond = capture.ranks.keys().next_back().filter(|&&Rank(last)| u64::from(last) >= product);
+    let beyond = capture.ranks.keys().next_back().filter(|last| u64::from(last.process().0) >= product);
     match (told, beyond) {
         (Some(told), _) => Err(format!("--groups has places for {product} ranks, and the job has {told}")),
         (None, Some(last)) => {

@@ -5,6 +5,7 @@ use std::{fmt::Write as _, time::Duration};
 use xpu_model::{
     figure::{age, clock},
     finding::{Episode, Finding},
+    job::processes,
     status::{
         RankState, RankStatus, Status, StepSign,
         sentence::{claims, switched_off},
@@ -64,10 +65,11 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
     let mean = figure(status.steps.mean_ms);
     writeln!(
         to,
-        "{}: {} of {} ranks, {steps}{source}, {mean} ms a step{}{}",
+        "{}: {} of {} ranks{}, {steps}{source}, {mean} ms a step{}{}",
         status.job,
-        status.ranks.len(),
+        processes(status.ranks.iter().map(|rank| rank.rank)),
         status.world_size,
+        gpus(status),
         work(status),
         how_old(status)
     )?;
@@ -204,6 +206,12 @@ fn write_blindness(to: &mut String, status: &Status) -> std::fmt::Result {
     Ok(())
 }
 
+/// Where processes use several GPUs, each of which is a row.
+fn gpus(status: &Status) -> String {
+    let several = status.ranks.iter().any(|rank| rank.rank.gpu().is_some());
+    if several { format!(" on {} GPUs", status.ranks.len()) } else { String::new() }
+}
+
 fn line(to: &mut String, rank: &RankStatus, wide: usize) -> std::fmt::Result {
     let step = match (rank.step, rank.step_at_least) {
         (Some(step), _) => step.to_string(),
@@ -213,7 +221,7 @@ fn line(to: &mut String, rank: &RankStatus, wide: usize) -> std::fmt::Result {
     writeln!(
         to,
         "{:>6}  {:wide$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {}",
-        rank.rank.0,
+        rank.rank,
         printable(rank.host.as_str(), wide),
         step,
         figure(rank.step_ms_mean),

@@ -57,7 +57,7 @@ impl Groups {
 
     /// A rank's coordinate along each axis.
     pub fn coordinates(&self, rank: Rank) -> Vec<u32> {
-        let mut left = rank.0;
+        let mut left = rank.process().0;
         let mut along = |size: u32| {
             let at = left % size;
             left /= size;

@@ -15,7 +15,7 @@ pub fn write(timeline: &Timeline, out: &mut impl Write) -> io::Result<()> {
         serde_json::to_writer(out, &event).map_err(Into::into)
     };
     for process in &timeline.processes {
-        let pid = process.rank.0;
+        let pid = process.rank.process().0;
         let (name, order) = (process.name(), process.order);
         put(out, json!({ "ph": "M", "pid": pid, "name": "process_name", "args": { "name": name } }))?;
         put(

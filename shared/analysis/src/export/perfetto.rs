@@ -103,7 +103,7 @@ fn packet(out: &mut dyn Write, fill: impl FnOnce(&mut Message)) -> io::Result<()
 
 /// Of a process, and of each of its tracks: none is 0.
 fn uuid(process: &Process, number: u64) -> u64 {
-    (u64::from(process.rank.0) + 1) << 32 | number
+    (u64::from(process.rank.process().0) + 1) << 32 | number
 }
 
 fn track_uuid(process: &Process, track: &Track) -> u64 {
@@ -112,7 +112,7 @@ fn track_uuid(process: &Process, track: &Track) -> u64 {
 
 fn process_descriptor(process: &Process) -> Message {
     let mut inner = Message::default();
-    inner.number(1, u64::from(process.rank.0) + 1);
+    inner.number(1, u64::from(process.rank.process().0) + 1);
     inner.number(3, process.order as u64);
     inner.text(6, &process.name());
     let mut descriptor = Message::default();

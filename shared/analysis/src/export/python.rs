@@ -63,12 +63,12 @@ pub fn flame(capture: &Capture) -> anyhow::Result<Vec<u8>> {
     for ((rank, _, frames), count) in counts(capture) {
         let (sum, ranks) = lines.entry(frames).or_default();
         *sum += count;
-        if ranks.last() != Some(&rank.0.into()) {
-            ranks.push(rank.0.into());
+        if ranks.last() != Some(&rank.process().0.into()) {
+            ranks.push(rank.process().0.into());
         }
     }
     anyhow::ensure!(!lines.is_empty(), "it has no sampled Python stacks: capture with --python");
-    let all: Vec<_> = capture.sampled.keys().map(|rank| u64::from(rank.0)).collect();
+    let all: Vec<_> = capture.sampled.keys().map(|rank| u64::from(rank.process().0)).collect();
     let mut text: Vec<_> = lines
         .into_iter()
         .map(|(frames, (count, mut ranks))| {

@@ -205,7 +205,7 @@ fn said<'a>(
 fn by_ranks(all: impl Iterator<Item = (Rank, String)>) -> Vec<String> {
     let mut texts: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for (rank, text) in all {
-        texts.entry(text).or_default().push(rank.0.into());
+        texts.entry(text).or_default().push(rank.process().0.into());
     }
     let line = |(text, ranks): (String, Vec<u64>)| {
         let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
@@ -253,7 +253,7 @@ fn place(rank: &RankReport) -> String {
 
 fn line_of_step(rank: &RankReport, step: &StepReport) -> Vec<String> {
     let name = match step.step {
-        Some(number) => format!("{:<4} {number}{}", rank.rank.0, place(rank)),
+        Some(number) => format!("{:<4} {number}{}", rank.rank, place(rank)),
         None => format!("{}{}", rank.rank, place(rank)),
     };
     match &step.summary {

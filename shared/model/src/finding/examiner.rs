@@ -156,7 +156,7 @@ fn aged(job: &Job, heard: &BTreeMap<&HostName, Moment>, finding: Finding) -> Fin
 fn idle(job: &Job, finding: Finding, now: Moment) -> Finding {
     let over_s = dead::over(job).map_or(0.0, |over| now.since(over).as_secs_f64());
     let lost_s = (finding.since_s - over_s).max(0.0);
-    let cost = Cost::of(1.0, 0.0, None, (job.world_size() as usize, lost_s));
+    let cost = Cost::of(1.0, 0.0, None, (job.gpus(), lost_s));
     Finding { cost: Some(cost), ..finding }
 }
 

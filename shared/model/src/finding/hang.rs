@@ -82,7 +82,7 @@ pub(super) fn examine(job: &Job, now: Moment) -> Option<Finding> {
 /// Before the first step is done: where all ranks wait for their GPUs, none of them loads or compiles. If their
 /// calls diverge, none will go on.
 fn early(job: &Job, deadline: Duration) -> Option<Finding> {
-    let is_whole = job.ranks().len() >= job.world_size() as usize;
+    let is_whole = job.is_whole();
     if deadline <= EARLY_PATIENCE
         || !is_whole
         || !job.ranks().all(|(_, view)| view.is_alive() && waits_for_its_gpu(view))
@@ -111,7 +111,7 @@ pub(super) fn part(job: &Job) -> bool {
         (false, true) => deadline,
         (false, false) => LONG_PATIENCE.max(deadline),
     };
-    job.ranks().len() < job.world_size() as usize && alive().all(|view| view.stands_for() >= patience)
+    !job.is_whole() && alive().all(|view| view.stands_for() >= patience)
 }
 
 /// Some ranks wait for others, or all for something that does not end.
@@ -168,8 +168,7 @@ fn has_begun(job: &Job) -> bool {
 /// Whether every rank has done a step.
 fn has_stepped(job: &Job) -> bool {
     let mut digests = job.ranks().filter_map(|(_, view)| view.latest());
-    job.ranks().len() >= job.world_size() as usize
-        && digests.all(|digest| digest.step.is_some_and(|step| step.0 > 0))
+    job.is_whole() && digests.all(|digest| digest.step.is_some_and(|step| step.0 > 0))
 }
 
 /// A finding about a hung communicator.

@@ -10,20 +10,20 @@ const RANGES: usize = 6;
 
 /// `rank 5`, `ranks 0-3, 7`
 pub(crate) fn ranks(ranks: &[Rank]) -> String {
-    let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for rank in ranks.iter().map(|rank| rank.0) {
+    let mut ranges: Vec<(Rank, Rank)> = Vec::new();
+    for &rank in ranks {
         match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == rank => *last = rank,
+            Some((_, last)) if rank.follows(*last) => *last = rank,
             _ => ranges.push((rank, rank)),
         }
     }
-    let shown = ranges.iter().take(RANGES).map(|&(first, last)| match last - first {
+    let shown = ranges.iter().take(RANGES).map(|&(first, last)| match last.0 - first.0 {
         0 => first.to_string(),
         1 => format!("{first}, {last}"),
         _ => format!("{first}-{last}"),
     });
     let text = shown.collect::<Vec<_>>().join(", ");
-    let more: u32 = ranges.iter().skip(RANGES).map(|(first, last)| last - first + 1).sum();
+    let more: u32 = ranges.iter().skip(RANGES).map(|(first, last)| last.0 - first.0 + 1).sum();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("{} {text}{more}", if ranks.len() == 1 { "rank" } else { "ranks" })
 }

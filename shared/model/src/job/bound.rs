@@ -75,7 +75,7 @@ impl Job {
         let every = live.len().div_ceil(ASKED).max(1);
         let asked = || live.iter().step_by(every).copied();
         let known: Vec<_> = asked().filter_map(|rank| self.breakdown(rank)).collect();
-        let mut bound = Bound::of(&Breakdown::middle(&known), self.world_size() == 1)?;
+        let mut bound = Bound::of(&Breakdown::middle(&known), self.is_alone())?;
         let views = || asked().filter_map(|rank| self.rank(rank));
         if let Some(gemms) = &mut bound.gemms {
             gemms.take_reasons(views().filter_map(|view| view.device()));

@@ -54,7 +54,7 @@ impl Job {
 
     /// Ranks without a record since they last moved.
     pub fn without_records(&self) -> impl Iterator<Item = Rank> {
-        self.ranks().map(|(rank, _)| rank).filter(|&rank| !self.has_fresh_record(rank))
+        self.processes().map(|(rank, _)| rank).filter(|&rank| !self.has_fresh_record(rank))
     }
 
     /// Whether a rank's last call is in its record. A rank without a record will have none.

@@ -54,7 +54,7 @@ impl Job {
     pub fn without_stacks(&self) -> impl Iterator<Item = Rank> {
         let common = |view: &RankView, moment| self.common(view.host(), moment);
         let gone = self.ranks().filter_map(|(_, view)| Some(common(view, view.gone()?))).max();
-        let wanting = self.ranks().filter(move |(rank, view)| {
+        let wanting = self.processes().filter(move |(rank, view)| {
             let came = self.stacks.of.get(rank);
             let fresh = came.is_some_and(|came| {
                 let is_outdated = view.is_alive() && gone > Some(common(view, came.read_at));

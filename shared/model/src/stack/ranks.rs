@@ -42,11 +42,11 @@ impl Ranks {
     }
 
     /// First and last of each run.
-    fn runs(&self) -> Vec<(u32, u32)> {
-        let mut runs: Vec<(u32, u32)> = Vec::new();
-        for Rank(rank) in self.iter() {
+    fn runs(&self) -> Vec<(Rank, Rank)> {
+        let mut runs: Vec<(Rank, Rank)> = Vec::new();
+        for rank in self.iter() {
             match runs.last_mut() {
-                Some((_, last)) if last.checked_add(1) == Some(rank) => *last = rank,
+                Some((_, last)) if rank.follows(*last) => *last = rank,
                 _ => runs.push((rank, rank)),
             }
         }
@@ -71,10 +71,10 @@ impl Ranks {
     }
 }
 
-fn write_runs(to: &mut String, runs: &[(u32, u32)]) {
+fn write_runs(to: &mut String, runs: &[(Rank, Rank)]) {
     for (index, (first, last)) in runs.iter().enumerate() {
         let comma = if index > 0 { "," } else { "" };
-        let _ = match last - first {
+        let _ = match last.0 - first.0 {
             0 => write!(to, "{comma}{first}"),
             _ => write!(to, "{comma}{first}-{last}"),
         };
@@ -106,9 +106,11 @@ impl<'de> Deserialize<'de> for Ranks {
         let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
         let mut ranks = Self::default();
         for run in text.split(',').filter(|run| !run.is_empty()) {
-            let (first, last) = run.split_once('-').unwrap_or((run, run));
-            let number = |text: &str| text.parse::<u32>().map_err(D::Error::custom);
-            ranks.0.extend((number(first)?..=number(last)?).map(Rank));
+            let rank = |text: &str| text.parse::<Rank>().map_err(D::Error::custom);
+            match run.split_once('-') {
+                Some((first, last)) => ranks.0.extend((rank(first)?.0..=rank(last)?.0).map(Rank)),
+                None => _ = ranks.0.insert(rank(run)?),
+            }
         }
         Ok(ranks)
     }
@@ -127,14 +129,16 @@ mod tests {
     #[test]
     fn runs_are_folded() {
         assert_eq!(ranks(&[7, 0, 1, 2, 3, 4, 5]).to_string(), "0-5,7");
-        assert_eq!(ranks(&[3, 4, u32::MAX]).to_string(), "3-4,4294967295");
+        let gpus = [0, 1].map(|gpu| Rank(5).of_gpu(xpu_wire::id::DeviceIndex(gpu)));
+        assert_eq!([Rank(3), Rank(4)].into_iter().chain(gpus).collect::<Ranks>().to_string(), "3-4,5.0,5.1");
         assert_eq!(ranks(&[]).to_string(), "");
     }
 
     #[test]
     fn what_is_written_can_be_read() {
         let read = |text: &str| Ranks::deserialize(StrDeserializer::<Error>::new(text));
-        for set in [ranks(&[7, 0, 1, 2]), ranks(&[]), ranks(&[3])] {
+        let gpu: Ranks = [Rank(5).of_gpu(xpu_wire::id::DeviceIndex(1))].into_iter().collect();
+        for set in [ranks(&[7, 0, 1, 2]), ranks(&[]), ranks(&[3]), gpu] {
             assert_eq!(read(&set.to_string()).unwrap(), set);
         }
         assert!(read("1-x").is_err());

@@ -174,7 +174,7 @@ pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
         load: view.load().map(LoadStatus::from),
         blocked_pct: view.blocked().map(|share| share * 100.0),
         exposed_pct: view.exposed().map(|share| share * 100.0),
-        gpu_time: GpuTime::of(view, job.world_size() == 1),
+        gpu_time: GpuTime::of(view, job.is_alone()),
         cpu_wait_pct: Some(100.0 * view.cpu_wait(CPU_WAIT).share()).filter(|&pct| pct > 0.0),
         overhead_pct: latest.map(|digest| f64::from(digest.overhead_ppm) / 1e4),
         budget_pct: latest.and_then(|digest| digest.budget_ppm).map(|budget| f64::from(budget) / 1e4),

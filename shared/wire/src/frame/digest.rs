@@ -158,6 +158,11 @@ impl RankDigest {
             && self.gemm_flops == 0.0
     }
 
+    /// The only process of its job, with one GPU.
+    pub fn is_alone(&self) -> bool {
+        self.world_size == 1 && self.rank.gpu().is_none()
+    }
+
     /// Takes over the content of `next`, except its samples; allocates nothing where the existing memory
     /// suffices.
     pub fn follow(&mut self, next: &Self) {

@@ -68,12 +68,34 @@ pub struct Summary {
     pub device: String,
     /// UUID of that GPU, likewise.
     pub device_uuid: Option<DeviceUuid>,
+    /// Each GPU of a process that uses several, and what is known of it by itself. `gemms` and `collectives`
+    /// are empty then.
+    pub gpus: Vec<GpuSummary>,
     pub hook: HookHealth,
 }
 
 impl Summary {
     /// Samples in one summary.
     pub const SAMPLES: usize = 64;
+}
+
+/// One GPU of a process that uses several: a rank of its own to the collector ([`Rank::of_gpu`]).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GpuSummary {
+    pub index: DeviceIndex,
+    /// As CUDA gives it; empty while it is unknown.
+    #[serde(deserialize_with = "crate::text::line")]
+    pub name: String,
+    pub uuid: Option<DeviceUuid>,
+    pub gemms: Vec<GemmTotals>,
+    pub collectives: Vec<CollectiveTotals>,
+    /// Its communicators, as indices into those of the summary.
+    pub communicators: Vec<u8>,
+    /// Nothing is known of `captured`, which counts for the process.
+    pub launches: Launches,
+    /// Device memory held now, in bytes, and the most so far.
+    pub memory_held: u64,
+    pub memory_peak: u64,
 }
 
 /// Progress by step marks.
@@ -233,6 +255,17 @@ pub struct Launches {
     pub point_to_point: u64,
     /// GEMMs and NCCL operations recorded into CUDA graphs: counted, not timed.
     pub captured: u64,
+}
+
+impl Launches {
+    /// This many of one NCCL operation.
+    pub fn count_nccl(&mut self, operation: Operation, count: u64) {
+        if operation.is_collective() {
+            self.collectives += count;
+        } else {
+            self.point_to_point += count;
+        }
+    }
 }
 
 /// The state of the hook itself.

@@ -17,6 +17,7 @@ mod children;
 mod collectives;
 mod communicator;
 mod config;
+mod configured;
 mod file;
 mod greeting;
 mod group;

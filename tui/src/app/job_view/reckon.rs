@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use xpu_model::{
     finding::{self, Cost, Price},
-    job::{Job, mean, median},
+    job::{Job, mean, median, processes},
     status,
 };
 use xpu_wire::{
@@ -50,9 +50,9 @@ impl JobView {
         }
         let heard = || self.rows.iter().filter(|row| row.is_heard() || row.life == Life::Ended);
         (self.heard, self.hosts) = if self.is_over() {
-            (self.rows.len(), job.hosts().len())
+            (job.processes().count(), job.hosts().len())
         } else {
-            (heard().count(), hosts(heard()))
+            (processes(heard().map(|row| row.status.rank)), hosts(heard()))
         };
         self.examine(job, now, examination);
         let sums = Sums::of(self.current(), self.rows.len());

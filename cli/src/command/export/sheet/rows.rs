@@ -28,7 +28,8 @@ fn thread(single: &Single) -> Cell {
 
 impl Source<'_> {
     fn place(&self, rank: Rank, host: &str, step: Option<Step>) -> Vec<Cell> {
-        let mut row = vec![number(rank.0.into()), Text(host.to_owned()), perhaps(step.map(|step| step.0))];
+        let mut row =
+            vec![number(rank.process().0.into()), Text(host.to_owned()), perhaps(step.map(|step| step.0))];
         let at = self.groups.map(|groups| groups.coordinates(rank)).unwrap_or_default();
         row.extend(at.into_iter().map(|at| number(at.into())));
         row

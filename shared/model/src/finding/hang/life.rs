@@ -12,7 +12,7 @@ use super::{
     Class, Confidence, Doing, EARLY_PATIENCE, Evidence, Finding, GPU_WAITS, Kind, LONG_PATIENCE, Rank,
     Severity, has_begun,
 };
-use crate::job::{Job, RankView};
+use crate::job::{Job, RankView, processes};
 
 /// Its creation: until the first step is done, ranks may come late.
 pub(super) fn making(job: &Job, deadline: Duration) -> Option<Finding> {
@@ -31,7 +31,7 @@ fn nobody_comes(job: &Job) -> bool {
         .ranks()
         .map(|(_, view)| view)
         .partition(|view| view.is_alive() && is_inside(view, Call::CommunicatorInit));
-    let is_whole = job.ranks().len() >= job.world_size() as usize;
+    let is_whole = job.is_whole();
     let has_ended = |view: &&RankView| view.life() == Life::Ended;
     let waits_for_them = |view: &&RankView| {
         let lines = view.latest().into_iter().flat_map(|digest| &digest.communicators);
@@ -100,7 +100,7 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
     let absent = if makes && absent.is_empty() { ended } else { absent };
     if absent.is_empty() {
         let unseen: Vec<Rank> =
-            (0..job.world_size()).map(Rank).filter(|&rank| job.rank(rank).is_none()).collect();
+            (0..job.world_size()).map(Rank).filter(|&process| job.of_process(process).is_none()).collect();
         let advice = "check that all ranks start and reach each other (NCCL_SOCKET_IFNAME, firewalls; NCCL_DEBUG=INFO shows more)";
         // A viewer of a few hosts of the job does not see most ranks.
         let named = if unseen.is_empty() || unseen.len() >= inside.len() { &ranks_inside } else { &unseen };

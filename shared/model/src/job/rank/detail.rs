@@ -111,7 +111,7 @@ impl RankView {
 
     /// How its NCCL calls are seen, with the launches that they are among; of a watched rank.
     pub fn nccl(&self) -> Option<(&Launches, &NcclReport)> {
-        let detail = self.detail.as_ref()?;
+        let detail = self.detail.as_ref().filter(|_| !self.is_gpu_of_several())?;
         Some((&detail.summary.as_ref()?.launches, &detail.nccl))
     }
 

@@ -36,7 +36,7 @@ impl RankView {
     /// GEMM FLOPs per second over `digests` with progress, without the last `skip`, and the seconds covered.
     pub fn arithmetic(&self, skip: usize, digests: usize) -> Option<(f64, f64)> {
         let mut latest_first = self.intervals.active().rev().skip(skip);
-        let last = latest_first.next()?;
+        let last = latest_first.next().filter(|_| !self.is_gpu_of_several())?;
         let first = latest_first.nth(digests.checked_sub(1)?)?;
         let seconds = last.heard.since(first.heard).as_secs_f64();
         (seconds > 0.0).then(|| ((last.arithmetic - first.arithmetic) / seconds, seconds))
@@ -175,9 +175,9 @@ impl RankView {
     }
 
     /// Time that threads spent in calls that wait for the GPU, as a share of the last half minute; several
-    /// threads may make it more than one.
+    /// threads may make it more than one. Unknown where a process waits for several GPUs.
     pub fn blocked(&self) -> Option<f64> {
-        let (first, last) = self.progress_ends()?;
+        let (first, last) = self.progress_ends().filter(|_| !self.is_gpu_of_several())?;
         share(last.blocked_for.0.checked_sub(first.blocked_for.0)?, last.heard.since(first.heard))
     }
 
@@ -215,6 +215,11 @@ impl RankView {
         share(held, last.heard.since(first.heard)).map(|share| share.min(1.0))
     }
 
+    /// One of several GPUs of its process: what is known of the process alone is not its own.
+    pub(super) fn is_gpu_of_several(&self) -> bool {
+        self.latest.as_ref().is_some_and(|digest| digest.rank.gpu().is_some())
+    }
+
     fn progress_ends(&self) -> Option<(&Progress, &Progress)> {
         let mut all = self.intervals.progress();
         let first = all.next()?;
@@ -223,7 +228,7 @@ impl RankView {
 
     /// Calls that waited for the GPU, per step, over the last half minute.
     pub fn blocked_calls(&self) -> Option<f64> {
-        let (first, last) = self.progress_ends()?;
+        let (first, last) = self.progress_ends().filter(|_| !self.is_gpu_of_several())?;
         let steps = last.step?.0.checked_sub(first.step?.0).filter(|steps| *steps > 0)?;
         Some(last.blocked_calls.checked_sub(first.blocked_calls)? as f64 / steps as f64)
     }

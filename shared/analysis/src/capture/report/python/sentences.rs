@@ -40,7 +40,7 @@ impl PythonReport {
                 (least, most) if least == most => least,
                 (least, most) => format!("{least} to {most}"),
             };
-            let numbers: Vec<_> = ranks.iter().map(|(rank, _)| u64::from(rank.rank.0)).collect();
+            let numbers: Vec<_> = ranks.iter().map(|(rank, _)| u64::from(rank.rank.process().0)).collect();
             let (noun, was) = if numbers.len() == 1 { ("rank", "was") } else { ("ranks", "were") };
             let idle = if all_kernels { "the GPU's idle time" } else { "the GPU's gaps" };
             let gaps = ranks.iter().filter_map(|(_, idle)| idle.gap_share).fold(0.0, f64::max);
@@ -65,7 +65,7 @@ impl PythonReport {
             }
         }
         let sentence = |(place, ranks): (&Place, Vec<&PythonRank>)| {
-            let numbers: Vec<_> = ranks.iter().map(|rank| u64::from(rank.rank.0)).collect();
+            let numbers: Vec<_> = ranks.iter().map(|rank| u64::from(rank.rank.process().0)).collect();
             let (noun, was) = if numbers.len() == 1 { ("rank", "was") } else { ("ranks", "were") };
             let least = ranks.iter().map(|rank| rank.share).fold(f64::MAX, f64::min);
             let least_of = if numbers.len() == 1 { "" } else { "at least " };
