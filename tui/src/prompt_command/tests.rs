@@ -17,7 +17,7 @@ fn said(text: &str) -> String {
 fn commands_are_understood() {
     for (text, meant) in [
         ("metric power", Action::ShowMetric(Metric::Power)),
-        ("sort late", Action::SortBy(Sort { column: Column::Late, reversed: false })),
+        ("sort late", Action::SortBy(Sort { column: Column::Skew, reversed: false })),
         (" sort  tflops  reversed ", Action::SortBy(Sort { column: Column::Gemm, reversed: true })),
         ("rank 37", Action::InspectRank(Rank(37))),
         ("rank", Action::Inspect),
