@@ -129,8 +129,8 @@ fn no_key_is_silent() {
         ("3<Enter>", "no GEMM shape to explain yet"),
         ("8<Enter>", "no capture or recording in this folder"),
         ("1<Esc>", "nothing to clear"),
-        ("1w", "w has a meaning on stacks only: ? lists the keys"),
-        ("1Z", "Z has no meaning here: ? lists the keys"),
+        ("1w", "w has a meaning on stacks only: "),
+        ("1Z", "Z has no meaning here: "),
         ("4o", "o has a meaning on overview, gemm, steps, hosts only"),
     ] {
         healthy.keys(keys).screen(110, 30).shows(said);

@@ -85,7 +85,11 @@ impl App {
             action: Action::ShowMetric(metric),
         };
         let items: Vec<_> = self.job_view.reported().into_iter().map(item).collect();
-        if items.is_empty() { Err(self.no_ranks()) } else { Ok(Picker::new("Maps show", items)) }
+        if items.is_empty() {
+            Err("no rank has reported yet".to_owned())
+        } else {
+            Ok(Picker::new("Maps show", items))
+        }
     }
 
     fn columns(&self) -> Result<Picker, String> {
@@ -135,10 +139,6 @@ impl App {
             }
         };
         Ok(Picker::new("Jobs", jobs.into_iter().map(item).collect()))
-    }
-
-    fn no_ranks(&self) -> String {
-        "no rank has reported yet".to_owned()
     }
 }
 
