@@ -14,6 +14,7 @@ mod hang_up;
 pub mod keygen;
 pub mod kineto;
 mod living;
+mod output;
 mod past;
 pub mod qualify;
 pub mod ras;

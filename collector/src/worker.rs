@@ -1,11 +1,11 @@
 //! One rank as this host knows it: its messages, and what can be read of it when it sends no more.
 
 mod ending;
+mod next_digest;
 mod record;
 mod standstill;
 mod step_times;
 mod times;
-mod word;
 
 use std::{collections::VecDeque, fs, time::Duration};
 

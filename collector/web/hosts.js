@@ -24,7 +24,7 @@ export const hostsPage = {
       ...coverage.hosts_unreachable.map(({ host, why }) => h("p", { class: "alarm" }, `✖ ${host}: ${why}`)),
       table([
         ["host", (row) => row.host], ["ranks", (row) => runs(row.of.map((rank) => rank.rank))], ["state", states],
-        ["TFLOPS", least("gemm_tflops"), true], ["bus GB/s", least("bus_gb_s"), true], ["late ms", most("lateness_ms_p50"), true],
+        ["TFLOPS", least("gemm_tflops"), true], ["bus GB/s", least("bus_gb_s"), true], ["skew ms", most("lateness_ms_p50"), true],
         ["°C", most("temperature_c"), true], ["W", most("power_w"), true], ["MHz", least("sm_mhz"), true], ["clocks held by", held],
         ["ECC", (row) => sum(row, "ecc_uncorrected"), true], ["Xid", (row) => sum(row, "xids"), true],
       ], rows, { rowClass: (row) => (row.of.some(isLive) ? null : "old") }),

@@ -18,7 +18,7 @@ export function scaleOf(metric, ranks, usualStep) {
   const [toBad, toGood] = isLow ? [middle - lowest, highest - middle] : [highest - middle, middle - lowest];
   const bad = Math.max(toBad / MIDDLE, alike);
   const good = Math.max(toGood / (STEPS - 1 - MIDDLE), alike);
-  // Lateness counts by its share of a step, and while that is unknown not at all.
+  // Arrival skew counts by its share of a step, and while that is unknown not at all.
   const isNoise = alike <= 0 || (metric.word === "late" && whole === null) || highest - lowest < alike;
   const badness = (value) => (isLow ? middle - value : value - middle);
   const step = (value) => {

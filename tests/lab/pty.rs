@@ -65,7 +65,16 @@ impl Terminal {
     /// # Panics
     /// If there is no pseudo-terminal, or the program cannot be started.
     #[track_caller]
-    pub fn start(mut command: Command, columns: u16, lines: u16) -> Self {
+    pub fn start(command: Command, columns: u16, lines: u16) -> Self {
+        Self::start_on(command, columns, lines, None)
+    }
+
+    /// The same on a terminal whose answer to OSC 11 is this colour, as `ffff/ffff/ffff`.
+    ///
+    /// # Panics
+    /// If there is no pseudo-terminal, or the program cannot be started.
+    #[track_caller]
+    pub fn start_on(mut command: Command, columns: u16, lines: u16, ground: Option<&'static str>) -> Self {
         let (pty, inside) = open().expect("a pseudo-terminal");
         pty.resize(Size::new(lines, columns)).expect("a terminal has a size");
         command.env("TERM", "xterm-256color").env("COLORTERM", "truecolor").env("LANG", "C.UTF-8");
@@ -82,7 +91,7 @@ impl Terminal {
         let cut = Arc::new(AtomicBool::new(false));
         let reader = thread::spawn({
             let (pty, shown, cut) = (Arc::clone(&pty), Arc::clone(&shown), Arc::clone(&cut));
-            move || read(&pty, &shown, &cut)
+            move || read(&pty, &shown, &cut, ground)
         });
         Self { child, pty: Some(pty), shown, cut, reader: Some(reader) }
     }
@@ -124,6 +133,11 @@ impl Terminal {
     /// What was copied last, decoded; empty if nothing was.
     pub fn copied(&self) -> String {
         decoded(&self.shown().parser.callbacks().0)
+    }
+
+    /// The colour of this letter of the screen.
+    pub fn colour(&self, column: u16, line: u16) -> vt100::Color {
+        self.shown().parser.screen().cell(line, column).map_or_else(Default::default, vt100::Cell::fgcolor)
     }
 
     /// Bytes that came over the line so far.
@@ -333,7 +347,18 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn read(pty: &Pty, shown: &Mutex<Shown>, cut: &AtomicBool) {
+/// Questions a program has for the terminal: what it is, and the colour of its background.
+const WHAT: &[u8] = b"\x1b[c";
+const GROUND: &[u8] = b"\x1b]11;?";
+
+/// What a terminal answers; without a colour, it says only what it is.
+fn answer(asked: &[u8], ground: Option<&str>) -> String {
+    let ground = ground.filter(|_| find(asked, GROUND).is_some());
+    let ground = ground.map_or_else(String::new, |ground| format!("\x1b]11;rgb:{ground}\x1b\\"));
+    if find(asked, WHAT).is_some() { ground + "\x1b[?62;22c" } else { ground }
+}
+
+fn read(pty: &Pty, shown: &Mutex<Shown>, cut: &AtomicBool, ground: Option<&str>) {
     let mut bytes = [0; 16 << 10];
     while !cut.load(Relaxed) {
         let mut ready = [PollFd::new(pty, PollFlags::IN)];
@@ -345,6 +370,9 @@ fn read(pty: &Pty, shown: &Mutex<Shown>, cut: &AtomicBool) {
             thread::yield_now();
             continue;
         };
+        let answer = answer(&bytes[..length], ground);
+        // A program that is gone needs no answer.
+        let _ = (&mut &*pty).write_all(answer.as_bytes());
         shown.lock().unwrap_or_else(PoisonError::into_inner).take(&bytes[..length]);
     }
 }

@@ -78,7 +78,7 @@ def test_the_overview_is_drawn_soon_and_small_and_alone(browser, slow_job):
     visit.shows("bound by", "#page")
     visit.shows("LIVE", "#state")
     visit.shows("worst: rank 5", ".map")
-    for nth, title in enumerate(["GEMM TFLOPS", "NCCL bus GB/s", "lateness ms", "step time ms"]):
+    for nth, title in enumerate(["GEMM TFLOPS", "NCCL bus GB/s", "arrival skew ms", "step time ms"]):
         visit.shows(title, f".map:nth-child({nth + 1})")
         assert visit.colours(nth)[USUAL] > 1_000, title
     assert visit.colours(0)[WORST] > 100, "the slow rank"
@@ -91,7 +91,7 @@ def test_the_keys_are_those_of_the_terminal(browser, slow_job):
     visit = Visit(browser).open(slow_job)
     visit.shows("rank 5", "#headline")
     visit.press("m")
-    visit.shows("lateness ms", ".map:nth-child(1)")
+    visit.shows("arrival skew ms", ".map:nth-child(1)")
     visit.press("M", "7")
     visit.shows("slow rank, clocks", ".finding")
     # Its cost is known after some more steps.

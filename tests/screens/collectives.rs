@@ -42,7 +42,7 @@ fn the_last_calls_are_shown_where_a_job_stands() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.keys("4");
     let mut lab = lab.hang(Rank(6)).run(14);
-    lab.screen(132, 40).shows("Lateness");
+    lab.screen(132, 40).shows("Arrival skew");
     let records: Vec<Frame> = lab.simulation().digests(1_900).iter().flat_map(records).collect();
     lab.arrive(records);
     let screen = lab.run(1).screen(132, 40);
@@ -128,6 +128,31 @@ fn every_communicator_is_listed_and_can_be_selected() {
     screen.shows("3 communicators").shows("ranks 4-7, split from").shows("nothing timed yet");
     lab.keys("g").screen(132, 40).shows("ranks 0-7");
     golden_at_both("collectives", &mut lab);
+}
+
+/// Sixty-four ranks in pairs and fours: a line for each kind, and every one on request.
+#[test]
+fn many_communicators_are_listed_by_kind() {
+    let mut lab = Lab::new(Simulation::new(7, 8, 8));
+    let mut frames = lab.simulation().digests(1_841);
+    for frame in &mut frames {
+        let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+        for rank in &mut digest.ranks {
+            let all = rank.communicators[0].clone();
+            for (name, size) in [("tp", 2), ("dp", 4)] {
+                let mut group = all.clone();
+                group.id = CommunicatorId(u64::from((size << 24) + rank.rank.0 / size) << 32);
+                (group.name, group.size, group.rank) = (name.to_owned(), size, rank.rank.0 % size);
+                rank.communicators.push(group);
+            }
+        }
+    }
+    lab.arrive(frames);
+    let screen = lab.keys("4j").screen(132, 40);
+    screen.shows("49 communicators: tp ×32, dp ×16, 64 ranks").shows("4 each").shows("one of 16");
+    golden_at_both("collectives-kinds", &mut lab);
+    lab.keys("<Enter>").screen(132, 40).shows("all 49 communicators").hides("each");
+    lab.keys("<Enter>1:groups<Enter>").screen(132, 40).shows("all 49 communicators").shows("4 of 4");
 }
 
 #[test]

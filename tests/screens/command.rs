@@ -10,8 +10,8 @@ use crate::{golden_at_both, one_slow};
 #[test]
 fn what_keys_do_can_be_said() {
     let mut lab = one_slow();
-    lab.keys(":metric late<Enter>").screen(132, 40).shows("lateness ms");
-    lab.keys(":sort late<Enter>").screen(132, 40).shows("late ms↓");
+    lab.keys(":metric late<Enter>").screen(132, 40).shows("arrival skew ms");
+    lab.keys(":sort late<Enter>").screen(132, 40).shows("skew ms↓");
     lab.keys(":sort tflops reversed<Enter>").screen(132, 40).shows("TFLOPS↓");
     lab.keys(":filter rank<3<Enter>").screen(132, 40).shows("Ranks / rank<3");
     lab.keys(":filter<Enter>").screen(132, 40).hides("rank<3");
@@ -49,7 +49,7 @@ fn names_are_completed_from_the_table() {
     lab.keys(":").screen(80, 24).shows("for example metric power");
     lab.keys("s<Tab>").screen(80, 24).shows(": sort").shows("stacks");
     golden_at_both("command-completed", &mut lab);
-    lab.keys(" la<Tab>").screen(80, 24).shows(": sort late").shows("sort COLUMN [reversed]");
+    lab.keys(" sk<Tab>").screen(80, 24).shows(": sort skew").shows("sort [COLUMN [reversed]]");
     // What was said before comes back.
-    lab.keys("<Enter>:<Up>").screen(80, 24).shows(": sort late");
+    lab.keys("<Enter>:<Up>").screen(80, 24).shows(": sort skew");
 }

@@ -43,7 +43,7 @@ fn it_opens_with_what_is_asked_for() {
         Config::read("page = \"findings\"\nmetric = \"late\"\nsort = \"late\"\nfilter = \"rank<40\"\n");
     lab.app().configure(&config.expect("it is fine"));
     assert_eq!(lab.app().scope(), Scope::Findings);
-    lab.keys("1").screen(132, 40).shows("lateness ms").shows("late ms↓").shows("Ranks / rank<40");
+    lab.keys("1").screen(132, 40).shows("arrival skew ms").shows("skew ms↓").shows("Ranks / rank<40");
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn the_next_screen_goes_on_where_the_last_one_ended() {
     let state = lab.app().state();
     let mut next = one_slow();
     next.app().resume(&state);
-    next.screen(132, 40).shows("lateness ms").shows("TFLOPS↓").shows("Ranks / rank<9");
+    next.screen(132, 40).shows("arrival skew ms").shows("TFLOPS↓").shows("Ranks / rank<9");
     next.keys(":<Up>").screen(132, 40).shows(": sort tflops reversed");
     next.keys("<Esc>");
     assert_eq!(next.app().state(), state);
@@ -65,5 +65,5 @@ fn the_next_screen_goes_on_where_the_last_one_ended() {
         ..State::default()
     };
     next.app().resume(&strange);
-    next.screen(132, 40).shows("lateness ms");
+    next.screen(132, 40).shows("arrival skew ms");
 }

@@ -37,7 +37,7 @@ fn film() -> Film {
 #[test]
 fn a_healthy_job() {
     let (mut lab, mut film) = (Lab::new(Simulation::new(7, 8, 8)), film());
-    for keys in ["", "", "", "m", "", "m", "", "1j", "j", "j"] {
+    for keys in ["", "", "", "m", "a<Enter>", "m", "%<Enter>", "1j", "j", "j"] {
         lab.keys(keys);
         film.shoot(&mut lab, SECOND);
         lab = lab.run(1);

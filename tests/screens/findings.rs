@@ -22,7 +22,7 @@ fn a_hang_that_went_stays_in_the_log() {
     lab.keys("f");
     lab.screen(132, 40).shows("hang, not entered").shows("hangs at");
     golden_at_both("findings-hang", &mut lab);
-    lab.keys("<Enter>").screen(132, 40).shows("JOB HANGS");
+    lab.keys("<Enter>").screen(132, 40).shows("✖ HANG ");
     let mut lab = lab.go_on().run(5);
     lab.keys("f").screen(132, 40).shows("gone after");
 }

@@ -3,12 +3,13 @@
 use xpu_tests::{Lab, Screen};
 use xpu_tui::{
     action::{Action, Effect},
+    palette::Depth,
     replay::{Of, Playback},
     update::update,
 };
 use xpu_wire::{id::Rank, simulation::Simulation, unit::Moment};
 
-use crate::one_slow;
+use crate::{golden_at_both, one_slow};
 
 #[test]
 fn q_in_help_closes_help_and_not_the_program() {
@@ -72,7 +73,7 @@ fn views_keep_their_names_on_80_columns_whatever_the_last_key_did() {
 fn the_last_column_has_the_history_of_what_is_sorted() {
     let mut lab = one_slow();
     lab.screen(132, 40).shows("TFLOPS history");
-    lab.keys(":sort late<Enter>").screen(132, 40).shows("late ms history").hides("TFLOPS history");
+    lab.keys(":sort late<Enter>").screen(132, 40).shows("skew ms history").hides("TFLOPS history");
 }
 
 #[test]
@@ -85,6 +86,61 @@ fn a_report_names_the_hosts_of_the_ranks_that_hang() {
     });
     let text = text.expect("a report");
     assert!(text.contains("rank 6 on gpu-002") && text.contains("  since "), "{text}");
+}
+
+#[test]
+fn a_list_is_chosen_from_with_arrows_letters_and_the_mouse() {
+    let mut lab = one_slow();
+    let screen = lab.keys("o").screen(80, 24);
+    screen.shows("╭ Sort by ").shows("▌● findings").shows("median arrival skew").shows("Enter choose");
+    golden_at_both("picker-sort", &mut lab);
+    lab.keys("<Down><Down><Enter>").screen(80, 24).shows("host↑").hides("Sort by");
+    lab.keys("ow").screen(80, 24).shows("▌  W ");
+    lab.keys("z").screen(80, 24).shows("no line begins with z").shows("▌  W ");
+    lab.keys("<Esc>").screen(80, 24).shows("host↑").hides("Sort by");
+    lab.keys("o").click((80, 24), "TFLOPS   ", 0).screen(80, 24).shows("TFLOPS↑").hides("Sort by");
+    lab.keys("m").screen(80, 24).shows("╭ Maps show ").shows("▌● GEMM TFLOPS").shows("while transferring");
+    lab.keys("q").screen(80, 24).hides("Maps show");
+    assert_eq!(lab.effects(), [], "q leaves the list, not the program");
+    for (page, columns) in [("3", "share of GEMM time"), ("5", "host waits %"), ("9", "heard")] {
+        lab.keys(&format!("{page}o")).screen(80, 24).shows("╭ Sort by ").shows(columns);
+        lab.keys("<Esc>");
+    }
+    lab.keys("7o").screen(80, 24).shows("o has a meaning on overview, gemm, steps, hosts only");
+}
+
+#[test]
+fn jobs_are_chosen_from_a_list() {
+    let mut lab = Lab::new(Simulation::new(7, 2, 8));
+    let other = Simulation { job: "eval".into(), ..Simulation::new(9, 1, 4) };
+    lab.arrive(other.snapshots(1_840));
+    lab.keys("4J").screen(80, 24).shows("▌● llama-70b").shows("eval").shows("4 ranks");
+    lab.keys("e<Enter>").screen(80, 24).shows("eval   job 1 of 2").hides("╭ Jobs");
+    lab.keys(":job<Enter>").screen(80, 24).shows("▌● eval");
+}
+
+/// A key that does nothing says why.
+#[test]
+fn no_key_is_silent() {
+    let mut healthy = Lab::new(Simulation::new(7, 2, 4));
+    for (keys, said) in [
+        ("7<Enter>", "no finding to explain"),
+        ("7j", "no finding to select"),
+        ("3<Enter>", "no GEMM shape to explain yet"),
+        ("8<Enter>", "no capture or recording in this folder"),
+        ("1<Esc>", "nothing to clear"),
+        ("1w", "w has a meaning on stacks only: "),
+        ("1Z", "Z has no meaning here: "),
+        ("4o", "o has a meaning on overview, gemm, steps, hosts only"),
+    ] {
+        healthy.keys(keys).screen(110, 30).shows(said);
+    }
+    let mut nobody = Lab::at_rest(Simulation::new(7, 2, 4), Depth::True);
+    for (keys, said) in
+        [("y", "no job yet"), ("F", "no job yet"), ("j", "no rank to select"), ("J", "no job yet")]
+    {
+        nobody.keys(keys).screen(110, 30).shows(said);
+    }
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn hung() -> Lab {
 fn a_hang_appears_by_itself_and_stays_until_it_was_seen() {
     let mut lab = hung();
     let screen = lab.screen(132, 40);
-    screen.shows("JOB HANGS").shows("rank 6").shows("0-5,7 wait for 6");
+    screen.shows("✖ HANG ").shows("rank 6").shows("0-5,7 wait for 6");
     assert!(lab.effects().iter().any(
         |effect| matches!(effect, Effect::AskStacks { ranks, reading: Reading::Kept, .. } if ranks.len() == 8)
     ));
@@ -43,7 +43,10 @@ fn a_hang_appears_by_itself_and_stays_until_it_was_seen() {
     let mut lab = lab.go_on().run(4);
     lab.screen(80, 24).shows("RESUMED at").shows("__getitem__");
     // What was found is no longer so.
-    lab.screen(132, 40).shows("until then: rank 6").shows("rank 6 was in __getitem__").hides("next: ");
+    lab.screen(132, 40)
+        .shows("until then: rank 6 (gpu-002)")
+        .shows("rank 6 was in __getitem__")
+        .hides("next: ");
     lab.keys("<Esc>").screen(80, 24).hides("RESUMED").shows("Ranks");
 }
 
@@ -89,11 +92,11 @@ fn a_stopped_rank_that_goes_on_is_reported_as_past() {
     frame.body = Body::Event(Event::Life { job, rank: Rank(6), pid: Pid(4006), life: Life::Silent });
     lab.arrive(vec![frame]);
     let screen = lab.screen(132, 40);
-    screen.shows("JOB HANGS").shows("rank 6 has stopped running without exiting").shows("next: ");
+    screen.shows("✖ HANG ").shows("rank 6 (gpu-002) has stopped running, the job hangs").shows("next: ");
     let mut lab = lab.go_on().run(4);
     let screen = lab.screen(132, 40);
-    screen.shows("RESUMED at").shows("until then: rank 6 has stopped running without exiting");
-    screen.hides("JOB HANGS").hides("next: ");
+    screen.shows("RESUMED at").shows("until then: rank 6 (gpu-002) has stopped running");
+    screen.hides("✖ HANG ").hides("next: ");
     lab.keys("<Esc>").screen(132, 40).hides("stopped running").shows("● LIVE");
 }
 
@@ -129,13 +132,13 @@ fn who_looks_at_something_else_is_not_pulled_away() {
     lab.keys("4");
     let mut lab = lab.hang(Rank(6)).run(14);
     lab.screen(132, 40).shows("Communicators").shows("✖ ").shows("rank 6");
-    lab.keys("s").screen(132, 40).shows("JOB HANGS");
+    lab.keys("s").screen(132, 40).shows("✖ HANG ");
     // Seen, it does not appear again: the overview says it, and the key that leads to the stacks.
     let mut lab = {
         lab.keys("<Esc>");
         lab.run(3)
     };
-    lab.screen(80, 24).hides("Where ranks are").shows("JOB HANGS").shows("s shows every rank's stack");
+    lab.screen(80, 24).hides("Where ranks are").shows("✖ HANG ").shows("s shows every rank's stack");
 }
 
 /// A waiting rank is not healthy, and is not the cause; and nothing on the screen claims that all is in
@@ -146,8 +149,7 @@ fn the_overview_of_a_job_that_hangs_says_who_waits_for_whom() {
     lab.read_stacks(0..8).keys("<Esc>");
     for screen in [lab.screen(132, 40), lab.screen(80, 24)] {
         screen
-            .shows("✖ JOB HANGS, 13 s")
-            .shows("rank 6 did not enter AllReduce")
+            .shows("rank 6 (gpu-002) did not enter AllReduce")
             .shows("rank 6 is in __getitem__ (llama/dataset.py:88)")
             .shows("s shows every rank's stack")
             .shows("✖ HANG 13 s")
@@ -163,14 +165,14 @@ fn the_overview_of_a_job_that_hangs_says_who_waits_for_whom() {
 }
 
 /// What a branch ends in is what is asked; the way there gives way.
-/// Half a minute on no step is of now, and lateness is still a share of one: differences of a millisecond mean nothing.
+/// Half a minute on no step is of now, and arrival skew is still a share of one: differences of a millisecond mean nothing.
 #[test]
-fn a_hang_shows_no_lateness_of_before() {
+fn a_hang_shows_no_arrival_skew_of_before() {
     let mut lab = hung().run(45);
     lab.read_stacks(0..8);
-    let screen = lab.keys("<Esc>m").screen(132, 40);
-    screen.shows("JOB HANGS").hides("lateness ms").hides("▲").hides("highest rank");
-    lab.keys("M").screen(132, 40).shows("last GEMM").shows("last NCCL bus");
+    let screen = lab.keys("<Esc>ma<Enter>").screen(132, 40);
+    screen.shows("✖ HANG ").hides("arrival skew ms").hides("▲").hides("highest rank");
+    lab.keys("mg<Enter>").screen(132, 40).shows("last GEMM").shows("last NCCL bus");
 }
 
 #[test]

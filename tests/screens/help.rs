@@ -10,7 +10,7 @@ use crate::{golden, golden_at_both, one_slow};
 fn help_lists_what_the_keys_do() {
     let mut lab = one_slow();
     let screen = lab.keys("?").screen(132, 40);
-    screen.shows("sort by the next column");
+    screen.shows("choose the column to sort by");
     golden("help", &screen);
     lab.screen(132, 90).shows("Ctrl-c");
     // On a low terminal the rest is scrolled to.
@@ -18,10 +18,10 @@ fn help_lists_what_the_keys_do() {
     lab.keys(&"<PgDn>".repeat(6))
         .screen(80, 24)
         .shows("next branch with few ranks")
-        .hides("sort by the next column");
+        .hides("choose the column to sort by");
     lab.keys("G").screen(80, 24).shows("unknown").shows("a replay's timeline");
     lab.keys("g");
-    lab.keys("<Esc>").screen(132, 40).hides("sort by the next column");
+    lab.keys("<Esc>").screen(132, 40).hides("choose the column to sort by");
 }
 
 /// The words of a page in one column, without what is seen of the view behind it.
@@ -62,10 +62,10 @@ fn lines_are_found_by_their_words() {
     screen.shows("words to find on this page").shows("all ranks, and what is wrong");
     // What is typed is seen at once; case is not minded, and words need not stand together.
     let screen = lab.keys("Column sort").screen(80, 24);
-    screen.shows("4 lines matching").shows("sort by the next column").shows("Help / Column sort");
+    screen.shows("4 lines matching").shows("choose the column to sort by").shows("Help / Column sort");
     screen.hides("all ranks, and what is wrong").shows("Hosts").hides("Stacks");
     golden_at_both("help-search", &mut lab);
-    lab.keys("<Enter>").screen(80, 24).shows("sort by the next column").hides("lines matching");
+    lab.keys("<Enter>").screen(80, 24).shows("choose the column to sort by").hides("lines matching");
     // What was typed is what one wants to change; nothing found says what to do.
     lab.keys("/<C-u>no such thing").screen(80, 24).shows("No matching lines").shows("0 lines");
     lab.keys("<Esc>").screen(80, 24).shows("all ranks, and what is wrong");

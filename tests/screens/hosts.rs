@@ -60,9 +60,9 @@ fn what_is_wrong_with_a_host_stands_on_its_line_the_worst_first() {
 #[test]
 fn hosts_are_sorted_by_what_they_cost_and_how_hot_they_are() {
     let mut lab = mixed();
-    lab.keys("9oooo").screen(132, 40).shows("cost %↓");
+    lab.keys("9oc<Enter>").screen(132, 40).shows("cost %↓");
     lab.keys("g").screen(132, 40).shows("▌◷ silent");
-    lab.keys("oG").screen(132, 40).shows("°C↓");
+    lab.keys("o°<Enter>G").screen(132, 40).shows("°C↓");
     lab.keys("Og").screen(132, 40).shows("°C↑").hides("▌◷ silent");
 }
 
@@ -71,7 +71,7 @@ fn what_hosts_move_and_compute_is_shown_and_can_be_sorted_by() {
     let mut lab = Lab::new(Simulation::new(7, 4, 8));
     lab.load().keys("9").screen(200, 40).shows("CPU %").shows("GB/s").shows("of 192 cores").shows("RDMA");
     golden("hosts-load", &lab.screen(200, 40));
-    lab.keys("ooooooo").screen(200, 40).shows("CPU %↓");
+    lab.keys("occ<Enter>").screen(200, 40).shows("CPU %↓");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The heatmaps' quantities take turns.
+//! The heatmaps' quantities.
 
 use xpu_tests::Lab;
 use xpu_tui::palette::Depth;
@@ -7,23 +7,23 @@ use xpu_wire::{frame::Body, id::Rank, simulation::Simulation};
 use crate::{golden, golden_at_both, one_of_a_thousand, one_slow, one_slow_at};
 
 #[test]
-fn lateness_and_step_time_are_a_key_away() {
+fn arrival_skew_and_step_time_can_be_chosen() {
     let mut lab = Lab::new(Simulation::new(7, 8, 8)).run(60).slow_down(Rank(37), 1.6).run(60);
-    let screen = lab.keys("m").screen(132, 40);
-    screen.shows("lateness ms").shows("step time ms").shows("highest rank").hides("NCCL bus GB/s");
-    golden("lateness", &screen);
-    lab.keys("mmmmm").screen(132, 40).shows("GEMM TFLOPS over GEMM time").shows("NCCL bus GB/s");
-    lab.keys("MM").screen(132, 40).shows("GPU %").shows("memory GiB");
+    let screen = lab.keys("ma<Enter>").screen(132, 40);
+    screen.shows("arrival skew ms").shows("step time ms").shows("highest rank").hides("NCCL bus GB/s");
+    golden("arrival-skew", &screen);
+    lab.keys("mg<Enter>").screen(132, 40).shows("GEMM TFLOPS over GEMM time").shows("NCCL bus GB/s");
+    lab.keys("mm<Enter>").screen(132, 40).shows("GPU %").shows("memory GiB");
 }
 
 /// Those that wait for a slow rank have more of it, and it has less.
 #[test]
 fn communication_that_gemms_wait_for_is_the_last_of_them() {
     let mut lab = one_slow();
-    let screen = lab.keys("M").screen(132, 40);
+    let screen = lab.keys("me<Enter>").screen(132, 40);
     screen.shows("exposed comm % GEMMs wait for NCCL").shows("GEMM TFLOPS over GEMM time");
     golden("exposed", &screen);
-    lab.keys("m:metric exposed<Enter>").screen(132, 40).shows("exposed comm %");
+    lab.keys("mg<Enter>:metric exposed<Enter>").screen(132, 40).shows("exposed comm %");
     lab.keys("/exposed<12<Enter>").screen(132, 40).shows("1 of 64");
 }
 
@@ -36,7 +36,7 @@ fn clocks_power_load_and_memory_of_the_gpus_are_too() {
         digest.ranks[5].device.as_mut().unwrap().sm_clock = Some(1275);
         lab.arrive(frames);
     }
-    let screen = lab.keys("mm").screen(132, 40);
+    let screen = lab.keys("m%<Enter>").screen(132, 40);
     // At its clock it does as well as the others at theirs: it is the clock, not the program.
     screen
         .shows("% of peak")
@@ -44,8 +44,8 @@ fn clocks_power_load_and_memory_of_the_gpus_are_too() {
         .shows("lowest rank 37 at 1,275.0")
         .hides("lowest rank 37 at 7");
     golden("clocks", &screen);
-    lab.keys("m").screen(132, 40).shows("power W").shows("GPU °C");
-    lab.keys("m").screen(132, 40).shows("GPU %").shows("memory GiB").hides("lowest rank");
+    lab.keys("mp<Enter>").screen(132, 40).shows("power W").shows("GPU °C");
+    lab.keys("mm<Enter>").screen(132, 40).shows("GPU %").shows("memory GiB").hides("lowest rank");
 }
 
 #[test]
@@ -55,10 +55,10 @@ fn of_gpus_no_driver_reports_nothing_is_shown() {
     let Body::Digest(digest) = &mut frames[0].body else { unreachable!() };
     digest.ranks.iter_mut().for_each(|rank| (rank.device, rank.gemm_at_peak) = (None, None));
     lab.arrive(frames);
-    lab.screen(132, 40).shows("late ms").shows("1 of 3, m").hides("SM MHz").hides("°C");
-    lab.keys("m").screen(132, 40).shows("lateness ms").shows("step time ms");
-    lab.keys("m").screen(132, 40).shows("exposed comm %").shows("GEMM TFLOPS");
-    lab.keys("m").screen(132, 40).shows("GEMM TFLOPS").shows("NCCL bus GB/s");
+    lab.screen(132, 40).shows("skew ms").shows("1 of 3, m").hides("SM MHz").hides("°C");
+    lab.keys("ma<Enter>").screen(132, 40).shows("arrival skew ms").shows("step time ms");
+    lab.keys("me<Enter>").screen(132, 40).shows("exposed comm %").shows("GEMM TFLOPS");
+    lab.keys("mg<Enter>").screen(132, 40).shows("GEMM TFLOPS").shows("NCCL bus GB/s");
 }
 
 #[test]
@@ -76,9 +76,9 @@ fn the_past_says_since_when_a_rank_is_slow() {
         .shows("5 s a cell")
         .shows("4 ranks a row, the worst shown")
         .shows("gpu-005 32-39▼");
-    // The metrics take turns as they do of now, and the same key leads back.
-    lab.keys("m").screen(132, 40).shows("lateness ms over time").shows("step time ms over time");
-    lab.keys("x").screen(132, 40).shows("lateness ms to a single collective");
+    // The quantities are chosen as they are of now, and the same key leads back.
+    lab.keys("ma<Enter>").screen(132, 40).shows("arrival skew ms over time").shows("step time ms over time");
+    lab.keys("x").screen(132, 40).shows("arrival skew ms into a collective");
 }
 
 #[test]
@@ -122,8 +122,8 @@ fn folded_ranks_are_as_their_worst_and_its_name_is_reported() {
         screen.shows("gpu-005 ×8").shows("  37");
         golden(&format!("fold-hosts-{width}x{height}"), &screen);
     }
-    // Who sorts by lateness sees the latest of each; Enter shows the rank itself.
-    lab.keys("oooooooo").screen(132, 40).shows("by lateness ms");
+    // Sorted by arrival skew, the latest of each is shown; Enter shows the rank itself.
+    lab.keys("osss<Enter>").screen(132, 40).shows("by arrival skew ms");
     lab.keys("gG<Enter>").screen(132, 40).shows("Rank ");
     lab.keys("<Esc>xF").screen(132, 40).shows("Ranks ").hides("×8");
 }

@@ -75,15 +75,15 @@ fn the_wheel_scrolls_and_a_head_sorts() {
     let mut lab = one_slow();
     lab.mouse(SMALL, MouseEventKind::ScrollDown, (5, 20)).screen(80, 24).shows("▌    1  gpu-001");
     lab.mouse(SMALL, MouseEventKind::ScrollUp, (5, 20)).screen(80, 24).shows("▌   37  gpu-005");
-    lab.click(WIDE, "late ms", 0).screen(132, 40).shows("late ms↓");
-    lab.click(WIDE, "late ms", 0).screen(132, 40).shows("late ms↑");
+    lab.click(WIDE, "skew ms", 0).screen(132, 40).shows("skew ms↓");
+    lab.click(WIDE, "skew ms", 0).screen(132, 40).shows("skew ms↑");
     lab.click(WIDE, "rank  ", 0).screen(132, 40).shows("rank↑");
 }
 
 #[test]
 fn findings_and_keys_of_the_footer_are_clicked() {
     let mut lab = one_slow();
-    lab.click(WIDE, "rank 37 (gpu-005) runs", 0);
+    lab.click(WIDE, "rank 37 (gpu-005): GEMMs", 0);
     assert_eq!(lab.app().scope(), Scope::Findings);
     lab.click(WIDE, "slow rank", 0);
     assert_eq!(lab.app().scope(), Scope::Rank);

@@ -84,9 +84,9 @@ fn ranks_are_sorted_and_one_of_them_is_gone_to() {
         lab.keys("5");
         lab.run(2)
     };
-    // The latest, then by what a step takes, then by how fast the GEMMs are.
-    lab.keys("g").screen(132, 40).shows("late ms↓").shows("▌    37");
-    lab.keys("oo").screen(132, 40).shows("TFLOPS↑").shows("▌    37");
+    // The latest first, then by how fast the GEMMs are.
+    lab.keys("g").screen(132, 40).shows("skew ms↓").shows("▌    37");
+    lab.keys("ot<Enter>").screen(132, 40).shows("TFLOPS↑").shows("▌    37");
     lab.keys("O").screen(132, 40).shows("TFLOPS↓");
     lab.keys("<Enter>").screen(132, 40).shows("Rank 37");
 }
@@ -95,7 +95,7 @@ fn ranks_are_sorted_and_one_of_them_is_gone_to() {
 #[test]
 fn ranks_are_in_order_of_the_figures_that_are_shown() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4)).run(20);
-    lab.keys("5oO").screen(132, 40).shows("step ms↑");
+    lab.keys("5os<Enter>O").screen(132, 40).shows("step ms↑");
     // Twice within one second, the second time the other way round.
     for turned in [false, true] {
         let mut frames = lab.simulation().digests(1_861);
@@ -132,7 +132,7 @@ fn late_ranks_are_in_the_order_that_the_heading_shows() {
     let mut lab = one_slow();
     lab.keys("5");
     let mut lab = lab.run(12);
-    for (keys, heading) in [("", "late ms↓"), ("O", "late ms↑")] {
+    for (keys, heading) in [("", "skew ms↓"), ("O", "skew ms↑")] {
         let screen = lab.keys(keys).screen(132, 40);
         let late = column(&screen.text(), heading);
         let mut sorted = late.clone();

@@ -27,6 +27,27 @@ fn every_view_is_a_key_away() {
     assert!(terminal.end().success());
 }
 
+/// What the terminal answers to the question for its background is no key, and the theme follows it.
+#[test]
+fn the_theme_is_that_of_the_background() {
+    let fixture = Fixture::new();
+    let name = |ground, arguments: &str| {
+        let line = format!("--replay night.xpurec {arguments}");
+        let mut terminal = Terminal::start_on(fixture.xpu_top(&line), 80, 24, ground);
+        terminal.shows("REPLAY").shows("1 over").hides("has no meaning");
+        let colour = terminal.colour(1, 0);
+        terminal.keys("q");
+        assert!(terminal.end().success());
+        colour
+    };
+    let dark = name(None, "");
+    let light = name(None, "--theme light");
+    assert_ne!(dark, light);
+    assert_eq!(name(Some("ffff/ffff/ffff"), ""), light);
+    assert_eq!(name(Some("0d0d/1111/1717"), ""), dark);
+    assert_eq!(name(Some("ffff/ffff/ffff"), "--theme dark"), dark, "who names a theme has it");
+}
+
 /// What a terminal sends of a mouse: a button that is pressed, moved while it is down, and let go of.
 fn mouse(terminal: &Terminal, buttons: &[(u8, u16, u16, char)]) {
     for (button, x, y, end) in buttons {

@@ -13,8 +13,9 @@ use xpu_wire::{
 };
 
 use crate::{
-    app::{Metric, Page, Sort, ZoomAction},
+    app::{Choosing, Metric, Page, Sort, ZoomAction},
     file_loader::{Listing, Order, Summary},
+    keymap::Key,
     palette::Theme,
     prompt::{self, Edit},
     recorder::Standing,
@@ -89,8 +90,16 @@ pub enum Action {
     /// A click on this line of the list that the view is about.
     Line(usize),
     SortBy(Sort),
-    /// Sort by the next column.
-    SortNext,
+    /// Sort the list of the page by the column of this number.
+    SortColumn(usize),
+    /// Open a list to choose from.
+    Pick(Choosing),
+    /// Do what the selected line of that list is for.
+    Choose,
+    /// A key that means nothing here.
+    Unbound(Key),
+    /// To the next line of it that begins with this letter.
+    Jump(char),
     /// Sort the other way round.
     Reverse,
     NextJob,
@@ -110,13 +119,12 @@ pub enum Action {
     AskGpus,
     /// Show or fold native frames below those of Python.
     TurnNatives,
-    /// The next quantities on the heatmaps, or those before.
-    NextMetric,
-    PreviousMetric,
     /// The heatmaps as they are now, or over time.
     TurnMaps,
     /// Show a part of the time on them.
     Zoom(ZoomAction),
+    /// List every communicator, or one of each kind.
+    TurnCommunicators,
     /// Show this communicator among all.
     ShowCommunicator(CommunicatorId),
     /// Fold ranks by the next thing they have in common.
@@ -158,6 +166,21 @@ pub enum Motion {
     PageDown,
     First,
     Last,
+}
+
+impl Motion {
+    /// From one line of a list of this length to another.
+    pub(crate) fn from(self, at: usize, of: usize, page: usize) -> usize {
+        let last = of.saturating_sub(1);
+        match self {
+            Self::First => 0,
+            Self::Last => last,
+            Self::Up => at.saturating_sub(1),
+            Self::Down => (at + 1).min(last),
+            Self::PageUp => at.saturating_sub(page),
+            Self::PageDown => (at + page).min(last),
+        }
+    }
 }
 
 /// What [`crate::update::update`] cannot do itself, because it touches the world.

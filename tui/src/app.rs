@@ -19,6 +19,7 @@ mod others;
 mod outlier;
 mod page;
 mod past;
+mod picker;
 mod seats;
 mod settle;
 mod since;
@@ -34,7 +35,7 @@ use std::{
     sync::Arc,
 };
 
-pub use communicators::{Communicator, Traffic};
+pub use communicators::{Communicator, Communicators, Traffic};
 pub use connections::{Connections, Standing};
 pub use files::{Files, Opened};
 pub use fold::{Bundle, Fold, kinds};
@@ -46,10 +47,13 @@ pub use inspection::{Comparison, Inspection, Membership};
 use invitation::Invitation;
 pub use job_view::{Headline, JobView, Row, Sifted, Urgency};
 pub use metric::{Maps, Metric};
+pub(crate) use order::Order;
 pub use others::Others;
 pub use outlier::Outlier;
 pub use page::Page;
 pub(crate) use past::Parked;
+pub use picker::Choosing;
+pub(crate) use picker::{Item, Picker};
 pub use seats::{Seat, Seats};
 pub use sort::{Column, Sort};
 pub use stacks::{Shown, StackRow, StackState, Stacks};
@@ -95,6 +99,8 @@ pub struct App {
     pub(crate) filter: Option<Filter>,
     /// The line that is being typed.
     pub(crate) prompt: Option<Prompt>,
+    /// The list that one of is being chosen from.
+    pub(crate) picker: Option<Picker>,
     /// Lines that were typed before.
     pub(crate) lines: Lines,
     pub(crate) fold: Fold,
@@ -128,7 +134,9 @@ pub struct App {
     /// By its index among the findings.
     pub(crate) finding: usize,
     /// Only while they are looked at.
-    pub(crate) communicators: Vec<Communicator>,
+    pub(crate) communicators: Communicators,
+    /// Each has a line, however many there are.
+    pub(crate) every_communicator: bool,
     /// The selected one's index.
     pub(crate) communicator: usize,
     pub(crate) maps: Maps,
@@ -194,6 +202,7 @@ impl App {
             sort: Sort::default(),
             filter: None,
             prompt: None,
+            picker: None,
             lines: Lines::default(),
             fold: Fold::default(),
             groups: None,
@@ -217,7 +226,8 @@ impl App {
             others: Others::default(),
             alarmed: None,
             finding: 0,
-            communicators: Vec::new(),
+            communicators: Communicators::default(),
+            every_communicator: false,
             communicator: 0,
             maps: Maps::default(),
             history: History::default(),
@@ -243,7 +253,12 @@ impl App {
 
     /// What the key means now.
     pub fn means(&self, key: Key) -> Option<Action> {
-        match self.keymap.lookup(key, self.scope())? {
+        let scope = self.scope();
+        let meant = self.keymap.lookup(key, scope);
+        // Of a line that is typed and of a list nobody asks what a function key does.
+        let meant = meant
+            .or_else(|| (!matches!(scope, Scope::Prompt | Scope::Picker)).then_some(Action::Unbound(key)));
+        match meant? {
             // Who reads help and presses `q` is done with help, not with the program. Ctrl+C always ends it.
             Action::Quit if self.overlay == Overlay::Help && !key.control => Some(Action::Help),
             action => Some(action),
@@ -254,6 +269,9 @@ impl App {
     pub fn scope(&self) -> Scope {
         if self.prompt.is_some() {
             return Scope::Prompt;
+        }
+        if self.picker.is_some() {
+            return Scope::Picker;
         }
         match self.overlay {
             Overlay::Help => Scope::Help,

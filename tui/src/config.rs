@@ -105,13 +105,15 @@ const SETTINGS: &[Setting] = &[
         usual: "\"tflops\"",
         read: |value, config| {
             let all = Metric::ALL.map(|metric| (metric.word(), metric));
-            config.metric = Some(one_of(text(value)?, "quantity", all.into_iter())?);
+            let word = text(value)?;
+            config.metric =
+                Some(Metric::called(word).map_or_else(|| one_of(word, "quantity", all.into_iter()), Ok)?);
             Ok(())
         },
     },
     Setting {
         name: "sort",
-        means: "The order of the ranks, as after `:sort`: \"late\", \"tflops reversed\".",
+        means: "The order of the ranks, as after `:sort`: \"skew\", \"tflops reversed\".",
         usual: "\"findings\"",
         read: |value, config| {
             config.sort = Some(prompt_command::sort(text(value)?).map_err(|fault| fault.what)?);

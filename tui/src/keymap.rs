@@ -13,7 +13,7 @@ pub use scope::Scope;
 
 use crate::{
     action::{Action, Folding, Motion},
-    app::{Page, ZoomAction},
+    app::{Choosing, Page, ZoomAction},
     prompt::{Edit, Kind},
     replay::Control,
 };
@@ -40,8 +40,8 @@ const fn bind(
 }
 
 use Scope::{
-    Anywhere, Captures, Collectives, Findings, Gemms, Help, Hosts, List, Overview, Prompt, Rank, Stacks,
-    Steps, Time,
+    Anywhere, Captures, Collectives, Findings, Gemms, Help, Hosts, List, Overview, Picker, Prompt, Rank,
+    Stacks, Steps, Time,
 };
 
 const fn go(keys: &'static [Key], page: Page, help: &'static str, short: &'static str) -> Binding {
@@ -50,6 +50,11 @@ const fn go(keys: &'static [Key], page: Page, help: &'static str, short: &'stati
 
 const fn to(keys: &'static [Key], motion: Motion, help: &'static str) -> Binding {
     bind(List, keys, Action::Move(motion), help, None)
+}
+
+const fn sort(scope: Scope) -> Binding {
+    const KEYS: &[Key] = &[char('o')];
+    bind(scope, KEYS, Action::Pick(Choosing::Sort), "choose the column to sort by, worst first", Some("sort"))
 }
 
 /// A key of time.
@@ -80,7 +85,7 @@ pub const BINDINGS: &[Binding] = &[
         "show or leave the help page",
         Some("help"),
     ),
-    bind(Anywhere, &[char('J')], Action::NextJob, "next job", Some("job")),
+    bind(Anywhere, &[char('J')], Action::Pick(Choosing::Job), "choose a job", Some("job")),
     to(&[char('j'), code(KeyCode::Down)], Motion::Down, "next line"),
     to(&[char('k'), code(KeyCode::Up)], Motion::Up, "previous line"),
     to(&[code(KeyCode::PageDown)], Motion::PageDown, "ten lines down"),
@@ -102,8 +107,13 @@ pub const BINDINGS: &[Binding] = &[
         Some("command"),
     ),
     bind(Overview, &[code(KeyCode::Enter)], Action::Inspect, "the selected rank, or the outlier", None),
-    bind(Overview, &[char('m')], Action::NextMetric, "next quantities on the heatmaps", Some("metric")),
-    bind(Overview, &[char('M')], Action::PreviousMetric, "previous quantities", None),
+    bind(
+        Overview,
+        &[char('m')],
+        Action::Pick(Choosing::Metric),
+        "choose what the heatmaps show",
+        Some("metric"),
+    ),
     bind(
         Overview,
         &[char('x')],
@@ -127,7 +137,7 @@ pub const BINDINGS: &[Binding] = &[
         Some("fold"),
     ),
     bind(Overview, &[char('p')], Action::Pin, "pin the selected rank: others are compared with it", None),
-    bind(Overview, &[char('o')], Action::SortNext, "sort by the next column, worst first", Some("sort")),
+    sort(Overview),
     bind(Overview, &[char('O')], Action::Reverse, "reverse the sort order", None),
     bind(Overview, &[code(KeyCode::Tab)], Action::NextJob, "next job", None),
     bind(Overview, &[code(KeyCode::Esc)], Action::Close, "clear, one by one: zoom, selection, filter", None),
@@ -178,19 +188,20 @@ pub const BINDINGS: &[Binding] = &[
     ),
     bind(Findings, &[code(KeyCode::Enter)], Action::Explain, "open its stacks or its rank", Some("why")),
     bind(Findings, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
+    bind(
+        Collectives,
+        &[code(KeyCode::Enter)],
+        Action::TurnCommunicators,
+        "list every communicator, or one of each kind",
+        Some("kinds"),
+    ),
     bind(Collectives, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
     bind(Gemms, &[code(KeyCode::Enter)], Action::Explain, "its slowest rank", Some("slowest")),
-    bind(Gemms, &[char('o')], Action::SortNext, "sort by the next column, worst first", Some("sort")),
+    sort(Gemms),
     bind(Gemms, &[char('O')], Action::Reverse, "reverse the sort order", None),
     bind(Gemms, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
     bind(Steps, &[code(KeyCode::Enter)], Action::Inspect, "the selected rank", None),
-    bind(
-        Steps,
-        &[char('o')],
-        Action::SortNext,
-        "sort the ranks by the next column, worst first",
-        Some("sort"),
-    ),
+    sort(Steps),
     bind(Steps, &[char('O')], Action::Reverse, "reverse the sort order", None),
     bind(Steps, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
     bind(Captures, &[code(KeyCode::Enter)], Action::OpenFile, "show the selected file", Some("open")),
@@ -210,7 +221,7 @@ pub const BINDINGS: &[Binding] = &[
     ),
     bind(Captures, &[code(KeyCode::Esc)], Action::Close, "close the file; back to all ranks", Some("back")),
     bind(Hosts, &[code(KeyCode::Enter)], Action::Explain, "the worst rank there", Some("its worst rank")),
-    bind(Hosts, &[char('o')], Action::SortNext, "sort by the next column, worst first", Some("sort")),
+    sort(Hosts),
     bind(Hosts, &[char('O')], Action::Reverse, "reverse the sort order", None),
     bind(Hosts, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
     bind(
@@ -229,6 +240,14 @@ pub const BINDINGS: &[Binding] = &[
     ),
     bind(Anywhere, &[char('S')], Action::Save, "save the screen as an SVG file here", Some("save SVG")),
     bind(Help, &[code(KeyCode::Esc)], Action::Close, "back", Some("back")),
+    bind(Picker, &[code(KeyCode::Enter)], Action::Choose, "choose the line", Some("choose")),
+    bind(
+        Picker,
+        &[code(KeyCode::Esc), char('q')],
+        Action::Close,
+        "leave it as it is; a letter goes to the next line that begins with it",
+        Some("back"),
+    ),
     bind(Time, &[char(' ')], Action::Control(Control::Pause), "pause, resume", None),
     time(Stacks, &[char('p')], Control::Pause, "pause, resume"),
     time(Stacks, &[char('R')], Control::Record, "start or stop a recording"),

@@ -15,7 +15,7 @@ use xpu_wire::id::{JobName, Rank};
 
 use crate::{
     action::Action,
-    app::{Column, Metric, Sort},
+    app::{Choosing, Column, Metric, Sort},
     keymap::BINDINGS,
     palette::Theme,
 };
@@ -42,11 +42,19 @@ const fn prompt_command(
 }
 
 pub const PROMPT_COMMANDS: &[PromptCommand] = &[
-    prompt_command(&["metric"], "NAME", "show this quantity on the heatmaps", metric),
+    prompt_command(
+        &["metric"],
+        "[NAME]",
+        "show this quantity on the heatmaps; without a name, choose",
+        metric,
+    ),
     prompt_command(&["theme"], "NAME", "colours: dark, cividis, light, high-contrast, mono", theme),
-    prompt_command(&["sort"], "COLUMN [reversed]", "sort the ranks by it, worst first", |text| {
-        sort(text).map(Action::SortBy)
-    }),
+    prompt_command(
+        &["sort"],
+        "[COLUMN [reversed]]",
+        "sort the ranks by it, worst first; without a column, choose",
+        |text| optional(text, Action::Pick(Choosing::Sort), || sort(text).map(Action::SortBy)),
+    ),
     prompt_command(&["filter"], "[FILTER]", "only matching ranks; without one, all", |text| {
         let filter = Some(text).filter(|text| !text.is_empty()).map(Filter::read).transpose()?;
         Ok(Action::Filter(filter.map(Box::new)))
@@ -57,8 +65,8 @@ pub const PROMPT_COMMANDS: &[PromptCommand] = &[
             number.map_err(|_no_number| expected("a rank's number"))
         })
     }),
-    prompt_command(&["job"], "[NAME]", "show this job; without a name, the next", |text| {
-        optional(text, Action::NextJob, || Ok(Action::ChooseJob(JobName::cleaned(text))))
+    prompt_command(&["job"], "[NAME]", "show this job; without a name, choose", |text| {
+        optional(text, Action::Pick(Choosing::Job), || Ok(Action::ChooseJob(JobName::cleaned(text))))
     }),
     prompt_command(&["goto"], "TIME", "to a time: 02:14:07, +10m, -30s, 50%", |text| {
         if text.is_empty() {
@@ -156,19 +164,22 @@ fn optional(text: &str, without: Action, with: impl Fn() -> Result<Action, Fault
 }
 
 fn metric(text: &str) -> Result<Action, Fault> {
-    let found = Metric::ALL.into_iter().find(|metric| metric.word() == text);
-    found.map(Action::ShowMetric).ok_or_else(|| none(text, "quantity", &Metric::ALL.map(Metric::word)))
+    if text.is_empty() {
+        return Ok(Action::Pick(Choosing::Metric));
+    }
+    Metric::called(text)
+        .map(Action::ShowMetric)
+        .ok_or_else(|| none(text, "quantity", &Metric::ALL.map(Metric::word)))
 }
 
 fn theme(text: &str) -> Result<Action, Fault> {
     text.parse().map(Action::Dress).map_err(|_unknown| none(text, "theme", &Theme::ALL.map(Theme::name)))
 }
 
-/// `late`, `tflops reversed`
+/// `skew`, `tflops reversed`
 pub fn sort(text: &str) -> Result<Sort, Fault> {
     let (name, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-    let column = Column::ALL.into_iter().find(|column| column.word() == name);
-    let column = column.ok_or_else(|| none(name, "column", &Column::ALL.map(Column::word)))?;
+    let column = Column::called(name).ok_or_else(|| none(name, "column", &Column::ALL.map(Column::word)))?;
     match rest.trim() {
         "" => Ok(Sort { column, reversed: false }),
         "reversed" => Ok(Sort { column, reversed: true }),

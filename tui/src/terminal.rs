@@ -1,5 +1,6 @@
 //! The terminal: taken, lent back while the process is stopped, and always given back.
 
+mod background;
 mod failure;
 mod keys;
 mod pen;
@@ -23,6 +24,7 @@ use crossterm::{
 };
 use ratatui::{buffer::Buffer, layout::Rect};
 
+pub use background::theme;
 pub use failure::failed;
 pub use keys::{Keys, keys};
 pub use pen::Pen;

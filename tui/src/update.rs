@@ -3,7 +3,9 @@
 
 mod folder;
 mod go;
+mod idle;
 mod job;
+mod picker;
 mod prompt;
 mod save;
 mod sort;
@@ -48,6 +50,13 @@ fn comes_by_itself(action: &Action) -> bool {
 pub fn update(app: &mut App, action: Action) -> Option<Effect> {
     if !comes_by_itself(&action) {
         app.note = None;
+    }
+    if let Some(why) = idle::why(app, &action) {
+        app.note = Some(Note::Failed(why));
+        return None;
+    }
+    if picker::takes(app, &action) {
+        return None;
     }
     match action {
         // A recording has its own time, and accepts no requests.
@@ -98,6 +107,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::ChooseJob(name) => return job::choose(app, name),
         Action::GoTo(text) => return go_to(app, &text),
         Action::SaveTo(path) => return save::to(app, path),
+        Action::Line(line) if app.picker.is_some() => return picker::choose(app, Some(line)),
         Action::Line(line) => return go::line(app, line),
         Action::SortBy(sort) => app.sort = sort,
         Action::Arrive(Arrival::Frame(frame)) => arrive_now(app, &frame),
@@ -122,16 +132,19 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::TurnNatives => app.stacks.turn_natives(),
         Action::AskStacks | Action::AskGpus => return watch::read(app, &action),
         Action::NoStacks(why) => app.stacks.refuse(why),
-        Action::NextMetric => app.maps = app.maps.next(&app.job_view.reported()),
         Action::FoldRanks => fold(app),
         Action::Pin => pin(app),
         Action::TurnMaps => app.maps.over_time = !app.maps.over_time,
         Action::Zoom(what) => zoom(app, what),
+        Action::TurnCommunicators => return go::communicators(app),
         Action::ShowCommunicator(id) => return go::to_communicator(app, id),
-        Action::PreviousMetric => app.maps = app.maps.previous(&app.job_view.reported()),
         Action::SaveFlame => return save::flame(app),
         Action::Report => return save::report(app),
-        Action::SortNext => sort::next(app),
+        Action::SortColumn(column) => sort::by(app, column),
+        Action::Pick(of) => picker::open(app, of),
+        Action::Choose => return picker::choose(app, None),
+        Action::Jump(letter) => picker::jump(app, letter),
+        Action::Unbound(_) => {}
         Action::Reverse => sort::turn(app),
         Action::NextJob => job::next(app),
         Action::Help => turn_help(app),
@@ -255,7 +268,9 @@ fn travel(app: &mut App, motion: Motion) -> Option<Effect> {
             let to = moved(app.files.at(), app.files.all().len(), motion);
             app.files.select(to);
         }
-        Page::Collectives => app.communicator = moved(app.communicator, app.communicators.len(), motion),
+        Page::Collectives => {
+            app.communicator = moved(app.communicator, app.communicators.lines.len(), motion)
+        }
     }
     None
 }
@@ -269,17 +284,9 @@ fn in_stacks(app: &mut App, action: &Action) {
     }
 }
 
-/// From one place in a list of this length to another.
+/// From one line of a list of this length to another.
 fn moved(at: usize, of: usize, motion: Motion) -> usize {
-    let last = of.saturating_sub(1);
-    match motion {
-        Motion::First => 0,
-        Motion::Last => last,
-        Motion::Up => at.saturating_sub(1),
-        Motion::Down => (at + 1).min(last),
-        Motion::PageUp => at.saturating_sub(PAGE),
-        Motion::PageDown => (at + PAGE).min(last),
-    }
+    motion.from(at, of, PAGE)
 }
 
 /// The first motion selects the first rank listed (or the last), wherever it would go.

@@ -17,6 +17,7 @@ mod list;
 mod notices;
 mod overview;
 mod panel;
+mod picker;
 mod prompt;
 mod rank;
 mod ranks;
@@ -86,6 +87,11 @@ fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
             prompt::draw(app, prompt, footer, buffer);
         }
         None => footer::draw(app, footer, main, buffer, &mut hits),
+    }
+    if let Some(picker) = app.picker.as_ref().filter(|_| app.prompt.is_none()) {
+        hits.cover();
+        hits.put(area, Target::Do(Action::Close));
+        picker::draw(app, picker, main, buffer, &mut hits);
     }
     if app.overlay == Overlay::Help {
         hits.cover();

@@ -15,34 +15,34 @@ pub struct DemoArgs {
     /// Ranks of the job
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub ranks: u32,
-    /// Pretend hosts the ranks are spread over
+    /// Simulated hosts that the ranks are spread over
     #[arg(long, value_name = "H", default_value_t = 2)]
     pub nodes: u32,
     /// Steps to train [default: 40 with --headless, else endless]
     #[arg(long, value_name = "N")]
     pub steps: Option<u64>,
-    /// What chance is made of
+    /// Seed of the random numbers
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub seed: u64,
-    /// A rank whose GPU is slower by this factor: 6:1.3
+    /// Make the GPU of a rank slower by this factor: `6:1.3`
     #[arg(long, value_name = "RANK:FACTOR")]
     pub slow: Vec<SlowGpu>,
-    /// A rank whose GPU is held at a lower clock, in MHz: 2:1275
+    /// Hold the clock of a rank's GPU down to this many MHz: `2:1275`
     #[arg(long, value_name = "RANK:MHz")]
     pub throttle: Vec<Throttle>,
-    /// A rank whose data loader loses so long a step: 3:40ms
+    /// Delay the data loader of a rank by this time in each step: `3:40ms`
     #[arg(long, value_name = "RANK:TIME")]
     pub slow_host: Vec<SlowHost>,
-    /// The step at which a rank does not go on: 25:3
+    /// Hang a rank at this step: `25:3`
     #[arg(long, value_name = "STEP:RANK")]
     pub hang: Option<Hang>,
     /// Without a screen: run to the end and print the status
     #[arg(long)]
     pub headless: bool,
-    /// Without a screen: when the job stands, let it stand until interrupted, for other terminals to look at
+    /// With --headless: keep a job that hangs until interrupted, so that other terminals can watch it
     #[arg(long)]
     pub stay: bool,
-    /// The status as a JSON document
+    /// Print the status as JSON
     #[arg(long)]
     pub json: bool,
     /// Write the stacks of all ranks as a flame graph, if the job hangs

@@ -4,13 +4,15 @@ use clap::Args;
 use xpu_tui::{
     look::{Look, THEME, Wishes},
     palette::{Depth, Theme},
+    terminal,
 };
 
 use super::UsageError;
 
 #[derive(Clone, Debug, Default, Args)]
 pub struct LookArgs {
-    /// Colours: dark, cividis, light, high-contrast or mono [default: `XPU_TOP_THEME`, else dark]
+    /// Colours: dark, cividis, light, high-contrast or mono [default: `XPU_TOP_THEME`, else light on a terminal
+    /// that says its background is light, else dark]
     #[arg(long, value_name = "NAME")]
     theme: Option<Theme>,
     /// Number of colours: true, 256, 16 or none [default: none with `NO_COLOR`, else what the terminal supports]
@@ -38,8 +40,13 @@ impl LookArgs {
         })
     }
 
-    /// What was not said here is as the settings have it.
+    /// What was not said here is as the settings have it, and then as the terminal has it.
     pub fn look(&self, settings: Wishes) -> Result<Look, UsageError> {
-        Ok(self.wishes()?.or(settings).look(|name| std::env::var(name).ok()))
+        let mut wishes = self.wishes()?.or(settings);
+        let variable = |name: &str| std::env::var(name).ok();
+        if wishes.theme.is_none() && wishes.look(variable).depth != Depth::None {
+            wishes.theme = terminal::theme();
+        }
+        Ok(wishes.look(variable))
     }
 }

@@ -17,8 +17,8 @@ use xpu_wire::{
 
 use super::{
     living::{LOOK, connect, nobody, report_kept, report_unreachable, take_until},
+    output::print,
     past,
-    stacks::print,
 };
 use crate::args::{CollectivesArgs, UsageError};
 

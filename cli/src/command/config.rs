@@ -4,7 +4,7 @@ use std::{path::Path, process::ExitCode};
 
 use xpu_tui::config::{self, Config};
 
-use super::stacks::print;
+use super::output::print;
 use crate::args::{ConfigArgs, UsageError};
 
 pub fn config(args: &ConfigArgs, named: Option<&Path>) -> anyhow::Result<ExitCode> {

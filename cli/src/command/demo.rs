@@ -123,7 +123,7 @@ pub fn demo(
 ) -> anyhow::Result<ExitCode> {
     let plan = args.plan()?;
     let config = if args.is_headless() { Config::default() } else { settings()? };
-    let look = args.look.look(config.wishes)?;
+    args.look.wishes()?;
     new_file::check(&args.svg)?;
     // The collectors find the same key by themselves, so that another terminal can watch as well.
     let key = Key::find(None).map_err(UsageError::Key)?;
@@ -137,6 +137,8 @@ pub fn demo(
         let link = headless::Link { arrivals, live, endpoints };
         return runtime.block_on(headless::follow(&mut cast, link, &plan, args.json, args.svg.as_deref()));
     }
+    // Only where there is a screen the terminal is asked for its background.
+    let look = args.look.look(config.wishes)?;
     let shown = runtime.block_on(watch(
         arrivals,
         endpoints,

@@ -8,7 +8,7 @@ use xpu_analysis::{
 };
 use xpu_model::{figure::counted, status::ExitCode as Code};
 
-use super::{report::read, stacks::print};
+use super::{output::print, report::read};
 use crate::args::{DiffArgs, Limit, UsageError};
 
 /// Something took longer than `--fail-on` allows.

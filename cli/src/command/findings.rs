@@ -15,8 +15,8 @@ use xpu_wire::{id::JobName, text::clean, unit::Moment};
 
 use super::{
     living::{LOOK, connect, nobody, report_kept, report_unreachable, take_until},
+    output::print,
     past,
-    stacks::print,
 };
 use crate::args::FindingsArgs;
 

@@ -10,7 +10,7 @@ use xpu_analysis::capture::{ShapeGemms, Standalone};
 use xpu_model::status::ExitCode as Code;
 use xpu_wire::id::JobName;
 
-use super::{report::read, stacks::print};
+use super::{output::print, report::read};
 use crate::{
     args::GemmReplayArgs,
     gpu::{gemm::Gemm, library},

@@ -21,8 +21,8 @@ use xpu_wire::{
 use super::{
     collectives::{gather, meant},
     living::{LOOK, connect, nobody, report_kept, report_unreachable, take_until},
+    output::print,
     past,
-    stacks::print,
 };
 use crate::args::RasArgs;
 

@@ -10,7 +10,7 @@ use xpu_analysis::{capture::Report, render};
 use xpu_client::new_file;
 use xpu_model::status::ExitCode as Code;
 
-use super::stacks::{print, write_to};
+use super::{output::print, stacks::write_to};
 use crate::args::ReportArgs;
 
 pub fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {

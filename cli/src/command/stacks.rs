@@ -30,6 +30,7 @@ use xpu_wire::{
 
 use super::{
     living::{LOOK, connect, meant, nobody, report_kept, report_unreachable, take_until, the_job},
+    output::print,
     past,
 };
 use crate::args::StacksArgs;
@@ -283,12 +284,4 @@ pub(super) fn write_to(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
         return Ok(io::stdout().write_all(bytes)?);
     }
     new_file::write(path, |out| Ok(out.write_all(bytes)?))
-}
-
-pub(super) fn print(text: &str) -> anyhow::Result<()> {
-    match io::stdout().write_all(text.as_bytes()) {
-        // Whoever reads has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
-    }
 }

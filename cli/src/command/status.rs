@@ -2,13 +2,7 @@
 
 mod text;
 
-use std::{
-    fmt,
-    io::{self, Write as _},
-    path::Path,
-    process::ExitCode,
-    time::Duration,
-};
+use std::{fmt, path::Path, process::ExitCode, time::Duration};
 
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
@@ -27,7 +21,7 @@ use xpu_wire::{id::Rank, unit::Moment};
 
 use super::{
     living::{report_unreachable, take_records, take_stacks},
-    past,
+    output, past,
 };
 use crate::args::{JobArgs, PastRun, StatusArgs, quoted};
 
@@ -69,7 +63,7 @@ pub fn status(args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCod
     if !args.json
         && let Some(command) = next(&status, &args.of).or_else(|| next_of_kept(&status, args))
     {
-        put(&command)?;
+        output::print(&command)?;
     }
     Ok(ExitCode::from(status.exit_code() as u8))
 }
@@ -131,10 +125,10 @@ fn recorded(path: &Path, args: &StatusArgs, price: Option<Price>) -> anyhow::Res
             format!(" --job {}", quoted(job.name().as_str()))
         };
         if job.stacks().any(|stacks| !stacks.threads.is_empty()) {
-            put(&format!("next: xpu-top stacks --replay {path}{at}{name}\n"))?;
+            output::print(&format!("next: xpu-top stacks --replay {path}{at}{name}\n"))?;
         }
         if job.records().any(|record| !record.calls.is_empty()) {
-            put(&format!("next: xpu-top collectives --replay {path}{at}{name}\n"))?;
+            output::print(&format!("next: xpu-top collectives --replay {path}{at}{name}\n"))?;
         }
     }
     Ok(ExitCode::from(status.exit_code() as u8))
@@ -190,12 +184,14 @@ pub(super) fn print(status: &Status, filter: Option<&Filter>, json: bool) -> any
         (ranks, FilterStatus { text: filter.text(), ranks: status.ranks.len(), unknown })
     });
     if !json {
-        return put(&text::of(status, sifted.map(|(ranks, of)| (ranks, of.to_string()))));
+        return output::print(&text::of(status, sifted.map(|(ranks, of)| (ranks, of.to_string()))));
     }
-    let Some((ranks, filter)) = sifted else { return put(&(serde_json::to_string_pretty(status)? + "\n")) };
+    let Some((ranks, filter)) = sifted else {
+        return output::print(&(serde_json::to_string_pretty(status)? + "\n"));
+    };
     let ranks = ranks.into_iter().cloned().collect();
     let document = Document { status: &Status { ranks, ..status.clone() }, filter };
-    put(&(serde_json::to_string_pretty(&document)? + "\n"))
+    output::print(&(serde_json::to_string_pretty(&document)? + "\n"))
 }
 
 /// A status of which not all ranks are listed.
@@ -223,14 +219,6 @@ impl fmt::Display for FilterStatus<'_> {
             1 => f.write_str("; 1 has no such figure"),
             unknown => write!(f, "; {unknown} have no such figure"),
         }
-    }
-}
-
-fn put(text: &str) -> anyhow::Result<()> {
-    match io::stdout().write_all(text.as_bytes()) {
-        // The reader has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
     }
 }
 

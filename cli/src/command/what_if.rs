@@ -9,7 +9,7 @@ use std::{fs::File, io::Read as _, path::Path, process::ExitCode};
 use xpu_analysis::what_if::{Job, WhatIf};
 use xpu_model::status::ExitCode as Code;
 
-use super::{report::read, stacks::print};
+use super::{output::print, report::read};
 use crate::args::{UsageError, WhatIfArgs};
 
 pub fn what_if(args: &WhatIfArgs) -> anyhow::Result<ExitCode> {

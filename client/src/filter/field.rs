@@ -84,7 +84,7 @@ pub const FIELDS: &[Field] = &[
     }),
     number(&["mfu"], PERCENT, "share of the GPU's peak, of all its time", |of| Some(of.status.mfu? * 100.0)),
     number(&["bus"], BANDWIDTH, "NCCL bus bandwidth", |of| Some(of.status.bus_gb_s?.0)),
-    number(&["late"], MILLISECONDS, "median lateness", |of| of.status.lateness_ms_p50),
+    number(&["skew", "late"], MILLISECONDS, "median arrival skew", |of| of.status.lateness_ms_p50),
     number(&["util"], PERCENT, "time in which any kernel ran", |of| Some(f64::from(device(of)?.gpu_pct?))),
     number(&["power"], WATTS, "power the GPU draws", |of| device(of)?.power_w),
     number(&["temp"], DEGREES, "temperature of the GPU", |of| Some(f64::from(device(of)?.temperature_c?))),

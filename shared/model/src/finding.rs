@@ -294,6 +294,11 @@ impl Finding {
         evidence::headline::joined(line, cost.map(|cost| (cost.ms_per_step, cost.pct)))
     }
 
+    /// What its evidence says beyond this headline; the GPUs of a hang have a sentence of their own.
+    pub fn details(&self, headline: &str) -> String {
+        self.evidence.details(headline)
+    }
+
     /// Whether it stops the job.
     pub fn stops_the_job(&self) -> bool {
         // A job that lost a rank makes no more progress than a hung one.

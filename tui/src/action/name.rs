@@ -2,7 +2,7 @@
 
 use super::{Action, Folding, Motion};
 use crate::{
-    app::{Page, ZoomAction},
+    app::{Choosing, Page, ZoomAction},
     prompt::{Edit, Kind},
     replay::Control,
 };
@@ -23,12 +23,13 @@ impl Action {
             Self::Open(Kind::Time | Kind::Search) => return None,
             Self::Edit(edit) => return edit.name(),
             Self::Control(control) => control.name(),
-            Self::NextMetric => "next-metric",
-            Self::PreviousMetric => "previous-metric",
             Self::TurnMaps => "over-time",
             Self::Zoom(ZoomAction::Halve) => "less-time",
             Self::Zoom(ZoomAction::Double) => "more-time",
-            Self::SortNext => "sort-next",
+            Self::Pick(Choosing::Metric) => "metric",
+            Self::Pick(Choosing::Sort) => "sort",
+            Self::Pick(Choosing::Job) => "job",
+            Self::Choose => "choose",
             Self::Reverse => "reverse",
             Self::NextJob => "next-job",
             Self::Close => "back",
@@ -43,6 +44,7 @@ impl Action {
             Self::Capture => "capture",
             Self::Kineto => "kineto",
             Self::FoldRanks => "fold-ranks",
+            Self::TurnCommunicators => "groups",
             Self::Pin => "pin",
             Self::OpenFile => "open-file",
             Self::ExportFile => "export",

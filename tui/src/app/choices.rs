@@ -23,7 +23,7 @@ impl App {
     pub fn resume(&mut self, state: &State) {
         let page = Page::ALL.into_iter().find(|page| page.name() == state.page && *page != Page::Rank);
         self.page = page.unwrap_or(self.page);
-        let metric = Metric::ALL.into_iter().find(|metric| metric.word() == state.metric);
+        let metric = Metric::called(&state.metric);
         // The first of all is where every screen begins: nobody chose it.
         let metric = metric.filter(|metric| *metric != Metric::default());
         self.maps = metric.map_or(self.maps, |metric| self.maps.showing(metric));

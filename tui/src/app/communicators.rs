@@ -1,8 +1,13 @@
 //! The communicators of a job, each as all its ranks report it.
 
-use std::collections::BTreeMap;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use xpu_model::{
+    figure,
     job::{Job, RankView, Sample, median},
     stack::Ranks,
 };
@@ -13,17 +18,55 @@ use xpu_wire::{
     unit::Nanoseconds,
 };
 
-use super::whereabouts::{self, Whereabouts};
+use super::{
+    fold::stem,
+    whereabouts::{self, Whereabouts},
+};
 
 /// Communicators computed; a job of many more shows the first, those with a rank behind first.
 const MOST: usize = 512;
 
-/// Ranks in a ranking of lateness.
+/// Communicators that are listed one by one; of more, those of one kind share a line.
+const ONE_BY_ONE: usize = 16;
+
+/// Ranks in a ranking of arrival skew.
 const RANKED: usize = 16;
+
+/// Those of a job.
+#[derive(Clone, Debug, Default)]
+pub struct Communicators {
+    pub lines: Vec<Communicator>,
+    /// All there are, the most frequent first.
+    pub kinds: Vec<Kind>,
+    /// How many these are.
+    pub total: usize,
+}
+
+/// What communicators of one kind have in common: the name but for a number, and the size.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kind {
+    pub count: usize,
+    name: String,
+    size: u32,
+}
+
+/// `tp ×128`, without a name `8 ranks ×16`, and of one alone what it is
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.is_empty() {
+            f.write_str(&figure::counted(self.size as usize, "rank", "ranks"))?;
+        } else {
+            f.write_str(&self.name)?;
+        }
+        if self.count == 1 { Ok(()) } else { write!(f, " ×{}", figure::count(self.count as u64)) }
+    }
+}
 
 /// One communicator.
 #[derive(Clone, Debug)]
 pub struct Communicator {
+    /// Its kind, if its line stands for all of it in which no rank is waited for.
+    pub kind: Option<Kind>,
     pub id: CommunicatorId,
     pub name: String,
     pub parent: Option<CommunicatorId>,
@@ -64,8 +107,13 @@ struct Member<'a> {
 }
 
 /// Those with waiting ranks first, then by size and use. With a filter, those with any of its ranks, which
-/// alone are listed. Figures are those of the ranks that count.
-pub(super) fn of(job: &Job, meant: Option<&Ranks>, counts: impl Fn(Rank) -> bool) -> Vec<Communicator> {
+/// alone are listed. Figures are those of the ranks that count. `every`: each on a line, however many there are.
+pub(super) fn of(
+    job: &Job,
+    meant: Option<&Ranks>,
+    counts: impl Fn(Rank) -> bool,
+    every: bool,
+) -> Communicators {
     let is_meant = |rank| meant.is_none_or(|meant| meant.contains(rank));
     let mut members: BTreeMap<CommunicatorId, Vec<Member<'_>>> = BTreeMap::new();
     for (rank, view) in job.ranks() {
@@ -79,18 +127,50 @@ pub(super) fn of(job: &Job, meant: Option<&Ranks>, counts: impl Fn(Rank) -> bool
     };
     let mut members: Vec<_> = members.into_iter().collect();
     members.retain(|(_, members)| members.iter().any(|member| is_meant(member.rank)));
-    members.sort_by_key(|(id, members)| {
+    let waits = |members: &[Member<'_>]| {
         let (least, most) = spread(members);
-        let size = members.first().map_or(0, |member| member.state.size);
         let mut first = members.iter().filter(|member| member.state.entered == most);
-        let waits = least < most && first.all(|member| whereabouts::stands(member.view));
-        (!waits, std::cmp::Reverse((size, most)), *id)
+        least < most && first.all(|member| whereabouts::stands(member.view))
+    };
+    members.sort_by_cached_key(|(id, members)| {
+        let size = members.first().map_or(0, |member| member.state.size);
+        (!waits(members), Reverse((size, spread(members).1)), *id)
     });
+    let total = members.len();
+    let mut kinds: BTreeMap<(String, u32), usize> = BTreeMap::new();
+    for (_, members) in &members {
+        *kinds.entry(likeness(members)).or_default() += 1;
+    }
+    let mut stands_for: BTreeMap<CommunicatorId, Kind> = BTreeMap::new();
+    if !every && total > ONE_BY_ONE {
+        let mut seen: BTreeSet<(String, u32)> = BTreeSet::new();
+        members.retain(|(id, members)| {
+            let (name, size) = likeness(members);
+            let count = kinds[&(name.clone(), size)];
+            if count == 1 || waits(members) {
+                return true;
+            }
+            stands_for.insert(*id, Kind { count, name: name.clone(), size });
+            seen.insert((name, size))
+        });
+    }
     members.truncate(MOST);
-    members
-        .into_iter()
-        .map(|(id, members)| one(job, id, &members, spread(&members), (meant, &counts)))
-        .collect()
+    let lines = members.into_iter().map(|(id, members)| Communicator {
+        kind: stands_for.remove(&id),
+        ..one(job, id, &members, spread(&members), (meant, &counts))
+    });
+    let lines = lines.collect();
+    let mut kinds: Vec<_> =
+        kinds.into_iter().map(|((name, size), count)| Kind { count, name, size }).collect();
+    kinds.sort_by(|one, other| other.cmp(one));
+    Communicators { lines, kinds, total }
+}
+
+/// What it has in common with others of its kind.
+fn likeness(members: &[Member<'_>]) -> (String, u32) {
+    let named = members.iter().map(|member| &member.state.name).find(|name| !name.is_empty());
+    let size = members.iter().map(|member| member.state.size).max().unwrap_or(0);
+    (named.map_or_else(String::new, |name| stem(name)), size)
 }
 
 fn one(
@@ -114,6 +194,7 @@ fn one(
     let title = furthest.map(whereabouts::title).unwrap_or_default();
     let whereabouts = Whereabouts::new(title, size, whereabouts::groups(job, id));
     Communicator {
+        kind: None,
         id,
         name: named.cloned().unwrap_or_default(),
         parent: members.iter().find_map(|member| member.state.parent),
@@ -159,4 +240,46 @@ fn traffic<'a>(
         }
     });
     told.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_model::job::Jobs;
+    use xpu_wire::{frame::Body, simulation::Simulation};
+
+    use super::*;
+
+    /// Sixty-four ranks, each in a pair of its own kind and in the communicator of all.
+    fn pairs() -> Jobs {
+        let mut jobs = Jobs::default();
+        for mut frame in Simulation::new(1, 8, 8).snapshots(9) {
+            let Body::Snapshot(snapshot) = &mut frame.body else { unreachable!() };
+            for rank in &mut snapshot.jobs[0].ranks {
+                let number = rank.digest.rank.0;
+                let mut pair = rank.digest.communicators[0].clone();
+                pair.id = CommunicatorId(100 + u64::from(number / 2));
+                (pair.name, pair.size) = (format!("tp{}", number / 2), 2);
+                rank.digest.communicators.push(pair);
+            }
+            jobs.fold(&frame);
+        }
+        jobs
+    }
+
+    #[test]
+    fn of_many_communicators_those_of_one_kind_share_a_line() {
+        let jobs = pairs();
+        let job = jobs.foremost().unwrap();
+        let listed = of(job, None, |_| true, false);
+        assert_eq!((listed.lines.len(), listed.total), (2, 33));
+        let kinds: Vec<_> = listed.kinds.iter().map(ToString::to_string).collect();
+        assert_eq!(kinds, ["tp ×32", "64 ranks"]);
+        assert_eq!(listed.lines[0].kind, None, "one alone is shown as it is");
+        assert_eq!(listed.lines[1].kind.as_ref().map(|kind| kind.count), Some(32));
+        let every = of(job, None, |_| true, true);
+        assert_eq!((every.lines.len(), every.total), (33, 33));
+        // Those of a filter alone are few.
+        let meant: Ranks = (0..8).map(Rank).collect();
+        assert_eq!(of(job, Some(&meant), |_| true, false).lines.len(), 5);
+    }
 }

@@ -172,7 +172,7 @@ fn family(
 }
 
 /// The name without the number at its end: `tp3` and `tp 4` are of one kind.
-fn stem(name: &str) -> String {
+pub(super) fn stem(name: &str) -> String {
     let letters = name.trim_end_matches(|c: char| c.is_ascii_digit());
     letters.trim_end_matches(|c: char| !c.is_alphanumeric()).to_owned()
 }

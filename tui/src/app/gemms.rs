@@ -74,6 +74,17 @@ pub enum GemmColumn {
 impl Sortable for GemmColumn {
     const ALL: &'static [Self] = &[Self::Share, Self::Count, Self::Rate, Self::Peak, Self::Below, Self::Time];
 
+    fn title(self) -> &'static str {
+        match self {
+            Self::Share => "share of GEMM time",
+            Self::Count => "count",
+            Self::Rate => "TFLOPS",
+            Self::Peak => "% of peak",
+            Self::Below => "slowest rank",
+            Self::Time => "p99",
+        }
+    }
+
     fn large_first(self) -> bool {
         !matches!(self, Self::Rate | Self::Peak)
     }

@@ -65,7 +65,7 @@ struct Figures {
     highest: f32,
     /// What differences are measured against: the median, or a step.
     whole: f32,
-    /// What is added to a value before it is compared: lateness is a share of a step.
+    /// What is added to a value before it is compared: arrival skew is a share of a step.
     offset: f32,
 }
 

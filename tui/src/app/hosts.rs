@@ -128,6 +128,21 @@ impl Sortable for HostColumn {
         Self::Disk,
     ];
 
+    fn title(self) -> &'static str {
+        match self {
+            Self::Health => "state",
+            Self::Ranks => "ranks",
+            Self::Age => "heard",
+            Self::Lost => "lost",
+            Self::Overhead => "cost %",
+            Self::Heat => "°C",
+            Self::Power => "W",
+            Self::Cpu => "CPU %",
+            Self::Network => "net",
+            Self::Disk => "disk",
+        }
+    }
+
     fn large_first(self) -> bool {
         !matches!(self, Self::Ranks)
     }

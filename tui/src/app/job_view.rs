@@ -69,7 +69,7 @@ pub struct JobView {
     pub hosts: usize,
     pub steps: Option<(Step, Step)>,
     pub step_time: Option<Nanoseconds>,
-    /// The last known step: in a hung job, lateness is still a share of a step.
+    /// The last known step: in a hung job, arrival skew is still a share of a step.
     usual_step: Option<Nanoseconds>,
     /// How fast the job is, or was.
     pub headline: Headline,
@@ -184,11 +184,11 @@ impl JobView {
         self.scales[metric as usize].as_ref()
     }
 
-    /// What differences are measured against, if not the median: the usual lateness is next to nothing, and what counts is its
+    /// What differences are measured against, if not the median: the usual arrival skew is next to nothing, and what counts is its
     /// share of a step. So may exposed communication be, which is a share of all time.
     pub(super) fn whole(&self, metric: Metric) -> Option<f64> {
         match metric {
-            Metric::Lateness => self.usual_step.map(Nanoseconds::milliseconds),
+            Metric::Skew => self.usual_step.map(Nanoseconds::milliseconds),
             Metric::Exposed => Some(100.0),
             _ => None,
         }

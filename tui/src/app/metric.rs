@@ -11,7 +11,7 @@ pub enum Metric {
     #[default]
     Gemm,
     Bus,
-    Lateness,
+    Skew,
     StepTime,
     Peak,
     Clock,
@@ -43,24 +43,11 @@ impl Maps {
         Self { at: metric as usize, chosen: true, ..self }
     }
 
-    pub fn next(self, told: &[Metric]) -> Self {
-        self.turned(told, 1)
-    }
-
-    pub fn previous(self, told: &[Metric]) -> Self {
-        self.turned(told, Self::pages(told).max(1) - 1)
-    }
-
-    fn turned(self, told: &[Metric], by: usize) -> Self {
-        let page = (self.page(told) + by) % Self::pages(told).max(1);
-        Self { at: told.get(page * ABREAST).map_or(0, |metric| *metric as usize), chosen: true, ..self }
-    }
-
     /// As [`Self::metrics`]; until the user has chosen, the second is the one that shows the worst finding.
     pub(super) fn following(self, told: &[Metric], worst: Option<&Finding>) -> [Metric; ABREAST] {
         let [first, second] = self.metrics(told);
-        let late = worst.is_some_and(shows_in_arrival) && told.contains(&Metric::Lateness);
-        if late && !self.chosen { [first, Metric::Lateness] } else { [first, second] }
+        let late = worst.is_some_and(shows_in_arrival) && told.contains(&Metric::Skew);
+        if late && !self.chosen { [first, Metric::Skew] } else { [first, second] }
     }
 
     /// Number of pages.
@@ -100,7 +87,7 @@ impl Metric {
     pub const ALL: [Self; 11] = [
         Self::Gemm,
         Self::Bus,
-        Self::Lateness,
+        Self::Skew,
         Self::StepTime,
         Self::Peak,
         Self::Clock,
@@ -116,7 +103,7 @@ impl Metric {
         match self {
             Self::Gemm => "tflops",
             Self::Bus => "bus",
-            Self::Lateness => "late",
+            Self::Skew => "skew",
             Self::StepTime => "step_ms",
             Self::Peak => "peak",
             Self::Clock => "clock",
@@ -128,11 +115,17 @@ impl Metric {
         }
     }
 
+    /// The one that is called so; earlier versions called arrival skew `late`.
+    pub fn called(word: &str) -> Option<Self> {
+        let word = if word == "late" { Self::Skew.word() } else { word };
+        Self::ALL.into_iter().find(|one| one.word() == word)
+    }
+
     pub fn title(self) -> &'static str {
         match self {
             Self::Gemm => "GEMM TFLOPS",
             Self::Bus => "NCCL bus GB/s",
-            Self::Lateness => "lateness ms",
+            Self::Skew => "arrival skew ms",
             Self::StepTime => "step time ms",
             Self::Peak => "% of peak",
             Self::Clock => "SM clock MHz",
@@ -149,7 +142,7 @@ impl Metric {
         match self {
             Self::Gemm => " over GEMM time ",
             Self::Bus => " while transferring ",
-            Self::Lateness => " to a single collective ",
+            Self::Skew => " into a collective ",
             Self::StepTime => " median ",
             Self::Peak => " in GEMMs, at its clock ",
             Self::Clock | Self::Power => " of its GPU ",
@@ -164,7 +157,7 @@ impl Metric {
         match self {
             Self::Gemm => "TFLOPS",
             Self::Bus => "GB/s",
-            Self::Lateness | Self::StepTime => "ms",
+            Self::Skew | Self::StepTime => "ms",
             Self::Peak | Self::Busy | Self::Exposed => "%",
             Self::Clock => "MHz",
             Self::Power => "W",
@@ -177,7 +170,7 @@ impl Metric {
     pub fn worse(self) -> Worse {
         match self {
             Self::Gemm | Self::Bus | Self::Peak | Self::Clock | Self::Power | Self::Busy => Worse::Low,
-            Self::Lateness | Self::StepTime | Self::Temperature | Self::Memory | Self::Exposed => Worse::High,
+            Self::Skew | Self::StepTime | Self::Temperature | Self::Memory | Self::Exposed => Worse::High,
         }
     }
 
@@ -197,7 +190,7 @@ impl Metric {
         match self {
             Self::Gemm => row.status.gemm_tflops.map(|rate| rate.0),
             Self::Bus => row.status.bus_gb_s.map(|rate| rate.0),
-            Self::Lateness => row.status.lateness_ms_p50,
+            Self::Skew => row.status.lateness_ms_p50,
             Self::StepTime => row.status.step_ms_mean,
             Self::Peak => row.status.gemm_peak_pct,
             Self::Clock => device?.sm_mhz.map(f64::from),
@@ -215,27 +208,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_goes_through_all_that_is_known_and_comes_back() {
-        let told = &Metric::ALL[..Metric::ALL.len() - 1];
-        let mut maps = Maps::default();
-        let mut seen = Vec::new();
-        for _ in 0..Maps::pages(told) {
-            seen.extend(maps.metrics(told));
-            maps = maps.next(told);
+    fn each_quantity_is_shown_by_its_name_and_belongs_to_one_pair() {
+        let told = Metric::ALL;
+        for (nth, metric) in told.into_iter().enumerate() {
+            let maps = Maps::default().showing(metric);
+            assert!(maps.metrics(&told).contains(&metric), "{metric:?}");
+            assert_eq!((maps.page(&told), Maps::pages(&told)), (nth / ABREAST, 6));
         }
-        assert_eq!((seen, maps.metrics(told)), (told.to_vec(), Maps::default().metrics(told)));
-        assert_eq!(maps.previous(told).metrics(told), [Metric::Busy, Metric::Memory]);
-        assert_eq!(maps.previous(told).next(told), maps);
     }
 
     #[test]
     fn what_nobody_reports_is_passed_over_and_an_outlier_has_the_first_beside_it() {
-        let told = [Metric::Gemm, Metric::Bus, Metric::Lateness, Metric::StepTime, Metric::Power];
-        let maps = Maps::default().next(&told).next(&told);
+        let told = [Metric::Gemm, Metric::Bus, Metric::Skew, Metric::StepTime, Metric::Power];
+        let maps = Maps::default().showing(Metric::Power);
         assert_eq!(maps.metrics(&told), [Metric::Power, Metric::Gemm]);
         assert_eq!((maps.page(&told), Maps::pages(&told)), (2, 3));
         // The driver falls silent while its map is shown.
-        assert_eq!(maps.metrics(&told[..4]), [Metric::Lateness, Metric::StepTime]);
+        assert_eq!(maps.metrics(&told[..4]), [Metric::Skew, Metric::StepTime]);
         assert_eq!(Maps::default().metrics(&[]), [Metric::Gemm, Metric::Bus]);
     }
 
@@ -264,7 +253,7 @@ mod tests {
         };
         let (host, compute) = (finding(Class::Host), finding(Class::Compute));
         let maps = Maps::default();
-        assert_eq!(maps.following(&told, Some(&host)), [Metric::Gemm, Metric::Lateness]);
+        assert_eq!(maps.following(&told, Some(&host)), [Metric::Gemm, Metric::Skew]);
         assert_eq!(maps.following(&told, Some(&compute)), [Metric::Gemm, Metric::Bus]);
         assert_eq!(maps.following(&told, None), [Metric::Gemm, Metric::Bus]);
         let chosen = maps.showing(Metric::Bus);

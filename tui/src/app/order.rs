@@ -7,6 +7,9 @@ pub(crate) trait Sortable: Copy + PartialEq + 'static {
     /// In the order of the list's columns; the first is where sorting begins.
     const ALL: &'static [Self];
 
+    /// As the list of columns names it.
+    fn title(self) -> &'static str;
+
     /// Whether large figures are those that are looked for, and so come first.
     fn large_first(self) -> bool;
 }
@@ -24,10 +27,9 @@ impl<C: Sortable> Default for Order<C> {
 }
 
 impl<C: Sortable> Order<C> {
-    #[must_use]
-    pub(crate) fn next(self) -> Self {
-        let at = C::ALL.iter().position(|one| *one == self.by).unwrap_or(0);
-        Self { by: C::ALL[(at + 1) % C::ALL.len()], reversed: false }
+    /// By the column of this number.
+    pub(crate) fn nth(column: usize) -> Self {
+        Self { by: C::ALL.get(column).copied().unwrap_or(C::ALL[0]), reversed: false }
     }
 
     #[must_use]
@@ -63,6 +65,10 @@ mod tests {
     impl Sortable for By {
         const ALL: &'static [Self] = &[Self::Age, Self::Rate];
 
+        fn title(self) -> &'static str {
+            if self == Self::Age { "age" } else { "rate" }
+        }
+
         fn large_first(self) -> bool {
             self == Self::Age
         }
@@ -78,8 +84,8 @@ mod tests {
         let order = Order::default();
         assert_eq!(sorted(order), [3.0, 2.0, 1.0, 0.0]);
         assert_eq!(sorted(order.turned()), [1.0, 2.0, 3.0, 0.0]);
-        assert_eq!(sorted(order.next()), [1.0, 2.0, 3.0, 0.0]);
-        assert_eq!(order.next().next(), order);
-        assert!(order.next().is_rising() && !order.is_rising());
+        let by_rate = Order::<By>::nth(1);
+        assert_eq!(sorted(by_rate), [1.0, 2.0, 3.0, 0.0]);
+        assert!(by_rate.is_rising() && !order.is_rising());
     }
 }

@@ -72,9 +72,10 @@ impl App {
         self.incident = Incident::follow(self.incident.take(), &self.job_view.findings, now);
         self.finding = self.finding.min(self.job_view.findings.len().saturating_sub(1));
         if self.page == Page::Collectives {
-            self.communicators =
-                communicators::of(job, self.job_view.meant().as_ref(), |rank| self.job_view.counts(rank));
-            self.communicator = self.communicator.min(self.communicators.len().saturating_sub(1));
+            let counts = |rank| self.job_view.counts(rank);
+            let every = self.every_communicator;
+            self.communicators = communicators::of(job, self.job_view.meant().as_ref(), counts, every);
+            self.communicator = self.communicator.min(self.communicators.lines.len().saturating_sub(1));
         }
         if self.page == Page::Overview {
             let counts = |&rank: &Rank| self.job_view.counts(rank);

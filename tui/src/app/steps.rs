@@ -44,24 +44,33 @@ pub struct Steps {
 /// What the ranks can be sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepColumn {
-    Late,
+    Skew,
     StepTime,
     Gemm,
     Blocked,
 }
 
 impl Sortable for StepColumn {
-    const ALL: &'static [Self] = &[Self::Late, Self::StepTime, Self::Gemm, Self::Blocked];
+    const ALL: &'static [Self] = &[Self::Skew, Self::StepTime, Self::Gemm, Self::Blocked];
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Skew => "arrival skew",
+            Self::StepTime => "step time",
+            Self::Gemm => "TFLOPS",
+            Self::Blocked => "host waits %",
+        }
+    }
 
     fn large_first(self) -> bool {
-        matches!(self, Self::Late | Self::StepTime)
+        matches!(self, Self::Skew | Self::StepTime)
     }
 }
 
 impl StepColumn {
     pub(crate) fn of(self, row: &Row) -> Option<f64> {
         match self {
-            Self::Late => row.status.lateness_ms_p50,
+            Self::Skew => row.status.lateness_ms_p50,
             Self::StepTime => row.status.step_ms_mean,
             Self::Gemm => row.status.gemm_tflops.map(|rate| rate.0),
             Self::Blocked => row.status.blocked_pct,

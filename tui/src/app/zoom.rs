@@ -67,6 +67,11 @@ impl Zoom {
         self.only(known).unwrap_or(known)
     }
 
+    /// Whether there is anything to be undone.
+    pub(crate) fn is_set(&self) -> bool {
+        *self != Self::default()
+    }
+
     /// Shows all again. Whether there was anything to be undone.
     pub(crate) fn clear(&mut self) -> bool {
         std::mem::take(self) != Self::default()

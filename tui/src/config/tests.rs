@@ -69,7 +69,7 @@ fn what_is_wrong_is_reported_with_its_line_and_what_would_be_right() {
         ("mouse = \"yes\"", "line 1: mouse: expected true or false"),
         ("page = \"stakcs\"", "line 1: page: unknown view `stakcs`: write one of overview, gemm"),
         ("page = 1", "line 1: page: expected text in quotes"),
-        ("sort = \"lte\"", "line 1: sort: unknown column lte: did you mean late?"),
+        ("sort = \"skw\"", "line 1: sort: unknown column skw: did you mean skew?"),
         ("\n\nfilter = \"tflps<3\"", "line 3: filter: unknown field tflps"),
         ("[keys]\n\npaus = \"p\"", "line 3: unknown action paus: did you mean pause?"),
         ("[keys]\npause = \"Spacebar\"", "line 2: pause: `Spacebar` is not a key"),

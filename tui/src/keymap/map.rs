@@ -4,7 +4,7 @@ use std::fmt;
 
 use crossterm::event::KeyCode;
 
-use super::{Anywhere, BINDINGS, Binding, Key, List, Prompt, Scope, Time};
+use super::{Anywhere, BINDINGS, Binding, Key, List, Picker, Prompt, Scope, Time};
 use crate::{action::Action, prompt::Edit};
 
 /// The keys of each of [`BINDINGS`], in its order.
@@ -50,8 +50,8 @@ impl Keymap {
     pub fn in_force(&self, scope: Scope) -> impl Iterator<Item = (&'static Binding, &[Key])> {
         self.all().filter(move |(binding, _)| match binding.scope {
             List => scope.is_list(),
-            // While a line is typed, every other key is a letter of it.
-            Anywhere => scope != Prompt,
+            // There, other keys are letters: of the line that is typed, or to look for.
+            Anywhere => !matches!(scope, Prompt | Picker),
             Time => scope.has_time(),
             other => other == scope,
         })
@@ -73,6 +73,7 @@ impl Keymap {
             KeyCode::Char('c') if key.control => Some(Action::Quit),
             KeyCode::Char('z') if key.control => Some(Action::Suspend),
             KeyCode::Char(c) if scope == Prompt && !key.control => Some(Action::Edit(Edit::Type(c))),
+            KeyCode::Char(c) if scope == Picker && !key.control => Some(Action::Jump(c)),
             _ => None,
         })
     }

@@ -10,6 +10,8 @@ pub enum Scope {
     Time,
     /// Where a line is typed: a filter, a command, a time.
     Prompt,
+    /// In a list that one of is chosen from.
+    Picker,
     Overview,
     /// One rank alone.
     Rank,
@@ -24,7 +26,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Anywhere,
         Self::List,
         Self::Time,
@@ -38,6 +40,7 @@ impl Scope {
         Self::Captures,
         Self::Hosts,
         Self::Help,
+        Self::Picker,
         Self::Prompt,
     ];
 
@@ -48,6 +51,7 @@ impl Scope {
             Self::List => "lists",
             Self::Time => "time",
             Self::Prompt => "line",
+            Self::Picker => "picker",
             Self::Overview => "overview",
             Self::Rank => "rank",
             Self::Gemms => "gemm",
@@ -67,6 +71,7 @@ impl Scope {
             Self::List => "Lists",
             Self::Time => "Time",
             Self::Prompt => "A line being typed",
+            Self::Picker => "A list to choose from",
             Self::Overview => "Overview",
             Self::Rank => "Rank",
             Self::Gemms => "GEMM",
@@ -85,6 +90,6 @@ impl Scope {
     }
 
     pub(super) fn has_time(self) -> bool {
-        self == Self::Rank || (self.is_list() && !matches!(self, Self::Stacks | Self::Help))
+        self == Self::Rank || (self.is_list() && !matches!(self, Self::Stacks | Self::Help | Self::Picker))
     }
 }

@@ -32,9 +32,13 @@ fn is_meant(action: &Action) -> bool {
         | Action::ShowCommunicator(_)
         | Action::Zoom(ZoomAction::Begin(_) | ZoomAction::To(_) | ZoomAction::Keep)
         | Action::SortBy(_)
+        | Action::SortColumn(_)
+        | Action::Jump(_)
+        | Action::Unbound(_)
         | Action::Edit(Edit::Type(_)) => false,
         Action::Move(_)
-        | Action::SortNext
+        | Action::Pick(_)
+        | Action::Choose
         | Action::Reverse
         | Action::NextJob
         | Action::Go(_)
@@ -46,11 +50,10 @@ fn is_meant(action: &Action) -> bool {
         | Action::AskStacks
         | Action::AskGpus
         | Action::TurnNatives
-        | Action::NextMetric
-        | Action::PreviousMetric
         | Action::TurnMaps
         | Action::Zoom(ZoomAction::Halve | ZoomAction::Double)
         | Action::FoldRanks
+        | Action::TurnCommunicators
         | Action::Pin
         | Action::SaveFlame
         | Action::Report
@@ -116,8 +119,9 @@ fn meant() -> Vec<Action> {
     all.extend(edits.map(Action::Edit));
     all.extend([ZoomAction::Halve, ZoomAction::Double].map(Action::Zoom));
     all.extend([Kind::Filter, Kind::Command].map(Action::Open));
+    all.extend([Choosing::Metric, Choosing::Sort, Choosing::Job].map(Action::Pick));
     all.extend([
-        Action::SortNext,
+        Action::Choose,
         Action::Reverse,
         Action::NextJob,
         Action::Inspect,
@@ -127,10 +131,9 @@ fn meant() -> Vec<Action> {
         Action::AskStacks,
         Action::AskGpus,
         Action::TurnNatives,
-        Action::NextMetric,
-        Action::PreviousMetric,
         Action::TurnMaps,
         Action::FoldRanks,
+        Action::TurnCommunicators,
         Action::Pin,
         Action::SaveFlame,
         Action::Report,
@@ -157,6 +160,7 @@ fn same(one: &Action, other: &Action) -> bool {
         (Action::Zoom(one), Action::Zoom(other)) => one == other,
         (Action::Control(one), Action::Control(other)) => one == other,
         (Action::Open(one), Action::Open(other)) => one == other,
+        (Action::Pick(one), Action::Pick(other)) => one == other,
         (Action::Edit(one), Action::Edit(other)) => one == other,
         _ => discriminant(one) == discriminant(other),
     }
@@ -175,8 +179,7 @@ fn every_action_a_person_can_mean_has_a_key_and_no_other_has() {
 fn no_scope_binds_a_key_twice() {
     let keymap = Keymap::default();
     assert_eq!(keymap.clash(), None);
-    for scope in [Overview, Rank, Gemms, Collectives, Steps, Stacks, Findings, Captures, Hosts, Help, Prompt]
-    {
+    for scope in Scope::ALL {
         let keys: Vec<_> = keymap.in_force(scope).flat_map(|(binding, _)| binding.keys).collect();
         for (index, key) in keys.iter().enumerate() {
             assert!(!keys[..index].contains(key), "{key} twice in {scope:?}");

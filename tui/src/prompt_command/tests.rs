@@ -17,12 +17,14 @@ fn said(text: &str) -> String {
 fn commands_are_understood() {
     for (text, meant) in [
         ("metric power", Action::ShowMetric(Metric::Power)),
-        ("sort late", Action::SortBy(Sort { column: Column::Late, reversed: false })),
+        ("sort late", Action::SortBy(Sort { column: Column::Skew, reversed: false })),
         (" sort  tflops  reversed ", Action::SortBy(Sort { column: Column::Gemm, reversed: true })),
         ("rank 37", Action::InspectRank(Rank(37))),
         ("rank", Action::Inspect),
         ("job eval", Action::ChooseJob("eval".into())),
-        ("job", Action::NextJob),
+        ("job", Action::Pick(Choosing::Job)),
+        ("sort", Action::Pick(Choosing::Sort)),
+        ("metric", Action::Pick(Choosing::Metric)),
         ("goto +10m", Action::GoTo("+10m".to_owned())),
         ("capture 5", Action::CaptureOf(Wanted::Steps(5))),
         ("capture 500ms", Action::CaptureOf(Wanted::Time(Duration::from_millis(500)))),
@@ -44,7 +46,6 @@ fn what_is_not_understood_is_pointed_at() {
     for (text, at) in [
         ("metrc power", "0: unknown command metrc: did you mean metric?"),
         ("metric powr", "7: unknown quantity powr: did you mean power?"),
-        ("metric", "6: expected a quantity: tflops, bus,"),
         ("sort late down", "10: expected reversed"),
         ("rank x", "5: expected a rank's number"),
         ("capture 0", "8: expected a number of steps"),

@@ -10,6 +10,8 @@ use crossterm::event::{Event, EventStream};
 use tokio::{runtime::Builder, sync::mpsc};
 use tokio_stream::StreamExt as _;
 
+use super::background::LateAnswer;
+
 /// Events that may wait for the screen; a terminal keeps what comes after them.
 const QUEUE: usize = 256;
 
@@ -23,11 +25,17 @@ pub fn keys() -> io::Result<Keys> {
     thread::Builder::new().name("keys".to_owned()).spawn(move || {
         runtime.block_on(async {
             let mut events = EventStream::new();
+            let mut late = LateAnswer::is_awaited().then(LateAnswer::default);
             loop {
                 tokio::select! {
                     () = sender.closed() => return,
                     event = events.next() => {
                         let Some(event) = event else { return };
+                        if let (Ok(event), Some(late)) = (&event, &mut late)
+                            && late.has(event)
+                        {
+                            continue;
+                        }
                         if sender.send(event).await.is_err() {
                             return;
                         }

@@ -1,6 +1,6 @@
 //! From view to view.
 
-use xpu_model::finding::Kind;
+use xpu_model::{figure, finding::Kind};
 use xpu_wire::id::{CommunicatorId, Rank};
 
 use super::{folder, select, watch};
@@ -51,8 +51,30 @@ pub(super) fn to_rank(app: &mut App, rank: Rank) -> Option<Effect> {
 pub(super) fn to_communicator(app: &mut App, id: CommunicatorId) -> Option<Effect> {
     let effect = to(app, Page::Collectives);
     app.settle();
-    if let Some(at) = app.communicators.iter().position(|one| one.id == id) {
-        app.communicator = at;
+    let place = |app: &App| app.communicators.lines.iter().position(|one| one.id == id);
+    let mut at = place(app);
+    if at.is_none() {
+        // Another one of its kind stands for it.
+        app.every_communicator = true;
+        app.settle();
+        at = place(app);
+    }
+    app.communicator = at.unwrap_or(app.communicator);
+    effect
+}
+
+/// Lists each communicator, or one of each kind.
+pub(super) fn communicators(app: &mut App) -> Option<Effect> {
+    let selected = app.communicators.lines.get(app.communicator).map(|one| one.id);
+    app.every_communicator = !app.every_communicator;
+    let effect = to(app, Page::Collectives);
+    app.settle();
+    let lines = &app.communicators.lines;
+    app.communicator = lines.iter().position(|one| Some(one.id) == selected).unwrap_or(0);
+    let (lines, total) = (lines.len(), app.communicators.total);
+    if lines == total {
+        app.note =
+            Some(Note::Done(format!("all {}", figure::counted(total, "communicator", "communicators"))));
     }
     effect
 }
@@ -63,7 +85,7 @@ pub(super) fn line(app: &mut App, line: usize) -> Option<Effect> {
     match app.page {
         Page::Findings if app.finding == line => return explain(app),
         Page::Findings => app.finding = line.min(app.job_view.findings.len().saturating_sub(1)),
-        Page::Collectives => app.communicator = line.min(app.communicators.len().saturating_sub(1)),
+        Page::Collectives => app.communicator = line.min(app.communicators.lines.len().saturating_sub(1)),
         Page::Stacks if app.stacks.at() == Some(line) => app.stacks.fold(Folding::Turn),
         Page::Stacks => app.stacks.select(line),
         Page::Gemms | Page::Hosts if selected_line(app) == line => return explain(app),

@@ -1,14 +1,14 @@
 //! What the list that is shown is sorted by.
 
-use crate::app::{App, Page, Sort};
+use crate::app::{App, Order, Page, Sort};
 
-/// By the next column, worst first.
-pub(super) fn next(app: &mut App) {
+/// By the column of this number on a page that has its own, worst first.
+pub(super) fn by(app: &mut App, column: usize) {
     match app.page {
-        Page::Gemms => app.gemms.order = app.gemms.order.next(),
-        Page::Steps => app.steps.order = app.steps.order.next(),
-        Page::Hosts => app.hosts.order = app.hosts.order.next(),
-        _ => app.sort = app.sort.next(),
+        Page::Gemms => app.gemms.order = Order::nth(column),
+        Page::Steps => app.steps.order = Order::nth(column),
+        Page::Hosts => app.hosts.order = Order::nth(column),
+        Page::Overview | Page::Rank | Page::Collectives | Page::Stacks | Page::Findings | Page::Captures => {}
     }
 }
 

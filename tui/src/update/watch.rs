@@ -11,7 +11,7 @@ pub(super) fn look(app: &mut App) -> Option<Effect> {
     {
         app.alarmed = Some(incident.since);
         // Another page is not replaced: the first line of every view shows it.
-        if app.page == Page::Overview && app.overlay == Overlay::None {
+        if app.page == Page::Overview && app.overlay == Overlay::None && app.picker.is_none() {
             app.page = Page::Stacks;
         }
     }

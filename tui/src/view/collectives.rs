@@ -17,7 +17,7 @@ use super::{
     panel::{self, Title, window},
 };
 use crate::{
-    app::{App, Communicator},
+    app::{App, Communicator, Communicators},
     glyph,
     hits::{Hits, Target},
     palette::Role,
@@ -35,23 +35,26 @@ const RUNS: usize = 3;
 const LONGEST: usize = 28;
 const BEHIND: usize = 14;
 
+/// Kinds of communicators in the title.
+const KINDS: usize = 4;
+
 /// Lines of the list before the detail gets the space.
 const LISTED: usize = 10;
 
 pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let below = header::draw_brief(app, breakpoint, area, buffer);
     let frame = if breakpoint == Breakpoint::Wide { 3 } else { 2 };
-    let listed = app.communicators.len().clamp(1, LISTED.min(usize::from(below.height) / 3)) as u16;
+    let listed = app.communicators.lines.len().clamp(1, LISTED.min(usize::from(below.height) / 3)) as u16;
     let [list, rest] =
         Layout::vertical([Constraint::Length(listed + frame), Constraint::Fill(1)]).areas(below);
     draw_list(app, breakpoint, list, buffer, hits);
-    if let Some(selected) = app.communicators.get(app.communicator) {
+    if let Some(selected) = app.communicators.lines.get(app.communicator) {
         detail::draw(app, breakpoint, selected, rest, buffer, hits);
     }
 }
 
 fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
-    let all = &app.communicators;
+    let all = &app.communicators.lines;
     let uneven = all.iter().filter(|one| !one.behind.is_empty()).count();
     let behind = if uneven > 0 {
         format!("{} where a rank is behind", figure::count(uneven as u64))
@@ -61,7 +64,7 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
     let of = app.filter.as_ref().map_or_else(String::new, |_| format!("of {}", filtered::ranks(app)));
     let about = [behind, of].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
     let about = format!("{about}{}", filtered::filter(app));
-    let right = figure::counted(all.len(), "communicator", "communicators");
+    let right = count(&app.communicators);
     let inner =
         panel::draw(app.palette, breakpoint, Title { name: "Communicators", about, right }, area, buffer);
     if all.is_empty() {
@@ -100,12 +103,29 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
     }
 }
 
+/// `3 communicators`; of many, by kind: `168 communicators: tp ×128, dp ×40`
+fn count(all: &Communicators) -> String {
+    let count = figure::counted(all.total, "communicator", "communicators");
+    if all.total == all.kinds.len() || all.lines.len() == all.total {
+        return count;
+    }
+    let kinds: Vec<_> = all.kinds.iter().take(KINDS).map(ToString::to_string).collect();
+    let more = if all.kinds.len() > KINDS { ", …" } else { "" };
+    format!("{count}: {}{more}", kinds.join(", "))
+}
+
 fn title(one: &Communicator) -> String {
+    if let Some(kind) = &one.kind {
+        return kind.to_string();
+    }
     if one.name.is_empty() { one.id.to_string() } else { format!("{} {}", one.id, one.name) }
 }
 
 fn row(one: &Communicator, names: usize, width: usize) -> String {
-    let ranks = format!("{} of {}", one.ranks.len(), one.size);
+    let ranks = match &one.kind {
+        Some(_) => format!("{} each", one.size),
+        None => format!("{} of {}", one.ranks.len(), one.size),
+    };
     let (least, most) = one.entered;
     let behind = if one.behind.is_empty() {
         "none".to_owned()

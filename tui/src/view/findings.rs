@@ -26,13 +26,16 @@ use crate::{
     glyph,
     hits::{Hits, Target},
     palette::Role,
-    report::sure,
     widget::{row::Column, wrap::cut_at_word, wrap::wrapped},
     width::Breakpoint,
 };
 
 /// Runs of ranks in the detail.
 const RUNS: usize = 16;
+
+/// Columns of a label in the detail, and of the sign before a headline in the list.
+const LABEL: usize = 10;
+const SIGN: usize = 3;
 
 /// Lines of the list before the detail gets the space.
 const LISTED: usize = 8;
@@ -73,6 +76,10 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
     let about = if findings.is_empty() { String::new() } else { "by cost".to_owned() };
     let right = figure::counted(findings.len(), "finding", "findings");
     let right = match app.job_view.cost.filter(|_| findings.len() > 1) {
+        // The whole cost is on the header of the overview.
+        Some(cost) if breakpoint < Breakpoint::Wide => {
+            format!("{right}, together {:.0} % of the time", cost.pct)
+        }
         Some(cost) => format!("{right}, together {cost}"),
         None => right,
     };
@@ -100,7 +107,11 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
         }
         return;
     }
-    let names = findings.iter().map(|finding| name(finding).width()).max().unwrap_or(0);
+    // On a narrow terminal the headline has the line for itself; the detail names the class.
+    let class = |finding: &Finding| {
+        if breakpoint == Breakpoint::Wide { format!("{}  ", name(finding)) } else { String::new() }
+    };
+    let names = findings.iter().map(|finding| class(finding).width()).max().unwrap_or(0);
     let shown = window(Some(app.finding), findings.len(), usize::from(inner.height));
     for (index, y) in shown.zip(inner.y..) {
         let finding = &findings[index];
@@ -111,7 +122,7 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
         hits.put(line, Target::Line(index));
         let (sign, role) = headline::loudness(finding);
         let style = ground.patch(app.palette.of(role));
-        let head = format!(" {sign} {}  ", Column::name(names).cell(&name(finding)));
+        let head = format!(" {sign} {}", Column::name(names).cell(&class(finding)));
         let text = headline::short(app, finding, usize::from(inner.width).saturating_sub(head.width()));
         let told = Line::from(vec![
             Span::styled(head, style.patch(app.palette.of(Role::Strong))),
@@ -138,15 +149,22 @@ fn word(value: &impl Serialize) -> String {
 fn detail<'a>(app: &App, finding: &'a Finding, width: usize) -> Vec<Line<'a>> {
     let (_, role) = headline::loudness(finding);
     let mut lines = Vec::new();
-    let evidence = format!("{}{}.", sure(finding.confidence), finding.evidence);
-    lines.extend(
-        wrapped(&evidence, width, 6).into_iter().map(|text| Line::styled(text, app.palette.of(role))),
-    );
-    let next = wrapped(&finding.advice, width.saturating_sub(10), 3);
-    for (index, text) in next.into_iter().enumerate() {
-        let label = if index == 0 { "next" } else { "" };
-        lines.push(entry(app, label, Span::styled(text, app.palette.of(Role::Strong))));
+    let mut put = |label: &'static str, text: &str, role: Role, most: usize| {
+        let labels = [label].into_iter().chain(std::iter::repeat(""));
+        for (text, label) in wrapped(text, width.saturating_sub(LABEL), most).into_iter().zip(labels) {
+            lines.push(entry(app, label, Span::styled(text, app.palette.of(role))));
+        }
+    };
+    let headline = finding.headline(app.job());
+    // The list has it, where it has room.
+    if headline.width() + SIGN > width {
+        put("what", &headline, role, 2);
     }
+    put("evidence", &finding.details(&headline), role, 5);
+    if let Some(gpus) = finding.evidence.gpus_sentence() {
+        put("", &gpus, role, 2);
+    }
+    put("next", &finding.advice, Role::Strong, 3);
     let ranks: Ranks = finding.ranks.iter().copied().collect();
     let host = finding.ranks.first().and_then(|&rank| app.job()?.rank(rank));
     let host = host
@@ -181,7 +199,7 @@ fn detail<'a>(app: &App, finding: &'a Finding, width: usize) -> Vec<Line<'a>> {
 }
 
 fn entry<'a>(app: &App, label: &'a str, value: Span<'a>) -> Line<'a> {
-    Line::from(vec![Span::styled(format!("{label:<10}"), app.palette.of(Role::Muted)), value])
+    Line::from(vec![Span::styled(format!("{label:<LABEL$}"), app.palette.of(Role::Muted)), value])
 }
 
 fn draw_log(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {

@@ -10,7 +10,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
     action::Action,
-    app::{App, Note, Overlay, Page, Standing},
+    app::{App, Choosing, Note, Overlay, Page, Standing},
     glyph,
     hits::{Hits, Target},
     keymap::Binding,
@@ -164,7 +164,9 @@ fn page_of(binding: &Binding) -> Option<Page> {
 /// A key that would do nothing now is not offered.
 fn is_useful(binding: &Binding, app: &App) -> bool {
     match binding.action {
-        Action::NextJob => app.jobs.iter().nth(1).is_some() && app.overlay == Overlay::None,
+        Action::NextJob | Action::Pick(Choosing::Job) => {
+            app.jobs.iter().nth(1).is_some() && app.overlay == Overlay::None
+        }
         // These give the reason for a missing job, too.
         Action::Go(Page::Overview | Page::Captures | Page::Hosts) => true,
         Action::Capture => app.standing() == Standing::Running && !app.is_past(),
@@ -173,12 +175,10 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         | Action::Control(_)
         | Action::Go(_)
         | Action::Inspect
-        | Action::NextMetric
-        | Action::PreviousMetric
+        | Action::Pick(Choosing::Metric | Choosing::Sort)
         | Action::TurnMaps
         | Action::FoldRanks
         | Action::Pin
-        | Action::SortNext
         | Action::Reverse
         | Action::Report => app.standing() == Standing::Running,
         Action::Fold(_)
@@ -191,6 +191,9 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         Action::Open(Kind::Filter) => {
             app.standing() == Standing::Running
                 && matches!(app.page, Page::Overview | Page::Rank | Page::Stacks | Page::Collectives)
+        }
+        Action::TurnCommunicators => {
+            app.communicators.total > app.communicators.lines.len() || app.every_communicator
         }
         Action::OpenFile | Action::ExportFile | Action::PageOfFile => app.files.selected().is_some(),
         Action::Explain => match app.page {

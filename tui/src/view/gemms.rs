@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     action::Action,
-    app::{App, Gemm, GemmColumn},
+    app::{App, Choosing, Gemm, GemmColumn},
     glyph,
     hits::{Hits, Target},
     palette::Role,
@@ -33,6 +33,9 @@ const LISTED: usize = 14;
 
 /// A request is answered after this long, if it ever is: summaries come once a second.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// From its begin on, a recording has the first summary of each rank within this.
+const FIRST_REPORTS: std::time::Duration = std::time::Duration::from_secs(2);
 
 pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let below = header::draw_brief(app, breakpoint, area, buffer);
@@ -59,7 +62,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         lines: shapes.len(),
     };
     let shown = list.draw(app.palette, inner, buffer, |line| cells(&shapes[line]));
-    hits.put(Rect { height: 1, ..inner }, Target::Do(Action::SortNext));
+    hits.put(Rect { height: 1, ..inner }, Target::Do(Action::Pick(Choosing::Sort)));
     hits.lines(inner, shown);
     if let Some(gemm) = app.gemms.selected() {
         detail::draw(app, breakpoint, gemm, rest, buffer);
@@ -111,6 +114,10 @@ fn nothing(app: &App) -> Option<(Role, String)> {
         let why = app.job_view.blind.first().map_or_else(String::new, |why| format!(" A hook says: {why}."));
         let text = "No GEMMs yet. They appear with the first cuBLAS or cuBLASLt call. Kernels of the program itself (Triton, CUTLASS) and a statically linked cuBLAS are not seen; XPU_TOP_KERNELS=NAME,... times kernels by name.";
         (Role::Muted, format!("{text}{why}"))
+    } else if app.playback().is_some_and(|playback| playback.position.since(playback.span.0) < FIRST_REPORTS)
+    {
+        let text = "The recording begins here. Each rank reports its shapes once a second: they follow.";
+        (Role::Muted, format!("{} {text}", glyph::WAITING))
     } else if app.playback().is_some() {
         let text = "This recording has no shapes at this time. Shapes are recorded for ranks that were looked at, for all ranks after r was pressed, and always by `xpu-top record`.";
         (Role::Muted, text.to_owned())

@@ -4,23 +4,20 @@ use ratatui::{
     buffer::Buffer,
     layout::Rect,
     style::{Modifier, Style},
-    text::{Line, Span},
+    text::Line,
 };
 use unicode_width::UnicodeWidthStr as _;
-use xpu_model::{
-    figure,
-    finding::{Finding, Kind},
-};
+use xpu_model::{figure, finding::Finding};
 
 use crate::{
     app::App,
     glyph,
     palette::Role,
     report::sure,
-    widget::{wrap::cut_at_word, wrap::wrapped},
+    widget::wrap::{clauses, cut_at_word},
 };
 
-/// Most lines of a hang's report.
+/// Most lines of a hang's details.
 const MOST: usize = 2;
 
 /// Columns from which on the states of the GPUs have a line: narrow terminals are low, and need it for the stacks.
@@ -48,18 +45,21 @@ pub(super) fn short(app: &App, finding: &Finding, width: usize) -> String {
 pub(super) fn incident(app: &App, width: usize) -> Vec<Line<'static>> {
     let Some(incident) = &app.incident else { return brief(app, width).into_iter().collect() };
     let finding = &incident.finding;
-    let mut lines = match incident.over {
-        None => standstill(app, finding, width),
-        Some(over) => {
-            let head = format!("{} RESUMED at {} UTC", glyph::GOOD, figure::time_of_day(over));
-            // The finding's statement no longer holds.
-            lines_of(app, finding, (&head, "until then: "), app.palette.of(Role::Good), width)
+    let Some(over) = incident.over else {
+        let mut lines = standstill(app, finding, width);
+        // The stacks are below: advice to look at them must not need anything that is absent.
+        if app.stacks.rows().is_empty() {
+            lines.push(next(app, finding, "", width));
         }
+        return lines;
     };
-    // The stacks are below: advice to look at them must not need anything that is absent.
-    if app.stacks.rows().is_empty() && incident.over.is_none() {
-        lines.push(next(app, finding, "", width));
-    }
+    let style = app.palette.of(Role::Good);
+    let head = format!("{} RESUMED at {} UTC ", glyph::GOOD, figure::time_of_day(over));
+    // The finding's statement no longer holds.
+    let until = "  until then: ";
+    let line = short(app, finding, width.saturating_sub(until.width()));
+    let mut lines = vec![Line::styled(head, loud(app, style)), Line::styled(format!("{until}{line}"), style)];
+    lines.extend(place(app, finding, "was", style, width));
     lines
 }
 
@@ -75,60 +75,31 @@ fn next(app: &App, finding: &Finding, key: &str, width: usize) -> Line<'static> 
     Line::styled(format!("  {text}"), app.palette.of(Role::Text))
 }
 
+/// The headline, the details, the rank's code position, and how far each GPU has come.
 fn standstill(app: &App, finding: &Finding, width: usize) -> Vec<Line<'static>> {
-    let since = std::time::Duration::from_secs_f64(finding.since_s.max(0.0));
-    let what = if finding.kind == Kind::Exited { "RANK EXITED" } else { "JOB HANGS" };
-    let head = format!("{} {what}, {}", glyph::ALARM, figure::age(since));
     let style = app.palette.of(Role::Alarm);
-    let loud = style.patch(app.palette.of(Role::Strong));
-    let line = short(app, finding, width.saturating_sub(2));
-    let mut lines = vec![Line::styled(format!("{} {line}", glyph::ALARM), loud)];
-    lines.extend(lines_of(app, finding, (&head, ""), style, width));
+    let space = width.saturating_sub(2);
+    let line = short(app, finding, space);
+    let mut lines = vec![Line::styled(format!("{} {line} ", glyph::ALARM), loud(app, style))];
+    let details = clauses(&finding.details(&line), space, MOST);
+    let gpus = finding.evidence.gpus_sentence().filter(|_| width >= FOR_GPUS);
+    lines.extend(details.into_iter().map(|text| Line::styled(format!("  {text}"), style)));
+    lines.extend(place(app, finding, "is", style, width));
+    lines.extend(gpus.map(|text| Line::styled(format!("  {}", cut_at_word(&text, space)), style)));
     lines
 }
 
-/// The head, the sentence, the rank's code position, and how far each GPU has come.
-fn lines_of(
-    app: &App,
-    finding: &Finding,
-    (head, before): (&str, &str),
-    style: Style,
-    width: usize,
-) -> Vec<Line<'static>> {
-    let strong = app.palette.of(Role::Strong);
-    let body = format!("{before}{}{}", sure(finding.confidence), finding.evidence.reason());
-    let indent = head.width() + 4;
-    let mut lines = Vec::new();
-    let first = wrapped(&body, width.saturating_sub(indent), 1 + MOST);
-    // The first line is shorter: what follows begins under the sign again.
-    let (opening, rest) = first.split_first().map_or((String::new(), String::new()), |(first, _)| {
-        (first.trim_end_matches(glyph::ELLIPSIS).trim_end().to_owned(), remainder(&body, first))
-    });
-    let loud = style.patch(strong).add_modifier(Modifier::REVERSED);
-    lines.push(Line::from(vec![
-        Span::styled(format!("{head} "), loud),
-        Span::styled(format!(" {opening}"), style),
-    ]));
-    for text in wrapped(&rest, width.saturating_sub(2), MOST - 1) {
-        lines.push(Line::styled(format!("  {text}"), style));
-    }
-    let named = finding.ranks.first().and_then(|&rank| Some((rank, app.stacks.tree().place_of(rank)?)));
-    if let Some((rank, word)) = named {
-        let is = if before.is_empty() { "is" } else { "was" };
-        let text = cut_at_word(&format!("rank {rank} {is} in {word}"), width.saturating_sub(2));
-        lines.push(Line::styled(format!("  {text}"), style.patch(strong)));
-    }
-    if let Some(gpus) = finding.evidence.gpus_sentence().filter(|_| width >= FOR_GPUS) {
-        let text = cut_at_word(&gpus, width.saturating_sub(2));
-        lines.push(Line::styled(format!("  {text}"), style));
-    }
-    lines
+/// In reverse video.
+fn loud(app: &App, style: Style) -> Style {
+    style.patch(app.palette.of(Role::Strong)).add_modifier(Modifier::REVERSED)
 }
 
-/// What of a text comes after its first line.
-fn remainder(text: &str, first: &str) -> String {
-    let words = first.split_whitespace().filter(|word| *word != "…").count();
-    text.split_whitespace().skip(words).collect::<Vec<_>>().join(" ")
+/// Where the first of its ranks is in its code, once its stack is known.
+fn place(app: &App, finding: &Finding, is: &str, style: Style, width: usize) -> Option<Line<'static>> {
+    let rank = *finding.ranks.first()?;
+    let word = app.stacks.tree().place_of(rank)?;
+    let text = cut_at_word(&format!("rank {rank} {is} in {word}"), width.saturating_sub(2));
+    Some(Line::styled(format!("  {text}"), style.patch(app.palette.of(Role::Strong))))
 }
 
 pub(super) fn loudness(finding: &Finding) -> (&'static str, Role) {

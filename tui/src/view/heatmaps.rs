@@ -16,7 +16,7 @@ use xpu_model::{figure, stack::Ranks};
 
 use crate::{
     action::Action,
-    app::{App, JobView, Maps, Metric},
+    app::{App, Choosing, JobView, Maps, Metric},
     glyph::{ALARM, RAMP, SWATCH, WAITING},
     hits::{Hits, Target},
     palette::{Palette, Role},
@@ -131,8 +131,8 @@ fn framed(app: &App, frame: &Frame<'_>, area: Rect, buffer: &mut Buffer, hits: &
     }
     let inner = block.inner(area);
     block.render(area, buffer);
-    // The title leads to the next quantities, as its key does.
-    hits.put(Rect { height: 1, ..area }, Target::Do(Action::NextMetric));
+    // The title opens the list of quantities, as its key does.
+    hits.put(Rect { height: 1, ..area }, Target::Do(Action::Pick(Choosing::Metric)));
     Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner }
 }
 

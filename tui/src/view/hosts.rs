@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     action::Action,
-    app::{App, Health, Host, HostColumn},
+    app::{App, Choosing, Health, Host, HostColumn},
     glyph,
     hits::{Hits, Target},
     palette::Role,
@@ -58,7 +58,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         lines: hosts.len(),
     };
     let shown = list.draw(app.palette, inner, buffer, |line| cells(&hosts[line]));
-    hits.put(Rect { height: 1, ..inner }, Target::Do(Action::SortNext));
+    hits.put(Rect { height: 1, ..inner }, Target::Do(Action::Pick(Choosing::Sort)));
     hits.lines(inner, shown);
     if let Some(host) = app.hosts.selected() {
         detail::draw(app, breakpoint, host, rest, buffer);

@@ -13,15 +13,14 @@ use crate::{
     app::{App, Metric},
     glyph,
     palette::{Palette, Role},
-    report::sure,
-    widget::{wrap::cut_at_word, wrap::wrapped},
+    widget::wrap::{clauses, wrapped},
 };
 
 /// One sentence, and how loud it is.
 struct Notice {
     glyph: &'static str,
     role: Role,
-    /// The same in one line, before the sentence.
+    /// A headline, of which the text is the details.
     short: Option<String>,
     text: String,
     /// What to do next.
@@ -37,6 +36,9 @@ impl Notice {
         Self::new(glyph::WARNING, Role::Warning, text)
     }
 }
+
+/// Lines of what to do next.
+const NEXT: usize = 2;
 
 /// Hosts or jobs named in one sentence before the rest is only counted.
 const NAMED: usize = 4;
@@ -99,39 +101,30 @@ fn found_lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
 }
 
 impl Notice {
-    /// The sentence, and under it what to do next; on the same line where there is room for no more.
+    /// The headline or the sentence, and under it what to do next; on the same line where there is room for no
+    /// more. What to do next is worth a line more than details, of which the page of findings has all.
     fn lines(&self, palette: Palette, width: usize, space: usize) -> Vec<Line<'static>> {
         let style = palette.of(self.role);
         let words = if self.role == Role::Good { palette.of(Role::Muted) } else { style };
-        let below = self.next.as_ref().filter(|_| space > 1);
-        let text = match &self.next {
-            Some(next) if space == 1 => format!("{}; {next}", self.text),
-            _ => self.text.clone(),
-        };
-        let left = space - usize::from(below.is_some());
-        let mut told = match &self.short {
-            // What to do next is worth a line more than the figures, of which the page of findings has all.
-            Some(short) => {
-                let mut told = vec![short.clone()];
-                told.extend(wrapped(&text, width.saturating_sub(2), left - 1));
-                told
+        let within = width.saturating_sub(2);
+        let next =
+            self.next.as_ref().map(|next| wrapped(&format!("next: {next}"), within, NEXT.min(space - 1)));
+        let next = next.unwrap_or_default();
+        let left = space - next.len();
+        let told = match (&self.short, &self.next) {
+            (Some(short), _) => {
+                let details = clauses(&self.text, within, left - 1);
+                [short.clone()].into_iter().chain(details).collect()
             }
-            None => wrapped(&text, width.saturating_sub(2), left),
+            (None, Some(next)) if space == 1 => wrapped(&format!("{}; {next}", self.text), within, 1),
+            (None, _) => wrapped(&self.text, within, left),
         };
-        told.truncate(left);
-        let mut lines: Vec<_> = told
-            .into_iter()
-            .enumerate()
-            .map(|(index, text)| {
-                let sign = if index == 0 { self.glyph } else { " " };
-                Line::from(vec![Span::styled(format!("{sign} "), style), Span::styled(text, words)])
-            })
-            .collect();
-        if let Some(next) = below {
-            let next = cut_at_word(&format!("next: {next}"), width.saturating_sub(2));
-            lines.push(Line::from(vec![Span::raw("  "), Span::styled(next, palette.of(Role::Text))]));
-        }
-        lines
+        let signs = [self.glyph].into_iter().chain(std::iter::repeat(" "));
+        let told = told.into_iter().zip(signs).map(|(text, sign)| {
+            Line::from(vec![Span::styled(format!("{sign} "), style), Span::styled(text, words)])
+        });
+        let next = next.into_iter().map(|text| Line::styled(format!("  {text}"), palette.of(Role::Text)));
+        told.chain(next).collect()
     }
 }
 
@@ -162,9 +155,9 @@ fn notices(app: &App, standstill: Option<&Finding>, width: usize) -> Vec<Notice>
 
 fn found(app: &App, finding: &Finding, width: usize) -> Notice {
     let (glyph, role) = headline::loudness(finding);
-    let text = format!("{}{}", sure(finding.confidence), finding.evidence);
     let short = headline::short(app, finding, width.saturating_sub(2));
-    Notice { short: Some(short), next: Some(finding.advice.clone()), ..Notice::new(glyph, role, text) }
+    let details = finding.details(&short);
+    Notice { short: Some(short), next: Some(finding.advice.clone()), ..Notice::new(glyph, role, details) }
 }
 
 /// Why there is no bandwidth, if there are collectives.

@@ -167,7 +167,7 @@ fn places(app: &App, width: usize) -> Vec<Place> {
             Column::StepTime => row::Column::figure(10),
             Column::Gemm => row::Column::figure(9),
             Column::Bus => row::Column::figure(9),
-            Column::Late => row::Column::figure(9),
+            Column::Skew => row::Column::figure(9),
             Column::Gpu => row::Column::figure(5),
             Column::Clock => row::Column::figure(6),
             Column::Power => row::Column::figure(5),
@@ -298,8 +298,8 @@ fn value(app: &App, row: &Row, column: Column) -> (String, Role) {
         Column::StepTime => known(status.step_ms_mean.map(figure::tenths)),
         Column::Gemm => compared(Metric::Gemm),
         Column::Bus => compared(Metric::Bus),
-        // As long as noise is measured against a step, lateness is too.
-        Column::Late => match (status.lateness_ms_p50, job_view.step_time.map(Nanoseconds::milliseconds)) {
+        // As long as noise is measured against a step, arrival skew is too.
+        Column::Skew => match (status.lateness_ms_p50, job_view.step_time.map(Nanoseconds::milliseconds)) {
             (Some(late), Some(step)) if row.is_heard() && late > step * ALIKE => {
                 (format!("{WARNING} {}", figure::tenths(late)), Role::Warning)
             }

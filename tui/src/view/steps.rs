@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     action::Action,
-    app::{App, Metric, Row, StepColumn},
+    app::{App, Choosing, Metric, Row, StepColumn},
     glyph,
     hits::{Hits, Target},
     palette::Role,
@@ -100,7 +100,7 @@ fn draw_ranks(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer
     let title = Title {
         name: "Ranks",
         about: match app.steps.order.by {
-            StepColumn::Late => "stragglers".to_owned(),
+            StepColumn::Skew => "stragglers".to_owned(),
             StepColumn::StepTime => "by step time".to_owned(),
             StepColumn::Gemm => "by GEMM rate".to_owned(),
             StepColumn::Blocked => "by least host wait".to_owned(),
@@ -113,7 +113,7 @@ fn draw_ranks(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer
     let columns = [
         Column::figure("rank", 6, 0),
         Column::text("host", host, 5),
-        Column::figure("late ms", 8, 0),
+        Column::figure("skew ms", 8, 0),
         Column::figure("step ms", 9, 0),
         Column::figure("TFLOPS", 8, 2),
         Column::figure("GEMM %", 7, 3),
@@ -122,7 +122,7 @@ fn draw_ranks(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer
         Column::figure("host waits %", 12, 1),
     ];
     let place = match app.steps.order.by {
-        StepColumn::Late => 2,
+        StepColumn::Skew => 2,
         StepColumn::StepTime => 3,
         StepColumn::Gemm => 4,
         StepColumn::Blocked => 8,
@@ -136,7 +136,7 @@ fn draw_ranks(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer
     let shown = list.draw(app.palette, inner, buffer, |line| {
         lines.get(line).and_then(|&row| rows.get(row)).map_or_else(Vec::new, |row| cells(app, row))
     });
-    hits.put(Rect { height: 1, ..inner }, Target::Do(Action::SortNext));
+    hits.put(Rect { height: 1, ..inner }, Target::Do(Action::Pick(Choosing::Sort)));
     for (line, y) in shown.zip(inner.y + 1..) {
         if let Some(row) = lines.get(line).and_then(|&row| rows.get(row)) {
             hits.put(Rect { y, height: 1, ..inner }, Target::Rank(row.status.rank));

@@ -31,6 +31,18 @@ pub fn wrapped(text: &str, width: usize, most: usize) -> Vec<String> {
     lines.into_iter().map(|line| cut(&line, width)).collect()
 }
 
+/// Clauses (`a; b; c`) in lines of `width` columns, at most `most` of them. The last clauses are left out whole where
+/// they do not fit; the first is cut.
+pub fn clauses(text: &str, width: usize, most: usize) -> Vec<String> {
+    let mut kept = text;
+    while wrapped(kept, width, usize::MAX).len() > most
+        && let Some((before, _)) = kept.rsplit_once("; ")
+    {
+        kept = before;
+    }
+    wrapped(kept, width, most)
+}
+
 /// The text in `width` columns, its end made an ellipsis if it does not fit.
 pub fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
@@ -133,6 +145,16 @@ mod tests {
         assert_eq!(wrapped("one two three four", 9, 3), ["one two", "three", "four"]);
         assert_eq!(wrapped("one two three four", 9, 2), ["one two", "three …"]);
         assert_eq!(wrapped("", 9, 2), Vec::<String>::new());
+    }
+
+    #[test]
+    fn clauses_that_do_not_fit_are_left_out_whole() {
+        let text = "last into all; the median of 64 ranks";
+        assert_eq!(clauses(text, 40, 1), [text]);
+        assert_eq!(clauses(text, 20, 2), ["last into all; the", "median of 64 ranks"]);
+        assert_eq!(clauses(text, 20, 1), ["last into all"]);
+        assert_eq!(clauses(text, 10, 1), ["last into…"]);
+        assert_eq!(clauses("", 10, 1), Vec::<String>::new());
     }
 
     #[test]

@@ -85,7 +85,7 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
     writeln!(
         to,
         "{:>6}  {:wide$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  state",
-        "rank", "host", "step", "ms", "TFLOPS", "bus GB/s", "late ms"
+        "rank", "host", "step", "ms", "TFLOPS", "bus GB/s", "skew ms"
     )?;
     for rank in ranks.iter().take(RANKS) {
         line(to, rank, wide)?;
@@ -188,7 +188,7 @@ fn write_blindness(to: &mut String, status: &Status) -> std::fmt::Result {
     let partly_seen = coverage.ranks_seen < status.world_size;
     if partly_seen && coverage.joined_pct.is_some() && status.ranks.iter().any(|rank| rank.bus_gb_s.is_none())
     {
-        writeln!(to, "! bus GB/s and late ms need all ranks of a communicator: name all hosts of the job")?;
+        writeln!(to, "! bus GB/s and skew ms need all ranks of a communicator: name all hosts of the job")?;
     }
     if coverage.ranks_off > 0 {
         writeln!(to, "! {}", switched_off(coverage.ranks_off as usize))?;

@@ -83,7 +83,13 @@ pub(super) fn parted(
             format!("{who} left out {there}, {number}, which {rest} called; it {instead}")
         }
         Parting::NotEntered => format!("{who} did not enter {there}, {number}, which {rest} called"),
-        _ => {
+        Parting::Operation
+        | Parting::Size
+        | Parting::Type
+        | Parting::Reduction
+        | Parting::Root
+        | Parting::Order
+        | Parting::Unmatched => {
             let new = match by {
                 By::Novelty if calls.iter().all(|call| call.new) => ", for the first time,",
                 By::Novelty => ", for the first time after those calls,",

@@ -1,6 +1,7 @@
 //! The evidence of a finding: typed figures, from which JSON gets the numbers and people the sentence.
 
 pub mod cost;
+mod details;
 pub mod device;
 pub mod exit;
 pub mod hang;
@@ -127,14 +128,6 @@ impl Evidence {
     pub fn gpus_sentence(&self) -> Option<String> {
         let gpus = self.gpus();
         (!gpus.is_empty()).then(|| format!("on the GPUs: {}", hang::sentence(gpus)))
-    }
-
-    /// The sentence without the GPUs: where these have a line of their own.
-    pub fn reason(&self) -> String {
-        match self {
-            Self::OnGpus(of, _) => of.reason(),
-            _ => self.to_string(),
-        }
     }
 
     /// Its numbers, as documents have them.

@@ -65,7 +65,7 @@ pub(super) fn draw(
         .areas(area);
         let [left, right] = Layout::horizontal(halves).spacing(1).areas(lower);
         places(app, breakpoint, of, upper, buffer, hits);
-        lateness_or_calls(app, breakpoint, of, left, buffer, hits);
+        skew_or_calls(app, breakpoint, of, left, buffer, hits);
         traffic(app, breakpoint, of, right, buffer);
     } else {
         let groups = (of.whereabouts.groups.len() as u16 + 3).min(area.height / 3);
@@ -76,7 +76,7 @@ pub(super) fn draw(
         ])
         .areas(area);
         places(app, breakpoint, of, upper, buffer, hits);
-        lateness_or_calls(app, breakpoint, of, middle, buffer, hits);
+        skew_or_calls(app, breakpoint, of, middle, buffer, hits);
         traffic(app, breakpoint, of, lower, buffer);
     }
 }
@@ -90,9 +90,10 @@ fn places(
     hits: &mut Hits,
 ) {
     let from = of.parent.map_or_else(String::new, |parent| format!(", split from {parent}"));
+    let of_many = of.kind.as_ref().map_or_else(String::new, |kind| format!(", one of {}", kind.count));
     let title = Title {
         name: "Where ranks are",
-        about: format!("{}, ranks {}{from}", of.whereabouts.title, of.ranks.brief(RUNS)),
+        about: format!("{}{of_many}, ranks {}{from}", of.whereabouts.title, of.ranks.brief(RUNS)),
         ..Title::default()
     };
     let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
@@ -101,7 +102,7 @@ fn places(
 
 /// In a hung job no rank is late any more: the divergence of its calls is more informative, once they were
 /// read.
-fn lateness_or_calls(
+fn skew_or_calls(
     app: &App,
     breakpoint: Breakpoint,
     of: &Communicator,
@@ -112,12 +113,12 @@ fn lateness_or_calls(
     let stands = app.job_view.findings.iter().any(Finding::stops_the_job);
     match app.job().filter(|_| stands).and_then(|job| calls::of(job, &app.job_view.findings, of.id)) {
         Some(lines) => calls::draw(app, breakpoint, &lines, area, buffer),
-        None => lateness(app, breakpoint, of, area, buffer, hits),
+        None => arrival_skew(app, breakpoint, of, area, buffer, hits),
     }
 }
 
 /// The latest first: a bar, and its figure.
-fn lateness(
+fn arrival_skew(
     app: &App,
     breakpoint: Breakpoint,
     of: &Communicator,
@@ -126,7 +127,7 @@ fn lateness(
     hits: &mut Hits,
 ) {
     let title = Title {
-        name: "Lateness",
+        name: "Arrival skew",
         about: "median after the first rank, latest first".to_owned(),
         ..Title::default()
     };
@@ -161,7 +162,7 @@ fn lateness(
     headline::lines(&lines, inner, buffer);
 }
 
-/// Why no lateness is known.
+/// Why no arrival skew is known.
 fn unknown(app: &App, of: &Communicator) -> String {
     let (seen, size) = (of.ranks.len(), of.size as usize);
     if seen < size {

@@ -107,7 +107,11 @@ fn entry(app: &App, gemm: &Gemm, (rank, rate): (Rank, f64), bar: usize) -> Line<
         Span::styled(HOST.cell(&host) + " ", app.palette.of(Role::Muted)),
         Span::raw(RATE.cell(&figure::three(rate)) + " "),
         Span::styled(
-            format!("{}{:>4} %  ", if slow { glyph::LOW } else { " " }, format!("{:+.0}", below.round() + 0.0)),
+            format!(
+                "{}{:>4} %  ",
+                if slow { glyph::LOW } else { " " },
+                format!("{:+.0}", below.round() + 0.0)
+            ),
             said,
         ),
         Span::styled(glyph::BAR.repeat(length), loud),

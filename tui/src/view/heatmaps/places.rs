@@ -158,7 +158,7 @@ fn of_row(row: &Row, metric: Metric, scale: Option<&Scale>) -> Cell {
         (_, Some(value), Some(scale)) => match of_value(value, scale) {
             // The usual skew of a rank may be small and add up all the same: what the finding names has its sign.
             Cell::Value { value, step, badness, sign: None }
-                if metric == Metric::Lateness && row.named == Some(Kind::SlowRank) =>
+                if metric == Metric::Skew && row.named == Some(Kind::SlowRank) =>
             {
                 Cell::Value { value, step, badness, sign: Some(HIGH) }
             }

@@ -23,7 +23,7 @@ const MOUSE: [(&str, &str); 9] = [
     ("click", "a rank, a line: select it; again: same as Enter"),
     ("", "a word of the last line: same as its key"),
     ("", "a table header: sort by it; again: reverse"),
-    ("", "a map's title: next quantities"),
+    ("", "a map's title: choose what the maps show"),
     ("", "a finding above the maps: all findings"),
     ("", "on a rank's page, a communicator or the worst rank: go there"),
     ("wheel", "through the list"),
@@ -93,6 +93,7 @@ pub(super) fn parts(app: &App) -> Vec<Part> {
         Scope::Prompt,
         Scope::Rank,
         Scope::Help,
+        Scope::Picker,
     ];
     let here = app.page.scope();
     let others = all.into_iter().filter(|scope| *scope != here);

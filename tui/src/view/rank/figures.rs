@@ -23,7 +23,7 @@ use crate::{
 const METRICS: [Metric; 11] = [
     Metric::Gemm,
     Metric::StepTime,
-    Metric::Lateness,
+    Metric::Skew,
     Metric::Bus,
     Metric::Exposed,
     Metric::Peak,

@@ -47,7 +47,7 @@ struct Part {
 pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
     let of = figure::counted(app.watched.ranks.len(), "rank", "ranks");
     let about = match breakpoint {
-        Breakpoint::Wide => format!("last half minute, median of {of}; GEMM and NCCL may overlap"),
+        Breakpoint::Wide => format!("last 30 s, median of {of}; GEMM and NCCL may overlap"),
         Breakpoint::Medium => format!("last half minute, median of {of}"),
         _ => String::new(),
     };
@@ -118,7 +118,7 @@ fn parts(app: &App) -> [Part; PARTS as usize] {
             least: false,
             means: match one.waiting {
                 Some(waiting) => format!("{} waits for stragglers", percent(waiting)),
-                None => "includes waiting for stragglers".to_owned(),
+                None => "with waits for stragglers".to_owned(),
             },
         },
         Part {

@@ -28,7 +28,7 @@ pub struct Exited {
 
 impl fmt::Display for Exited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rank, host, pid, ago_s, followers, told, .. } = self;
+        let Self { rank, host, pid, ago_s, .. } = self;
         let step = self.step.map_or_else(|| "unknown".to_owned(), |step| step.to_string());
         write!(f, "rank {rank} ({host}, pid {pid}) ")?;
         if let Some(exit) = self.exit.as_ref().filter(|exit| exit.cause() != EndCause::Dead) {
@@ -38,19 +38,30 @@ impl fmt::Display for Exited {
         } else {
             write!(f, "ended without an orderly exit; it last reported {ago_s:.0} s ago, at step {step}")?;
         }
-        if let Some(asked) = self.exit.as_ref().and_then(|exit| exit.asked.as_ref()) {
-            let name = if asked.name.is_empty() { String::new() } else { format!(" ({})", asked.name) };
-            write!(f, "; process {}{name} had sent it SIGTERM", asked.by)?;
+        for clause in [self.sender(), self.followers()].into_iter().flatten() {
+            write!(f, "; {clause}")?;
         }
-        if followers.is_empty() {
-            return Ok(());
-        }
-        write!(f, "; {} followed", phrase::ranks(followers))?;
-        match told {
-            0 => Ok(()),
-            told if *told == followers.len() => f.write_str(", stopped by SIGTERM"),
-            told => write!(f, ", {told} of them stopped by SIGTERM"),
-        }
+        Ok(())
+    }
+}
+
+impl Exited {
+    /// Who had ended it.
+    pub(super) fn sender(&self) -> Option<String> {
+        let asked = self.exit.as_ref()?.asked.as_ref()?;
+        let name = if asked.name.is_empty() { String::new() } else { format!(" ({})", asked.name) };
+        Some(format!("process {}{name} had sent it SIGTERM", asked.by))
+    }
+
+    /// The ranks that ended after it.
+    pub(super) fn followers(&self) -> Option<String> {
+        let stopped = match self.told {
+            _ if self.followers.is_empty() => return None,
+            0 => String::new(),
+            told if told == self.followers.len() => ", stopped by SIGTERM".to_owned(),
+            told => format!(", {told} of them stopped by SIGTERM"),
+        };
+        Some(format!("{} followed{stopped}", phrase::ranks(&self.followers)))
     }
 }
 

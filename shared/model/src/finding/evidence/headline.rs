@@ -83,8 +83,8 @@ fn arrival(of: &Arrival) -> String {
         None => String::new(),
         Some(Waiting { loss, is_cost: true, .. }) => costs(loss.ms_of_step.map(|(ms, _)| ms), loss.pct),
         Some(Waiting { loss, is_cost: false, .. }) => loss.ms_of_step.map_or_else(
-            || format!(", late by {} % of the time", round(loss.pct)),
-            |(ms, _)| format!(", late by {} ms a step", round(ms)),
+            || format!(", arrival skew {} % of the time", round(loss.pct)),
+            |(ms, _)| format!(", arrival skew {} ms a step", round(ms)),
         ),
     }
 }
@@ -315,7 +315,7 @@ fn mismatch(of: &Mismatch, host: Option<&str>) -> String {
 
 /// The evidence's line, with a cost that only the finding knows.
 pub(in crate::finding) fn joined(line: String, cost: Option<(Option<f64>, f64)>) -> String {
-    let known = ["costs ", "late by "].iter().any(|words| line.contains(words));
+    let known = ["costs ", "arrival skew "].iter().any(|words| line.contains(words));
     match cost.filter(|_| !known) {
         Some((ms, pct)) => fitted([format!("{line}{}", costs(ms, pct)), line]),
         None => line,

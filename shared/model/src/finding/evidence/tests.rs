@@ -549,6 +549,39 @@ fn a_headline_has_who_where_what_and_the_cost() {
     assert_eq!(hang.headline(&[Rank(3)], Some("node-1")), told);
 }
 
+/// Below a headline only what it leaves out.
+#[test]
+fn details_repeat_no_clause_of_the_headline() {
+    let slow = straggler(Cause::WaitsLess { pct: 2.0, usual_pct: 40.0 });
+    let headline = slow.headline(&[Rank(5)], None);
+    assert_eq!(headline, "rank 5 (a): work reaches its GPU late, costs 22 ms a step");
+    let details = slow.details(&headline);
+    assert!(
+        details.starts_with("the others wait for it alone at 128 of 130 timed collectives; "),
+        "{details}"
+    );
+    let hang = Evidence::NotEntered(NotEntered {
+        ranks: vec![Rank(3)],
+        collective: collective(),
+        waiting: 7,
+        stands_s: 68.0,
+        doing: Doing::Outside,
+    });
+    let headline = hang.headline(&[Rank(3)], Some("node-1"));
+    assert!(headline.contains(": 7 ranks wait"), "{headline}");
+    assert_eq!(hang.details(&headline), "it is in no CUDA or NCCL call");
+    assert_eq!(hang.details(""), "7 ranks wait; it is in no CUDA or NCCL call");
+    for (evidence, _) in all() {
+        let headline = evidence.headline(&[Rank(5)], Some("a"));
+        let details = evidence.details(&headline);
+        assert!(
+            details.split("; ").all(|clause| clause.is_empty() || !headline.contains(clause)),
+            "{headline}: {details}"
+        );
+        assert!(details.len() <= evidence.to_string().len() + 40, "{details}");
+    }
+}
+
 #[test]
 fn every_figure_has_its_unit_in_its_name_and_is_documented() {
     let docs = include_str!("../../../../../docs/findings.md");

@@ -33,7 +33,15 @@ pub(super) fn parted(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
         Parting::Unmatched => {
             (Class::Unmatched, "look at both calls: `xpu-top collectives` shows the calls before them")
         }
-        _ => (
+        // One that only has not come is filtered out above.
+        Parting::Extra
+        | Parting::LeftOut
+        | Parting::Operation
+        | Parting::Size
+        | Parting::Type
+        | Parting::Reduction
+        | Parting::Root
+        | Parting::NotEntered => (
             Class::Mismatch,
             "look at the code path that only that rank takes: `xpu-top collectives` shows the calls before it",
         ),

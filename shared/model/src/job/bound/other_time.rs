@@ -44,7 +44,7 @@ impl OtherTime {
         };
         let (loading_pct, collecting_pct) = (part(one.loading), part(one.collecting));
         let (copying_pct, synchronizing_pct) = (part(one.copying), part(one.synchronizing));
-        let unexplained_pct = 100.0 * (rest - (idle - left));
+        let unexplained_pct = 100.0 * (rest - (idle - left)).max(0.0);
         Self { loading_pct, collecting_pct, copying_pct, synchronizing_pct, unexplained_pct }
     }
 

@@ -80,38 +80,40 @@ impl fmt::Display for After {
 
 impl fmt::Display for NotStarted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ranks, started, collective, stands_s, witness, after } = self;
+        let Self { ranks, collective, stands_s, .. } = self;
+        write!(
+            f,
+            "{} launched {}, and {} not started it: {}; the job has hung for {stands_s:.0} s",
+            phrase::ranks(ranks),
+            phrase::collective(collective),
+            if ranks.len() == 1 { "its GPU has" } else { "their GPUs have" },
+            self.reason()
+        )
+    }
+}
+
+impl NotStarted {
+    /// What these GPUs do instead.
+    pub(in crate::finding::evidence) fn reason(&self) -> String {
+        let Self { ranks, started, witness, after, .. } = self;
         let after = after.as_ref().map_or_else(|| " before it".to_owned(), After::to_string);
-        let (gpus, run, take) = if ranks.len() == 1 {
-            ("its GPU has", "runs", "takes")
-        } else {
-            ("their GPUs have", "run", "take")
-        };
+        let (run, take) = if ranks.len() == 1 { ("runs", "takes") } else { ("run", "take") };
         let (others, are) = if *started == 1 {
             ("the GPU of 1 other rank has", "that of the other is")
         } else {
             (&*format!("the GPUs of {started} other ranks have"), "those of the others are")
         };
-        write!(
-            f,
-            "{} launched {}, and {gpus} not started it: ",
-            phrase::ranks(ranks),
-            phrase::collective(collective)
-        )?;
         match witness {
             Witness::Event => {
-                write!(f, "work launched{after} does not end; {others} (by events before it on the streams)")
+                format!("work launched{after} does not end; {others} (by events before it on the streams)")
             }
-            Witness::Idle { others_busy_pct } => write!(
-                f,
+            Witness::Idle { others_busy_pct } => format!(
                 "it waits for something launched{after}; by the driver it {run} nothing, and {are} busy {others_busy_pct:.0} % of the time"
             ),
-            Witness::Power { watts, others_watts } => write!(
-                f,
+            Witness::Power { watts, others_watts } => format!(
                 "work launched{after} seems not to end; by the driver it {take} {watts:.0} W, and {are} busy at {others_watts:.0} W, as ranks that wait for others"
             ),
-        }?;
-        write!(f, "; the job has hung for {stands_s:.0} s")
+        }
     }
 }
 

@@ -1,0 +1,276 @@
+//! Evidence below its headline: the clauses that the headline leaves out.
+
+use xpu_wire::{frame::EndCause, id::Rank};
+
+use super::{
+    super::{
+        Clocks,
+        phrase::{self, counted},
+    },
+    Evidence,
+    cost::{Cause, Straggler},
+    exit::Exited,
+    hang::{Forming, Missing, NotEntered, Stopped},
+    link::SlowLink,
+    pace::{Pauses, Regression},
+    slow::{Arrival, LateHost, MoreWork, Named, Rates, SlowGemms, Waiting},
+};
+
+/// Clauses of a sentence, without those that the headline has.
+struct Clauses<'a> {
+    headline: &'a str,
+    clauses: Vec<String>,
+}
+
+impl Clauses<'_> {
+    fn add(&mut self, clause: impl Into<String>) {
+        let clause = clause.into();
+        if !self.headline.contains(&clause) {
+            self.clauses.push(clause);
+        }
+    }
+
+    /// All ranks, where the headline names the first.
+    fn ranks(&mut self, ranks: &[Rank]) {
+        if ranks.len() > 1 {
+            self.add(phrase::ranks(ranks));
+        }
+    }
+
+    fn arrival(&mut self, arrival: &Arrival) {
+        let last = match arrival.waiting {
+            None => "its arrival skew is unknown".to_owned(),
+            Some(Waiting { last_pct, .. }) => format!("last into {last_pct:.0} % of its collectives"),
+        };
+        let age = arrival.as_of_s.map(|age| format!(", as of {age:.0} s ago: no progress since"));
+        self.add(last + &age.unwrap_or_default());
+    }
+
+    fn held(&mut self, clocks: &Clocks) {
+        if let Clocks::Held(held) = clocks {
+            self.add(held.to_string());
+        }
+    }
+}
+
+impl Evidence {
+    /// The sentence without what this headline has; empty if that is all.
+    pub(in crate::finding) fn details(&self, headline: &str) -> String {
+        let mut to = Clauses { headline, clauses: Vec::new() };
+        self.add_details(&mut to);
+        to.clauses.join("; ")
+    }
+
+    fn add_details(&self, to: &mut Clauses<'_>) {
+        match self {
+            Self::SlowGemms(of) => slow_gemms(of, to),
+            Self::LateHost(of) => late_host(of, to),
+            Self::MoreWork(of) => more_work(of, to),
+            Self::Straggler(of) => straggler(of, to),
+            Self::Pauses(of) => pauses(of, to),
+            Self::Regression(of) => regression(of, to),
+            Self::PastRun(of) => {
+                to.add(of.when.clone());
+                to.add(of.why.clone());
+            }
+            Self::SlowLink(of) => slow_link(of, to),
+            Self::FullMemory(of) => to.ranks(&of.ranks),
+            Self::Xid(_) => to.add("the driver reported it"),
+            Self::Exited(of) => exited(of, to),
+            Self::Stopped(of) => stopped(of, to),
+            // The record's sentence names both calls, of which the headline has none.
+            Self::Parted(of) => to.add(of.sentence.clone()),
+            Self::Forming(of) => forming(of, to),
+            Self::NotEntered(of) => not_entered(of, to),
+            Self::Deadlock(of) => {
+                to.ranks(&of.ranks);
+                to.add("some entered the first, others the second, and neither group entered the other's");
+            }
+            Self::Mismatch(of) => {
+                for (ranks, operation, bytes) in &of.called {
+                    to.add(format!("{}: {operation} of {}", phrase::ranks(ranks), phrase::bytes(*bytes)));
+                }
+                if of.most.is_some() {
+                    to.add(format!("the others: {}", phrase::collective(&of.collective)));
+                }
+            }
+            Self::OutOfStep(of) => {
+                to.ranks(&of.ranks);
+                to.add(format!(
+                    "all wait for the GPU: none of the numbers {} to {}, which all called, is known to have ended",
+                    of.collective.number,
+                    of.least.saturating_sub(1),
+                ));
+            }
+            Self::NotLaunched(of) => {
+                to.ranks(&of.ranks);
+                to.add(format!("inside {} for {:.0} s", of.call, of.inside_s));
+            }
+            Self::NotStarted(of) => {
+                to.ranks(&of.ranks);
+                to.add(of.reason());
+            }
+            Self::InKernel(of) => {
+                to.ranks(&of.ranks);
+                to.add(format!("all {} ranks launched it", of.launched));
+                if of.alike > 0 {
+                    to.add(format!("{} similar communicators are in the same state", of.alike));
+                }
+            }
+            Self::Partial(of) => to.ranks(&of.ranks),
+            Self::Unmatched(of) => {
+                to.ranks(&of.ranks);
+                to.add(format!("ranks with the same role: most of {} called {}", of.of, of.usual));
+            }
+            Self::Sampled(of, seen) => {
+                of.add_details(to);
+                to.add(seen.to_string());
+            }
+            Self::OnGpus(of, _) => of.add_details(to),
+        }
+    }
+}
+
+/// `640.0 TFLOPS is the median of 64 ranks with the same work`
+fn compared(Rates { usual_tflops, ranks, .. }: Rates) -> String {
+    match ranks {
+        None => format!("its own earlier rate was {usual_tflops:.1} TFLOPS"),
+        Some(ranks) => format!(
+            "{usual_tflops:.1} TFLOPS is the median of {} ranks with the same work",
+            phrase::count(ranks)
+        ),
+    }
+}
+
+fn named(who: &Named, to: &mut Clauses<'_>) {
+    to.ranks(&who.ranks);
+}
+
+fn slow_gemms(of: &SlowGemms, to: &mut Clauses<'_>) {
+    named(&of.who, to);
+    to.held(&of.clocks);
+    to.arrival(&of.arrival);
+    to.add(compared(of.rates));
+}
+
+fn late_host(of: &LateHost, to: &mut Clauses<'_>) {
+    named(&of.who, to);
+    to.arrival(&of.arrival);
+    to.add(format!("its GEMMs run at {:.1} TFLOPS", of.rates.tflops));
+    to.add(compared(of.rates));
+}
+
+fn more_work(of: &MoreWork, to: &mut Clauses<'_>) {
+    named(&of.who, to);
+    let Rates { tflops, usual_tflops, ranks } = of.rates;
+    to.add(format!(
+        "compared with {} ranks with the same communicators, at no lower rate ({tflops:.1} TFLOPS, theirs {usual_tflops:.1})",
+        ranks.unwrap_or(0)
+    ));
+    to.arrival(&of.arrival);
+}
+
+fn straggler(of: &Straggler, to: &mut Clauses<'_>) {
+    let (last, timed) = (phrase::count(of.last as usize), phrase::count(of.timed as usize));
+    to.add(format!("the others wait for it alone at {last} of {timed} timed collectives"));
+    match &of.cause {
+        Cause::SlowGemms { usual_tflops, is_past, clocks, .. } => {
+            let whose = if *is_past { "its own earlier rate" } else { "the others' rate" };
+            to.held(clocks);
+            to.add(format!("{whose} is {usual_tflops:.1} TFLOPS"));
+        }
+        cause => {
+            if let Some((own, usual)) = of.tflops {
+                to.add(format!("its GEMMs run at {own:.1} TFLOPS, the others' at {usual:.1}"));
+            }
+            // The headline says both of these whole.
+            if !matches!(cause, Cause::MoreWork { .. } | Cause::Unknown) {
+                to.add(cause.to_string());
+            }
+        }
+    }
+}
+
+fn pauses(of: &Pauses, to: &mut Clauses<'_>) {
+    match (&of.late, &of.ranks[..]) {
+        (Some(late), _) => to.add(late.to_string()),
+        (None, []) => to.add("no single rank causes them"),
+        (None, ranks) => {
+            to.add(format!("{} waited that much less than the others", phrase::ranks(ranks)));
+        }
+    }
+}
+
+fn regression(of: &Regression, to: &mut Clauses<'_>) {
+    to.add(format!("{:.1} ms before", of.before_ms));
+    to.add(if of.work_pct.abs() < 3.0 {
+        "the FLOPs of a step are the same".to_owned()
+    } else {
+        format!("{:+.0} % FLOPs a step", of.work_pct)
+    });
+    if !of.is_compute {
+        to.add("GEMMs are as fast as before");
+    }
+    if let Some(held) = &of.clocks {
+        to.add(held.to_string());
+    }
+    if let Some(late) = &of.late {
+        to.add(late.to_string());
+    }
+    if let Some(lacks) = &of.lacks_cpu {
+        to.add(lacks.to_string());
+    }
+}
+
+fn slow_link(of: &SlowLink, to: &mut Clauses<'_>) {
+    let against = match of.groups {
+        None => "what it had before".to_owned(),
+        Some(groups) => format!("the median of {groups} similar groups"),
+    };
+    to.add(format!("{:.1} GB/s is {against}, once all {} ranks have entered", of.usual_gb_s, of.size));
+    if of.slow > 1 {
+        to.add(format!("{} of {} communicators are slow", of.slow, of.known));
+    }
+}
+
+fn exited(of: &Exited, to: &mut Clauses<'_>) {
+    let exit = of.exit.as_ref().filter(|exit| exit.cause() != EndCause::Dead);
+    if let Some(exit) = exit {
+        to.add(exit.sentence());
+    } else if !of.was_seen {
+        to.add("its end was not seen: that is when it last reported");
+    }
+    if let Some(step) = of.step {
+        to.add(format!("at step {step}"));
+    }
+    to.add(format!("pid {}", of.pid));
+    for clause in [of.sender(), of.followers()].into_iter().flatten() {
+        to.add(clause);
+    }
+}
+
+fn stopped(of: &Stopped, to: &mut Clauses<'_>) {
+    to.ranks(&of.ranks);
+    let step = of.step.map_or_else(String::new, |step| format!(" since step {step}"));
+    to.add(format!("pid {} exists and has reported nothing{step}", of.pid));
+}
+
+fn forming(of: &Forming, to: &mut Clauses<'_>) {
+    match &of.missing {
+        Missing::Nobody | Missing::Unseen(_) => {}
+        Missing::Unknown => to.add(format!("inside: {}", phrase::ranks(&of.inside))),
+        Missing::Ranks { ranks, doing } => {
+            to.ranks(ranks);
+            to.add(doing.to_string());
+        }
+    }
+}
+
+fn not_entered(of: &NotEntered, to: &mut Clauses<'_>) {
+    to.ranks(&of.ranks);
+    to.add(format!("{} {}", counted(of.waiting), if of.waiting == 1 { "waits" } else { "wait" }));
+    to.add(match &of.ranks[..] {
+        [first, _, ..] => format!("rank {first}: {}", of.doing),
+        _ => of.doing.to_string(),
+    });
+}

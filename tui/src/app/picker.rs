@@ -1,0 +1,185 @@
+//! A list over the screen, to choose one of: what the maps show, what a list is sorted by, a job.
+
+use xpu_model::{figure, job::Job};
+
+use super::{App, Column, GemmColumn, HostColumn, Page, Sort, StepColumn, order::Sortable};
+use crate::action::{Action, Motion};
+
+/// Lines that a page key moves by.
+const PAGE: usize = 10;
+
+/// What is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choosing {
+    Metric,
+    Sort,
+    Job,
+}
+
+/// The list as it was when it was opened: what arrives meanwhile moves no line under the cursor.
+#[derive(Clone, Debug)]
+pub(crate) struct Picker {
+    pub title: &'static str,
+    pub items: Vec<Item>,
+    at: usize,
+}
+
+/// A line of the list.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub text: String,
+    pub about: String,
+    /// It is what the screen shows now.
+    pub is_current: bool,
+    pub action: Action,
+}
+
+impl Picker {
+    /// The cursor begins on what is shown now.
+    fn new(title: &'static str, items: Vec<Item>) -> Self {
+        let at = items.iter().position(|item| item.is_current).unwrap_or(0);
+        Self { title, items, at }
+    }
+
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    pub(crate) fn travel(&mut self, motion: Motion) {
+        self.at = motion.from(self.at, self.items.len(), PAGE);
+    }
+
+    /// To the next line that begins with this letter. `false`: there is none.
+    pub(crate) fn jump(&mut self, letter: char) -> bool {
+        let begins = |item: &Item| {
+            item.text.chars().next().is_some_and(|first| first.to_lowercase().eq(letter.to_lowercase()))
+        };
+        let after = (self.at + 1..self.items.len()).chain(0..=self.at);
+        let found = after.into_iter().find(|&at| self.items.get(at).is_some_and(begins));
+        self.at = found.unwrap_or(self.at);
+        found.is_some()
+    }
+
+    /// What choosing this line does.
+    pub(crate) fn action(&self, line: usize) -> Option<Action> {
+        self.items.get(line).map(|item| item.action.clone())
+    }
+}
+
+impl App {
+    /// The list to choose from, or why there is nothing to choose.
+    pub(crate) fn choices(&self, of: Choosing) -> Result<Picker, String> {
+        match of {
+            Choosing::Metric => self.metrics(),
+            Choosing::Sort => self.columns(),
+            Choosing::Job => self.job_choices(),
+        }
+    }
+
+    fn metrics(&self) -> Result<Picker, String> {
+        let shown = self.mapped();
+        let item = |metric: super::Metric| Item {
+            text: metric.title().to_owned(),
+            about: metric.means().trim().to_owned(),
+            is_current: shown.contains(&metric),
+            action: Action::ShowMetric(metric),
+        };
+        let items: Vec<_> = self.job_view.reported().into_iter().map(item).collect();
+        if items.is_empty() {
+            Err("no rank has reported yet".to_owned())
+        } else {
+            Ok(Picker::new("Maps show", items))
+        }
+    }
+
+    fn columns(&self) -> Result<Picker, String> {
+        let items = match self.page {
+            Page::Overview => self.overview_columns(),
+            Page::Gemms => columns::<GemmColumn>(self.gemms.order.by),
+            Page::Steps => columns::<StepColumn>(self.steps.order.by),
+            Page::Hosts => columns::<HostColumn>(self.hosts.order.by),
+            Page::Rank | Page::Collectives | Page::Stacks | Page::Findings | Page::Captures => {
+                return Err("this page has one order".to_owned());
+            }
+        };
+        Ok(Picker::new("Sort by", items))
+    }
+
+    fn overview_columns(&self) -> Vec<Item> {
+        let item = |column: Column| Item {
+            text: column.title().to_owned(),
+            about: column.means().to_owned(),
+            is_current: column == self.sort.column,
+            action: Action::SortBy(Sort { column, reversed: false }),
+        };
+        Column::ALL.map(item).into()
+    }
+
+    fn job_choices(&self) -> Result<Picker, String> {
+        let shown = self.job().map(Job::name);
+        let jobs: Vec<_> = self.jobs.iter().collect();
+        if let [] | [_] = jobs[..] {
+            return Err(shown.map_or_else(|| "no job yet".to_owned(), |job| format!("{job} is the only job")));
+        }
+        let item = |job: &Job| {
+            let (living, of) = (job.living(), job.world_size() as usize);
+            let about = match living {
+                0 => "ended".to_owned(),
+                living if living < of => {
+                    format!("{} of {} ranks", figure::count(living as u64), figure::count(of as u64))
+                }
+                _ => figure::counted(of, "rank", "ranks"),
+            };
+            let name = job.name().clone();
+            Item {
+                text: name.to_string(),
+                about,
+                is_current: Some(&name) == shown,
+                action: Action::ChooseJob(name),
+            }
+        };
+        Ok(Picker::new("Jobs", jobs.into_iter().map(item).collect()))
+    }
+}
+
+/// The columns of a page's list.
+fn columns<C: Sortable>(current: C) -> Vec<Item> {
+    let item = |(nth, &column): (usize, &C)| Item {
+        text: column.title().to_owned(),
+        about: String::new(),
+        is_current: column == current,
+        action: Action::SortColumn(nth),
+    };
+    C::ALL.iter().enumerate().map(item).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picker(texts: &[&str]) -> Picker {
+        let item = |(nth, text): (usize, &&str)| Item {
+            text: (*text).to_owned(),
+            about: String::new(),
+            is_current: nth == 1,
+            action: Action::SortColumn(nth),
+        };
+        Picker::new("Sort by", texts.iter().enumerate().map(item).collect())
+    }
+
+    #[test]
+    fn a_letter_goes_round_the_lines_that_begin_with_it() {
+        let mut picker = picker(&["memory", "power", "Memory of all", "late"]);
+        assert_eq!(picker.at(), 1, "the current one");
+        let mut visited = Vec::new();
+        for _ in 0..3 {
+            assert!(picker.jump('m'));
+            visited.push(picker.at());
+        }
+        assert_eq!(visited, [2, 0, 2]);
+        assert!(!picker.jump('x'));
+        assert_eq!(picker.at(), 2);
+        picker.travel(Motion::Last);
+        assert!(matches!(picker.action(picker.at()), Some(Action::SortColumn(3))));
+    }
+}

@@ -1,0 +1,107 @@
+//! Why a key does nothing now: the footer says so.
+
+use crate::{
+    action::Action,
+    app::{App, Overlay, Page, Standing},
+    keymap::{Key, Scope},
+};
+
+/// `None`: it does something, or says itself why it does not.
+pub(super) fn why(app: &mut App, action: &Action) -> Option<String> {
+    match action {
+        Action::Unbound(key) => Some(unbound(app, *key)),
+        Action::Explain => {
+            app.settle();
+            unexplained(app)
+        }
+        Action::Move(_) if app.overlay == Overlay::None && app.picker.is_none() => {
+            app.settle();
+            unmoved(app)
+        }
+        Action::Fold(_) | Action::NextOutlier | Action::NextThread | Action::TurnNatives => {
+            app.settle();
+            let key = app.key("read-stacks");
+            no_job(app)
+                .or_else(|| says(app.stacks.rows().is_empty(), &format!("no stacks yet: {key} reads them")))
+        }
+        Action::OpenFile | Action::ExportFile | Action::PageOfFile => {
+            says(app.files.selected().is_none(), "no capture or recording in this folder")
+        }
+        Action::TurnCommunicators if app.page == Page::Collectives => {
+            app.settle();
+            no_job(app).or_else(|| says(app.communicators.total == 0, "no communicators yet"))
+        }
+        Action::Report
+        | Action::SaveFlame
+        | Action::AskStacks
+        | Action::AskGpus
+        | Action::FoldRanks
+        | Action::TurnMaps
+        | Action::TurnCommunicators => {
+            app.settle();
+            no_job(app)
+        }
+        Action::Close if app.page == Page::Overview && app.overlay == Overlay::None => {
+            let closes = app.picker.is_some()
+                || (app.maps.over_time && app.zoom.is_set())
+                || app.selected.is_some()
+                || app.filter.is_some();
+            says(!closes, "nothing to clear")
+        }
+        _ => None,
+    }
+}
+
+fn says(idle: bool, why: &str) -> Option<String> {
+    idle.then(|| why.to_owned())
+}
+
+fn no_job(app: &App) -> Option<String> {
+    says(app.standing() != Standing::Running, "no job yet")
+}
+
+fn unexplained(app: &App) -> Option<String> {
+    match app.page {
+        Page::Gemms => says(
+            app.gemms.selected().and_then(|gemm| gemm.slowest()).is_none(),
+            "no GEMM shape to explain yet",
+        ),
+        Page::Hosts => {
+            let seen = app.hosts.selected().is_some_and(|host| !host.ranks.is_empty());
+            says(!seen, "no rank of this host has been seen")
+        }
+        _ => says(app.job_view.findings.get(app.finding).is_none(), "no finding to explain"),
+    }
+}
+
+/// Where there is nothing to move in.
+fn unmoved(app: &App) -> Option<String> {
+    let (is_empty, what) = match app.page {
+        Page::Overview | Page::Rank | Page::Steps => (app.job_view.order.is_empty(), "no rank to select"),
+        Page::Gemms => (app.gemms.shapes().is_empty(), "no GEMM shape to select yet"),
+        Page::Collectives => (app.communicators.lines.is_empty(), "no communicator to select yet"),
+        Page::Stacks => (app.stacks.rows().is_empty(), "no stacks to move in yet"),
+        Page::Findings => (app.job_view.findings.is_empty(), "no finding to select"),
+        Page::Captures => (app.files.all().is_empty(), "no capture or recording in this folder"),
+        Page::Hosts => (app.hosts.all().is_empty(), "no host to select"),
+    };
+    says(is_empty, what)
+}
+
+/// A key without a meaning here: where it has one.
+fn unbound(app: &App, key: Key) -> String {
+    let mut places: Vec<_> = app
+        .keymap
+        .all()
+        .filter(|(_, keys)| keys.contains(&key))
+        .map(|(binding, _)| binding.scope)
+        .filter(|scope| !matches!(scope, Scope::Prompt | Scope::Picker | Scope::Help))
+        .map(Scope::name)
+        .collect();
+    places.dedup();
+    let help = app.key("help");
+    match &places[..] {
+        [] => format!("{key} has no meaning here: {help} lists the keys"),
+        places => format!("{key} has a meaning on {} only: {help} lists the keys", places.join(", ")),
+    }
+}

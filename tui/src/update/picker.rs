@@ -1,0 +1,40 @@
+//! The list that one of is chosen from: what each key does to it.
+
+use super::update;
+use crate::{
+    action::{Action, Effect},
+    app::{App, Choosing, Note},
+};
+
+pub(super) fn open(app: &mut App, of: Choosing) {
+    app.settle();
+    match app.choices(of) {
+        Ok(picker) => app.picker = Some(picker),
+        Err(why) => app.note = Some(Note::Failed(why)),
+    }
+}
+
+pub(super) fn jump(app: &mut App, letter: char) {
+    let found = app.picker.as_mut().is_none_or(|picker| picker.jump(letter));
+    if !found {
+        app.note = Some(Note::Failed(format!("no line begins with {letter}")));
+    }
+}
+
+/// Does what this line is for.
+pub(super) fn choose(app: &mut App, line: Option<usize>) -> Option<Effect> {
+    let picker = app.picker.take()?;
+    let action = picker.action(line.unwrap_or_else(|| picker.at()))?;
+    update(app, action)
+}
+
+/// Whether the action is the list's while it is open.
+pub(super) fn takes(app: &mut App, action: &Action) -> bool {
+    let Some(picker) = &mut app.picker else { return false };
+    match action {
+        Action::Move(motion) => picker.travel(*motion),
+        Action::Close => app.picker = None,
+        _ => return false,
+    }
+    true
+}
