@@ -23,7 +23,7 @@ use std::{
 
 use xpu_analysis::qualify::{Qualification, Verdict};
 
-use super::stacks::print;
+use super::output::print;
 use crate::args::{JobArgs, QualifyArgs, UsageError, WayArgs};
 
 /// How GPUs are measured.

@@ -122,11 +122,12 @@ impl Evidence {
                 to.ranks(&of.ranks);
                 to.add(format!("ranks with the same role: most of {} called {}", of.of, of.usual));
             }
+            Self::Exchanging(of) => to.ranks(&of.ranks),
             Self::Sampled(of, seen) => {
                 of.add_details(to);
                 to.add(seen.to_string());
             }
-            Self::OnGpus(of, _) => of.add_details(to),
+            Self::Aged(of, _) | Self::OnGpus(of, _) => of.add_details(to),
         }
     }
 }

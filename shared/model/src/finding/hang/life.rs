@@ -12,7 +12,7 @@ use super::{
     Class, Confidence, Doing, EARLY_PATIENCE, Evidence, Finding, GPU_WAITS, Kind, LONG_PATIENCE, Rank,
     Severity, has_begun,
 };
-use crate::job::{Job, RankView, processes};
+use crate::job::{Job, RankView};
 
 /// Its creation: until the first step is done, ranks may come late.
 pub(super) fn making(job: &Job, deadline: Duration) -> Option<Finding> {
