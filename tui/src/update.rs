@@ -59,15 +59,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         return None;
     }
     match action {
-        // A recording has its own time, and accepts no requests.
-        Action::Time(now) if app.is_past() => {
-            app.set_parked_time(now);
-            return watch::follow(app).or_else(|| folder::look(app));
-        }
-        Action::Time(now) => {
-            app.now = now;
-            return watch::look(app).or_else(|| watch::follow(app)).or_else(|| folder::look(app));
-        }
+        Action::Time(now) => return time_is(app, now),
         Action::Arrive(arrival) if app.put_aside(&arrival) => {}
         Action::Show(at, frame) => {
             app.now = at;
@@ -155,6 +147,16 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Quit => return Some(Effect::Quit),
     }
     None
+}
+
+/// A recording has its own time, and accepts no requests.
+fn time_is(app: &mut App, now: Moment) -> Option<Effect> {
+    if app.is_past() {
+        app.set_parked_time(now);
+        return watch::follow(app).or_else(|| folder::look(app));
+    }
+    app.now = now;
+    watch::look(app).or_else(|| watch::follow(app)).or_else(|| folder::look(app))
 }
 
 fn turn_help(app: &mut App) {
@@ -269,7 +271,7 @@ fn travel(app: &mut App, motion: Motion) -> Option<Effect> {
             app.files.select(to);
         }
         Page::Collectives => {
-            app.communicator = moved(app.communicator, app.communicators.lines.len(), motion)
+            app.communicator = moved(app.communicator, app.communicators.lines.len(), motion);
         }
     }
     None

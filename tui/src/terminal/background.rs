@@ -63,7 +63,7 @@ impl LateAnswer {
             (None, _) => return false,
             (Some(_), KeyCode::Char('\\')) if alt => self.inside = None,
             (Some(_), KeyCode::Char('g')) if key.modifiers.contains(KeyModifiers::CONTROL) => {
-                self.inside = None
+                self.inside = None;
             }
             (Some(LONGEST), _) => self.inside = None,
             (Some(keys), _) => self.inside = Some(keys + 1),

@@ -63,7 +63,7 @@ fn no_job(app: &App) -> Option<String> {
 fn unexplained(app: &App) -> Option<String> {
     match app.page {
         Page::Gemms => says(
-            app.gemms.selected().and_then(|gemm| gemm.slowest()).is_none(),
+            app.gemms.selected().is_none_or(|gemm| gemm.slowest().is_none()),
             "no GEMM shape to explain yet",
         ),
         Page::Hosts => {

@@ -66,7 +66,7 @@ pub(super) fn qualify(args: &QualifyArgs) -> anyhow::Result<Qualification> {
                 }
             }
             Ok(_) => {
-                of.hosts.push(not_run(remote.host.clone(), "its answer is another program's".to_owned()))
+                of.hosts.push(not_run(remote.host.clone(), "its answer is another program's".to_owned()));
             }
             Err(why) => of.hosts.push(not_run(remote.host.clone(), why)),
         }
@@ -75,7 +75,9 @@ pub(super) fn qualify(args: &QualifyArgs) -> anyhow::Result<Qualification> {
         Ok(_) => true,
         Err(why) => {
             let host = of.hosts.iter_mut().find(|host| host.host == remote.host);
-            host.into_iter().for_each(|host| host.not_measured.push(format!("with other hosts: {why}")));
+            if let Some(host) = host {
+                host.not_measured.push(format!("with other hosts: {why}"));
+            }
             false
         }
     });

@@ -44,7 +44,11 @@ impl<'a> Events<'a> {
         let has_kernels = trace.of.operations.iter().any(|single| single.kind() == Kind::ActivityKernel);
         Self {
             trace,
-            process: trace.capture.pids.get(&trace.rank).map_or(trace.rank.process().0 + 1, |pid| pid.0),
+            process: trace
+                .capture
+                .pids
+                .get(&trace.rank)
+                .map_or_else(|| trace.rank.process().0 + 1, |pid| pid.0),
             unseen: most.map_or(0, |most| most + 1),
             has_kernels,
             launches: if has_kernels { Launches::of(&trace.of.operations) } else { Launches::default() },
