@@ -26,7 +26,7 @@ while True: train_step()
 #[test]
 fn the_rank_with_a_slow_function_and_the_one_with_slow_copies_are_named() {
     let host = Host::new();
-    let slow_copies: &[_] = &[("SIMGPU_MEMCPY_GB_S", "4")];
+    let slow_copies: &[_] = &[("SIMGPU_MEMORY_GB_S", "8")];
     let ranks = [&[][..], &[], slow_copies].into_iter().enumerate();
     let _ranks: Vec<Program> = ranks.map(|(rank, set)| host.rank_of_where((rank, 3), set, TRAINS)).collect();
     until("all ranks to train", || {
@@ -54,9 +54,9 @@ fn the_rank_with_a_slow_function_and_the_one_with_slow_copies_are_named() {
     assert!(python["name"].as_str().is_some_and(|name| name.starts_with("collate_fn (")), "{python:#}");
     assert!(python["called_by"].as_str().is_some_and(|name| name.starts_with("train_step (")), "{python:#}");
     let cost = |row: &Value| row["cost_ns"].as_f64().expect("a number") / 1e6;
-    // It spins for 40 ms; 100 MB take 25 ms at 4 GB/s, and 4 ms at 25.
+    // It spins for 40 ms; 100 MB are read and written, which takes 25 ms at 8 GB/s and 0.05 ms on the others.
     assert!((20.0..120.0).contains(&cost(python)), "{python:#}");
-    assert!((17.0..25.0).contains(&cost(copies)), "{copies:#}");
+    assert!((18.0..27.0).contains(&cost(copies)), "{copies:#}");
 
     let text = run(host.xpu_top("report").arg(&file)).stdout;
     assert!(text.contains("rank 1: collate_fn ("), "{text}");

@@ -417,7 +417,8 @@ fn fill(
             setting.trouble = Trouble::Turns { ranks: [rank, other], share: chance.between(10, 0.3, 0.8) };
             Some(Expected {
                 kind: Kind::SlowRank,
-                classes: vec![Class::Host],
+                // While one takes over from the other, the cause may be unknown.
+                classes: vec![Class::Host, Class::Step],
                 ranks: Named::Exactly(vec![rank, other]),
             })
         }

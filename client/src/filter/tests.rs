@@ -140,7 +140,7 @@ fn faults_say_where_and_what_was_expected() {
     at("tflops<0.9*med", 11, "expected median");
     at("tflops~5", 6, "tflops is a number");
     at("host<5", 4, "host is a word");
-    at("late<5W", 6, "W is not a unit of late: write ms, s, us");
+    at("late<5W", 6, "W is not a unit of skew: write ms, s, us");
     at("rank<5W", 6, "it has no unit");
     at("rank<5 rank>2", 7, "expected & or |");
     at("rank<5)", 6, "no `(` is open");
