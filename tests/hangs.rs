@@ -171,7 +171,7 @@ fn a_hang_is_there_when_the_job_and_its_collector_are_gone() {
 
     let screen = xpu_top(&host.place, &format!("--replay {}", folder.display()));
     let screen = Terminal::start(screen, 120, 40);
-    screen.shows("REPLAY").shows("rank 1 did not enter");
+    screen.shows("REPLAY").shows("rank 1 (sim) did not enter");
     screen.keys("4").shows("fault");
     screen.keys("q");
 
