@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -93,6 +94,8 @@ def watch(given, number, fault):
                 os.kill(int(process), signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(job.pid, signal.SIGTERM)
+        for log in (place / "run").rglob("collector-*.log"):
+            shutil.copy(log, given.out / f"{number}-{fault}.collector.log")
 
 
 def reported(given, number, fault, job, environment, base, began):
