@@ -146,12 +146,12 @@ mod tests {
 
     #[test]
     fn a_world_that_is_only_claimed_takes_no_room() {
-        let seats = Seats::of(&[row(5, "a"), row(u32::MAX - 9, "b")], u32::MAX);
+        let seats = Seats::of(&[row(5, "a"), row(Rank::WORLD - 9, "b")], Rank::WORLD);
         assert_eq!((seats.groups.len(), seats.size), (5, 1));
         assert_eq!(seats.at(4), Some(Seat::Unseen(Rank(4))));
-        let far = u32::MAX as usize - 9;
+        let far = Rank::WORLD as usize - 9;
         assert_eq!((seats.at(far), seats.slot_of(1)), (Some(Seat::Seen(1)), Some(far)));
         assert_eq!((seats.host(far).map(HostName::as_str), seats.at(far + 9)), (Some("b"), None));
-        assert_eq!(seats.shape().groups, u32::MAX as usize);
+        assert_eq!(seats.shape().groups, Rank::WORLD as usize);
     }
 }
