@@ -12,7 +12,6 @@ use crate::{
     launches::{self, Launch},
     rate::{self, Class},
     record::Record,
-    shapes::Timed,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +33,7 @@ pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl Fn() -> Option<c
     lane.before_launch(&stream);
     let number = lane.counters.gemms.get();
     let asked = lane.shapes.ask(&shape);
-    let timed = asked != Timed::Never
-        && (rate::of(Class::Gemm).times(number) || (asked == Timed::Wanted && rate::SHAPES.take()));
+    let timed = rate::of(Class::Gemm).times(number) || (asked && rate::SHAPES.take());
     let mut gemm = Gemm { shape, stream: None, timing: Timing::Not, captured: None, at: 0, noted: None };
     if timed || lane.observer().may_capture() {
         if timed {

@@ -14,17 +14,6 @@ const PLACES: usize = 512;
 /// The lower bits of a place are its count, the others identify the shape.
 const COUNT: u64 = (1 << 24) - 1;
 
-/// Whether one is to be timed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Timed {
-    /// It is the first of its shape: the library may load its kernel between the hook's two events.
-    Never,
-    /// As its number says.
-    ByNumber,
-    /// It is the second, fourth, eighth ... of its shape.
-    Wanted,
-}
-
 /// One writer.
 #[derive(Debug)]
 pub(crate) struct Shapes([AtomicU64; PLACES]);
@@ -34,20 +23,20 @@ impl Shapes {
         Self([const { AtomicU64::new(0) }; PLACES])
     }
 
-    /// Counts one.
+    /// Counts one. It should be timed if it is the second, fourth, eighth ... of its shape. Never the first:
+    /// the library may load its kernel then, between the hook's two events.
     #[inline]
-    pub(crate) fn ask(&self, shape: &GemmShape) -> Timed {
+    pub(crate) fn ask(&self, shape: &GemmShape) -> bool {
         let hash = hash(shape);
         let place = &self.0[hash as usize % PLACES];
         let before = place.load(Relaxed);
         if (before ^ hash) & !COUNT != 0 {
             place.store(hash & !COUNT | 1, Relaxed);
-            // One that displaces another may have been here before.
-            return if before == 0 { Timed::Never } else { Timed::ByNumber };
+            return false;
         }
         let count = ((before & COUNT) + 1).min(COUNT);
         place.store(hash & !COUNT | count, Relaxed);
-        if count.is_power_of_two() { Timed::Wanted } else { Timed::ByNumber }
+        count.is_power_of_two()
     }
 }
 
@@ -104,30 +93,18 @@ mod tests {
         GemmShape { m, n: 64, k: 64, batch, datatype, compute, transposed: (false, false) }
     }
 
-    fn wants(shapes: &Shapes, m: u64, batch: u64) -> bool {
-        shapes.ask(&shape(m, batch)) == Timed::Wanted
-    }
-
     #[test]
     fn a_shape_asks_ever_more_seldom() {
         let shapes = Shapes::new();
-        let asked: Vec<_> = (1..=100).filter(|_| wants(&shapes, 64, 1)).collect();
+        let asked: Vec<_> = (1..=100).filter(|_| shapes.ask(&shape(64, 1))).collect();
         assert_eq!(asked, [2, 4, 8, 16, 32, 64]);
-        assert!(!wants(&shapes, 64, 2) && wants(&shapes, 64, 2));
-    }
-
-    /// Of a thread it may also be the first by number, which selects it.
-    #[test]
-    fn the_first_of_a_shape_is_never_timed() {
-        let shapes = Shapes::new();
-        let asked = [(); 3].map(|()| shapes.ask(&shape(64, 1)));
-        assert_eq!(asked, [Timed::Never, Timed::Wanted, Timed::ByNumber]);
+        assert!(!shapes.ask(&shape(64, 2)) && shapes.ask(&shape(64, 2)));
     }
 
     #[test]
     fn hundreds_of_shapes_each_ask() {
         let shapes = Shapes::new();
-        let asks = |m| (0..100).filter(|_| wants(&shapes, m, 1)).count();
+        let asks = |m| (0..100).filter(|_| shapes.ask(&shape(m, 1))).count();
         assert!((1..300).all(|m| asks(m) == 6));
     }
 }
