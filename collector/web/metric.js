@@ -13,7 +13,7 @@ const metric = (word, title, means, unit, worse, of) => ({ word, title, means, u
 export const METRICS = [
   metric("tflops", "GEMM TFLOPS", "over GEMM time", "TFLOPS", "low", (rank) => rank.gemm_tflops),
   metric("bus", "NCCL bus GB/s", "while transferring", "GB/s", "low", (rank) => rank.bus_gb_s),
-  metric("late", "arrival skew ms", "into a collective", "ms", "high", (rank) => rank.lateness_ms_p50),
+  metric("skew", "arrival skew ms", "into a collective", "ms", "high", (rank) => rank.lateness_ms_p50),
   metric("step_ms", "step time ms", "mean of the last half minute", "ms", "high", (rank) => rank.step_ms_mean),
   metric("peak", "% of peak", "in GEMMs, at its clock", "%", "low", (rank) => rank.gemm_peak_pct),
   metric("clock", "SM clock MHz", "of its GPU", "MHz", "low", (rank) => reading(rank).sm_mhz),

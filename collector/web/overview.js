@@ -98,7 +98,7 @@ function worst({ scale, metric }) {
 }
 
 function deviation(scale, metric, value) {
-  if (metric.word === "late" || metric.word === "exposed") return "";
+  if (metric.word === "skew" || metric.word === "exposed") return "";
   const share = scale.deviation(value) * 100;
   return `, ${share > 0 ? "+" : "-"}${Math.abs(share).toFixed(0)} %`;
 }

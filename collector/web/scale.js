@@ -12,14 +12,14 @@ export function scaleOf(metric, ranks, usualStep) {
   const middle = median(values);
   if (middle === null) return null;
   const [lowest, highest] = values.reduce(([a, b], value) => [Math.min(a, value), Math.max(b, value)], [Infinity, -Infinity]);
-  const whole = metric.word === "late" ? usualStep : metric.word === "exposed" ? 100 : null;
+  const whole = metric.word === "skew" ? usualStep : metric.word === "exposed" ? 100 : null;
   const alike = ALIKE * (whole ?? middle);
   const isLow = metric.worse === "low";
   const [toBad, toGood] = isLow ? [middle - lowest, highest - middle] : [highest - middle, middle - lowest];
   const bad = Math.max(toBad / MIDDLE, alike);
   const good = Math.max(toGood / (STEPS - 1 - MIDDLE), alike);
   // Arrival skew counts by its share of a step, and while that is unknown not at all.
-  const isNoise = alike <= 0 || (metric.word === "late" && whole === null) || highest - lowest < alike;
+  const isNoise = alike <= 0 || (metric.word === "skew" && whole === null) || highest - lowest < alike;
   const badness = (value) => (isLow ? middle - value : value - middle);
   const step = (value) => {
     const by = badness(value);
