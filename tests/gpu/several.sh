@@ -4,7 +4,7 @@
 #     tests/gpu/several.sh PROGRAMS OUT [GPUS]
 #
 # PROGRAMS holds xpu-top, xpu-collector and libxpu_hook.so. Takes half a minute on two GPUs or more, g++ and the libraries that
-# PyTorch brings. Prints a row for each GPU; exits with 1 where a figure is off by more than 3 %, or a count is wrong.
+# PyTorch brings. Prints a row for each GPU; exits with 1 where a figure is off by more than 3 %.
 set -uo pipefail
 programs=$(realpath "$1") out=$(realpath "$2") gpus=${3:-2}
 here=$(dirname "$(realpath "$0")")

@@ -17,10 +17,10 @@ const STEPS: f64 = 20.0;
 const SECONDS: f64 = 30.0;
 const HANG_SECONDS: f64 = 15.0;
 
-/// A viewer has all frames of a second so long after the last was sent.
+/// The time after the last frame of a second was sent, until a viewer has all of them.
 const ARRIVES: f64 = 0.1;
 
-/// What is named is watched for so long: whether it stays, whether something wrong joins it, and what it costs.
+/// The time that a named rank is watched for: whether it stays, whether something wrong joins it, and what it costs.
 const SETTLES: f64 = 8.0;
 const COSTS: f64 = 20.0;
 

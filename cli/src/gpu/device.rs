@@ -117,7 +117,7 @@ impl Gpu {
     pub(crate) fn bus_id(&self) -> Option<String> {
         let mut text = [0 as c_char; 32];
         let length = text.len() as i32;
-        // SAFETY: the text is this function's, and so long.
+        // SAFETY: the text is this function's, and of that size.
         unsafe { cudaDeviceGetPCIBusId(text.as_mut_ptr(), length, self.ordinal) }.result().ok()?;
         // SAFETY: CUDA has just written a text with its NUL into it.
         Some(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
@@ -162,7 +162,7 @@ impl Gpu {
         let end = end.min(self.bytes);
         let mut filled = (first.len() as u64).min(end);
         let first = &first[..filled as usize];
-        // SAFETY: this object's memory is at least so long, nothing works on it now, and the source lives until `wait` returns.
+        // SAFETY: this object's memory is at least that large, nothing works on it now, and the source lives until `wait` returns.
         unsafe { result::memcpy_htod_async(self.at(0), first, self.stream) }.map_err(said)?;
         while filled < end && filled > 0 {
             let next = filled.min(end - filled);

@@ -41,7 +41,7 @@ impl Matmul {
             .map_err(refused)?;
         let transposed = cublasOperation_t::CUBLAS_OP_T;
         let attribute = cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA;
-        // SAFETY: just made; the value is this function's, and so long.
+        // SAFETY: just made; the value is this function's, and of that size.
         unsafe {
             set_matmul_desc_attribute(
                 operation,

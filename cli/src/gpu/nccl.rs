@@ -139,7 +139,7 @@ impl Communicator {
     pub(crate) fn all_reduce(&self, gpus: &[Gpu], bytes: u64) -> Result<(), String> {
         self.nccl.group(|| {
             for (gpu, &rank) in gpus.iter().zip(&self.ranks) {
-                // SAFETY: the memory is the GPU's, and so long; the communicator is this object's.
+                // SAFETY: the memory is the GPU's, and at least that large; the communicator is this object's.
                 self.nccl.check(unsafe {
                     (self.nccl.all_reduce)(
                         gpu.at(0),

@@ -49,7 +49,7 @@ pub(super) fn host(
             Kind::FromGpu => (pinned.0, gpu.at(0), cudaMemcpyKind::cudaMemcpyDeviceToHost),
             _ => (gpu.at(0), pinned.0, cudaMemcpyKind::cudaMemcpyHostToDevice),
         };
-        // SAFETY: both are so long: the GPU's memory holds matrices, and is larger.
+        // SAFETY: both are at least that large: the GPU's memory holds matrices.
         unsafe { cudaMemcpyAsync(to, from, BYTES, way, gpu.stream()) }.result().map_err(said)
     })?;
     let rates = times.into_iter().map(|seconds| BYTES as f64 / seconds / 1e9).collect();
@@ -76,7 +76,7 @@ pub(super) fn peer(from: &mut Gpu, to: &Gpu, peak: Option<f64>) -> Result<Option
     }
     let (index, other) = (to.ordinal, to.at(0));
     let times = PAIR.measure(from, |gpu, _| {
-        // SAFETY: both GPUs' memory is so long, and each is on the device that is named.
+        // SAFETY: the memory of both GPUs is at least that large, and each is on the device that is named.
         unsafe { cudaMemcpyPeerAsync(other, index, gpu.at(0), gpu.ordinal, PEER_BYTES, gpu.stream()) }
             .result()
             .map_err(said)

@@ -19,7 +19,7 @@ use crate::args::{QualifyArgs, quoted};
 const OPTIONS: [&str; 7] =
     ["-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15", "-o", "ConnectTimeout=10"];
 
-/// A host of 16 GPUs may take so long by itself.
+/// What a host of 16 GPUs may take by itself.
 const ALONE: Duration = Duration::from_secs(16 * 60 + 30);
 
 /// Rounds of pairs: in each, every host is in one. With more hosts than that, each meets only some of the others.
