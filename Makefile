@@ -45,9 +45,9 @@ demo: build
 	$(TARGET_DIR)/release/xpu-top demo
 
 # Together with the tests: built apart, shared crates are built twice, with other features.
-# One test more than cores at a time: most of them wait.
+# Most tests wait most of the time: with five on two cores, the cores are busy.
 test: TARGETS := --all-targets
-test: export NEXTEST_TEST_THREADS ?= $(shell expr $$(nproc) + 1)
+test: export NEXTEST_TEST_THREADS ?= $(shell expr $$(nproc) \* 2 + 1)
 test: build packaged-hook wheel $(BIN)/pytest browser
 	@$(CARGO) nextest --version >/dev/null 2>&1 || $(CARGO) install $(NEXTEST) --locked
 	@rm -f $(SKIPPED); export XPU_TEST_SKIPPED=$(SKIPPED); worst=0; \
@@ -88,16 +88,17 @@ $(TORCH)/installed: tests/python/requirements-torch.txt
 lint: $(BIN)/ruff
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
-	@if $(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install $(DENY) --locked; then $(MAKE) --no-print-directory deny; \
+	@if $(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install $(DENY) --locked --debug; then $(MAKE) --no-print-directory deny; \
 	else echo "SKIPPED: cargo-deny could not be installed: licences, sources and known vulnerabilities were not checked"; fi
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python tests/words.py
 	CARGO="$(CARGO)" $(BIN)/python tests/arrows.py
 
+# cargo-deny is built without optimization, in a third of the time: it runs for three seconds.
 # Known vulnerabilities (RustSec) want the network: where there is none, that is said, and the rest is checked.
 deny:
-	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install $(DENY) --locked
+	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install $(DENY) --locked --debug
 	$(CARGO) deny check --hide-inclusion-graph bans licenses sources
 	@if $(CARGO) deny fetch db >/dev/null 2>&1; then $(CARGO) deny --offline check advisories; \
 	else echo "the advisory database cannot be reached: known vulnerabilities were not checked"; fi

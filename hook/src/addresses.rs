@@ -24,6 +24,7 @@ use std::{
 
 use crate::{
     guard::ErrnoKept,
+    optimizer::import,
     plugin,
     symbol::{self, Name},
 };
@@ -199,6 +200,10 @@ extern "C" fn passes_by(handle: *mut c_void, name: *const c_char) -> usize {
         return real;
     }
     // SAFETY: the caller promises a string.
+    if unsafe { import::is_entry(name) } {
+        import::begins();
+    }
+    // SAFETY: as above.
     if unsafe { table::find(name) }.is_some() || unsafe { is_plugin(name) } { 0 } else { real }
 }
 

@@ -42,7 +42,7 @@ use crate::{
 };
 
 pub(crate) use birth::heed_environment;
-pub(crate) use end::register_exit;
+pub(crate) use end::{register, register_exit};
 
 /// Threads that can launch at once.
 const LANES: usize = 256;

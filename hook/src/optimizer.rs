@@ -5,6 +5,7 @@
 //! main thread's, if that steps any.
 
 mod attach;
+pub(crate) mod import;
 
 use std::sync::{
     Mutex,
@@ -17,7 +18,13 @@ use std::sync::{
 use xpu_wire::id::Rank;
 
 use crate::clock::monotonic;
-pub(crate) use attach::{attach_if_late, complaint, forget};
+pub(crate) use attach::{attach_if_late, complaint};
+
+/// In a forked child.
+pub(crate) fn forget() {
+    attach::forget();
+    import::forget();
+}
 
 /// Another is followed after this many steps without one of the followed optimizer, over this multiple of the
 /// latter's interval.

@@ -53,7 +53,7 @@ const IDLE: Duration = Duration::from_millis(50);
 /// there is none for their thread-local storage. At first it reserves 64 MiB for the thread, and twice that
 /// for a moment.
 const NEEDED: usize = 1 << 20;
-const NEEDED_AT_FIRST: usize = 130 << 20;
+pub(crate) const NEEDED_AT_FIRST: usize = 130 << 20;
 
 /// Interval of checks whether the program's threads have all ended.
 const ALONE_EVERY: Duration = Duration::from_millis(200);

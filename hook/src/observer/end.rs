@@ -68,7 +68,7 @@ extern "C" fn in_child() {
     exit_note::forget();
 }
 
-pub(super) fn register() {
+pub(crate) fn register() {
     if HANDLERS.swap(true, AcqRel) {
         return;
     }

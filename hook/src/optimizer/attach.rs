@@ -69,8 +69,13 @@ pub(crate) fn complaint() -> Option<&'static str> {
     IS_TOO_OLD.load(Relaxed).then_some(TOO_OLD)
 }
 
+/// No further attempt is needed.
+pub(super) fn is_over() -> bool {
+    DONE.load(Relaxed)
+}
+
 /// In a forked child: an attached hook is there too; a mere request is repeated.
-pub(crate) fn forget() {
+pub(super) fn forget() {
     ASKED.store(false, Relaxed);
 }
 
