@@ -171,6 +171,41 @@ hold()"
     job.end();
 }
 
+/// In training on CPUs, Python's lookup of PyTorch's module is the one call that the hook intercepts.
+#[test]
+fn who_calls_no_cuda_is_seen_by_its_optimizers_steps() {
+    let place = Place::new();
+    let listener = Listener::at(&place.socket());
+    let rank = Program::start(&mut place.script(
+        "
+import ctypes, os
+from torch_hooks import *
+def hooked():
+    tasks = [f'/proc/self/task/{task}/comm' for task in os.listdir('/proc/self/task')]
+    return any(open(task).read() == 'xpu-top\\n' for task in tasks)
+assert not hooked()
+find = ctypes.CDLL(None).dlsym
+find.restype, find.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]
+find(ctypes.CDLL(None)._handle, b'PyInit__C')
+assert hooked()
+import_torch()
+wait_until_watched()
+while hooked(): time.sleep(0.001)
+# What sets the place in the job only now is right, too.
+os.environ.update(RANK='3', WORLD_SIZE='4')
+optimizer = SGD([object()])
+for _ in range(20): optimizer.step()
+sys.stdin.read()",
+    ));
+    let speaker = listener.after_step(rank.pid(), 20);
+    let hello = &speaker.hellos[0];
+    assert_eq!((hello.rank.0, hello.world_size), (3, 4));
+    let steps = speaker.summaries.into_iter().rev().find_map(|summary| summary.steps).expect("steps");
+    assert_eq!((steps.source, &*steps.optimizer), (StepSource::Optimizer, "SGD"));
+    let outcome = rank.end();
+    assert!(outcome.status.success() && outcome.stderr.is_empty(), "{outcome:?}");
+}
+
 /// Otherwise the hook would read Kineto's count before the step is in it.
 #[test]
 fn kineto_registers_before_the_hook() {

@@ -171,6 +171,8 @@ pub enum Class {
     InKernel,
     /// It ended on others but not on these.
     Partial,
+    /// All ranks have stopped making steps and doing anything, in no collective.
+    Idle,
     /// Its GPU computes slower.
     Compute,
     /// It computes slower because its clocks are held down.

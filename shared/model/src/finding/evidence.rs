@@ -47,6 +47,7 @@ pub enum Evidence {
     Partial(hang::Partial),
     Unmatched(hang::Unmatched),
     Exchanging(hang::Exchanging),
+    Idle(hang::Idle),
     /// Any of these, and where the main thread of a rank is.
     Sampled(Box<Evidence>, MainThreadSeen),
     /// Any of these about hosts that have not been heard for this number of seconds.
@@ -82,6 +83,7 @@ impl Evidence {
             Self::Partial(told) => told,
             Self::Unmatched(told) => told,
             Self::Exchanging(told) => told,
+            Self::Idle(told) => told,
             Self::Sampled(of, _) | Self::Aged(of, _) | Self::OnGpus(of, _) => of.reported(),
         }
     }

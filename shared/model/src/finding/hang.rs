@@ -3,6 +3,7 @@
 
 mod divergence;
 mod doing;
+mod idle;
 mod kernel;
 mod life;
 mod mismatch;
@@ -75,7 +76,8 @@ pub(super) fn examine(job: &Job, now: Moment) -> Option<Finding> {
         .or_else(|| recorded::parted(job, &still))
         .or_else(|| still.iter().find_map(mismatch::called))
         .or_else(|| still.iter().find_map(kernel::not_launched))
-        .or_else(|| waiting(job, &still))?;
+        .or_else(|| waiting(job, &still))
+        .or_else(|| idle::ranks(job))?;
     Some(standing::with_gpus(job, &still, found))
 }
 

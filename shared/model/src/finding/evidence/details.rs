@@ -123,6 +123,12 @@ impl Evidence {
                 to.add(format!("ranks with the same role: most of {} called {}", of.of, of.usual));
             }
             Self::Exchanging(of) => to.ranks(&of.ranks),
+            Self::Idle(of) => {
+                to.ranks(&of.ranks);
+                if let Some(usual) = of.usual_step_ms {
+                    to.add(format!("a step took {usual:.1} ms"));
+                }
+            }
             Self::Sampled(of, seen) => {
                 of.add_details(to);
                 to.add(seen.to_string());

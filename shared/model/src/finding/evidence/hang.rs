@@ -3,6 +3,7 @@
 mod calls;
 mod communicator;
 mod gpu;
+mod idle;
 mod standing;
 
 use std::fmt;
@@ -10,6 +11,7 @@ use std::fmt;
 pub use calls::{Deadlock, Exchanging, Mismatch, NotEntered, OutOfStep, Parted, Unmatched};
 pub use communicator::{Forming, Missing};
 pub use gpu::{After, InKernel, NotLaunched, NotStarted, Partial};
+pub use idle::Idle;
 pub(super) use standing::sentence;
 pub use standing::{By, GpuState, GpusAt};
 use xpu_wire::id::{HostName, Pid, Rank, Step};

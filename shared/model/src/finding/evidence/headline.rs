@@ -202,6 +202,10 @@ impl Evidence {
                 with_age(&what, &format!(", ranks like it {}", of.usual), of.stands_s)
             }
             Self::Exchanging(of) => exchanging(of),
+            Self::Idle(of) => {
+                let step = of.step.map_or_else(String::new, |step| format!(" after step {step}"));
+                with_age(&format!("{who}: no step and no work{step}"), "", of.stands_s)
+            }
             Self::Aged(of, seconds) => format!("{} ago: {}", age(*seconds), of.headline(ranks, host)),
             Self::Sampled(of, _) | Self::OnGpus(of, _) => of.headline(ranks, host),
         }

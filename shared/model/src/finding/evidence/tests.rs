@@ -474,6 +474,20 @@ fn all() -> Vec<Case> {
             vec![("ranks_waiting", "all 4 ranks of communicator 9ca792c9"), ("stands_s", "hung for 12 s")],
         ),
         (
+            Evidence::Idle(Idle {
+                ranks: (0..4).map(Rank).collect(),
+                step: Some(Step(300)),
+                usual_step_ms: Some(24.94),
+                first: Doing::Inside(Call::StreamSynchronize, 125.0),
+                stands_s,
+            }),
+            vec![
+                ("step", "ranks 0-3 have completed no step for 12 s after step 300"),
+                ("usual_step_ms", "a step took 24.9 ms"),
+                ("stands_s", "; rank 0 has been inside cudaStreamSynchronize for 125 s"),
+            ],
+        ),
+        (
             Evidence::Unmatched(Unmatched { ranks, calls: 90, usual: 91, of: 4, stands_s }),
             vec![
                 ("calls", "rank 5 called 90"),
@@ -496,7 +510,7 @@ fn every_kind_says_its_figures_in_its_sentence() {
             assert!(sentence.contains(words), "{name} as {words:?}: {sentence}");
         }
     }
-    assert_eq!(kinds.len(), 24, "every kind has its turn: {kinds:?}");
+    assert_eq!(kinds.len(), 25, "every kind has its turn: {kinds:?}");
 }
 
 /// A terminal of 80 columns shows it whole, with a sign before it.

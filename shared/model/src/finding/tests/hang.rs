@@ -2,7 +2,7 @@ mod gpu;
 
 use xpu_wire::{
     collective::Operation,
-    frame::{CommunicatorState, Life, RankDigest},
+    frame::{Body, CommunicatorState, HostWork, Life, RankDigest, StepSource},
     id::{CommunicatorId, Rank},
     ledger::Call,
 };
@@ -386,4 +386,33 @@ fn a_host_that_sees_a_part_of_a_job_says_that_its_ranks_stand() {
     let mut saves = Cluster::new(5, 16, Layout::Data, &[]).stand(STALL, works);
     saves.hosts = 1;
     assert!(!stands(saves.run(STALL + 40).job(), &[]), "it may be saving");
+}
+
+/// One process alone, or ranks that talk by gloo: they wait in no collective of NCCL.
+#[test]
+fn who_trains_and_stops_doing_anything_is_idle() {
+    for ranks in [1, 8] {
+        let mut cluster = Cluster::new(5, ranks, Layout::Data, &[]).stand(STALL, |_, _| {});
+        let (found, seconds) = cluster.until_found(150);
+        assert_eq!((found[0].class, found[0].ranks.len()), (Class::Idle, ranks as usize), "{found:#?}");
+        assert_eq!(found[0].confidence, Confidence::Guess);
+        assert!((120..125).contains(&seconds), "{seconds} s");
+    }
+    // A server without requests is idle too.
+    let mut serves = Cluster::new(5, 1, Layout::Data, &[]).stand(STALL, |_, digest| {
+        digest.step_source = Some(StepSource::Detected);
+    });
+    assert_eq!(serves.until_found(150).0, []);
+}
+
+#[test]
+fn who_works_on_its_cpu_is_not_idle() {
+    let mut cluster = Cluster::new(5, 2, Layout::Data, &[]).stand(STALL, |_, _| {});
+    for _ in 0..150 {
+        let job = cluster.run(1).job();
+        let works = job.ranks().last().map(|(rank, view)| (rank, view.pid()));
+        let work = HostWork { job: job.name().clone(), ranks: works.into_iter().collect() };
+        cluster.fold([Body::Work(work)]);
+        assert_eq!(cluster.findings(), []);
+    }
 }

@@ -1,0 +1,53 @@
+//! No rank makes a step, and none works.
+
+use std::fmt;
+
+use xpu_wire::id::{Rank, Step};
+
+use super::super::{
+    super::{hang::Doing, phrase},
+    Figures, Told,
+};
+
+/// Ranks that train, and have stopped doing anything.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Idle {
+    pub ranks: Vec<Rank>,
+    pub step: Option<Step>,
+    /// That of the slowest of them, before.
+    pub usual_step_ms: Option<f64>,
+    /// What the first of them does.
+    pub first: Doing,
+    pub stands_s: f64,
+}
+
+impl fmt::Display for Idle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ranks, step, usual_step_ms, first, stands_s } = self;
+        let step = step.map_or_else(String::new, |step| format!(" after step {step}"));
+        write!(
+            f,
+            "{} {} completed no step for {stands_s:.0} s{step}, launched nothing, and used no CPU",
+            phrase::ranks(ranks),
+            if ranks.len() == 1 { "has" } else { "have" },
+        )?;
+        if let Some(usual) = usual_step_ms {
+            write!(f, "; a step took {usual:.1} ms")?;
+        }
+        match (&ranks[..], first) {
+            ([_], doing) => write!(f, "; {doing}"),
+            ([rank, ..], Doing::Inside(call, seconds)) => {
+                write!(f, "; rank {rank} has been inside {call} for {seconds:.0} s")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Told for Idle {
+    fn figures(&self, to: &mut Figures) {
+        to.count("step", self.step.map(|step| step.0));
+        to.put("usual_step_ms", self.usual_step_ms);
+        to.put("stands_s", self.stands_s);
+    }
+}

@@ -1,0 +1,52 @@
+//! A training job that is idle as a whole, with no collective that anyone waits in: one process, or ranks that
+//! talk over something other than NCCL.
+
+use std::time::Duration;
+
+use xpu_wire::frame::{Life, StepSource};
+
+use super::super::evidence::hang::Idle;
+use super::{
+    Class, Confidence, Doing, Evidence, Finding, Kind, Rank, STEPS, Severity, WARM, WORKING_PATIENCE, slowest,
+};
+use crate::job::{Job, RankView};
+
+pub(super) fn ranks(job: &Job) -> Option<Finding> {
+    let patience = slowest(job)
+        .map_or(WORKING_PATIENCE, |pace| WORKING_PATIENCE.max(Duration::from_nanos(pace.0) * STEPS));
+    let living: Vec<_> = job.ranks().filter(|(_, view)| view.is_alive()).collect();
+    let is_idle = |view: &RankView| view.idle_for().min(view.stands_for()) >= patience;
+    if !job.is_whole() || !living.iter().all(|(_, view)| trains(view) && is_idle(view)) {
+        return None;
+    }
+    let (first, view) = *living.first()?;
+    let stands_s = living.iter().map(|(_, view)| view.stands_for()).min()?.as_secs_f64();
+    let ranks: Vec<Rank> = living.iter().map(|&(rank, _)| rank).collect();
+    Some(Finding {
+        kind: Kind::Hang,
+        class: Class::Idle,
+        ranks: ranks.clone(),
+        confidence: Confidence::Guess,
+        severity: Severity::Critical,
+        since_s: stands_s,
+        evidence: Evidence::Idle(Idle {
+            ranks,
+            step: view.latest().and_then(|digest| digest.step),
+            usual_step_ms: slowest(job).map(|pace| pace.0 as f64 / 1e6),
+            first: Doing::closely(job, first, view),
+            stands_s,
+        }),
+        advice: "look at the stacks: what do the main threads wait for?".to_owned(),
+        collective: None,
+        cost: None,
+    })
+}
+
+/// Whether its steps are those of training: marked, or an optimizer's. A server without requests is idle too.
+fn trains(view: &RankView) -> bool {
+    view.life() == Life::Alive
+        && view.latest().is_some_and(|digest| {
+            matches!(digest.step_source, Some(StepSource::Marked | StepSource::Optimizer))
+                && digest.step.is_some_and(|step| step.0 >= WARM)
+        })
+}
