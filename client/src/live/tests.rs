@@ -145,7 +145,7 @@ fn a_topic_that_was_left_for_a_while_has_lost_nothing() {
     let (live, mut arrivals) = connect(vec![endpoint(base)], None, None);
     let mut number = 0;
     for _ in 0..2 {
-        live.watch_ranks(Some(("llama-70b".into(), BTreeSet::from([Rank(0)]))));
+        live.watch_ranks(Some(WatchedRanks { job: "llama-70b".into(), ranks: BTreeSet::from([Rank(0)]) }));
         number = until(&mut arrivals, "details", |arrival| {
             let Arrival::Frame(frame) = arrival else { return None };
             assert_eq!(frame.lost, 0, "{frame:?}");

@@ -78,7 +78,7 @@ fn a_call_is_reported_with_the_stacks_only_if_it_lasted_all_the_while() {
     let mut roster = Roster::default();
     let ledger = page.descriptor().map(|fd| fd as u32);
     roster.hello(&who("x"), 0, RankInfo { ledger, ..info("j", 0) }, at(0.0));
-    let (_, targets) = roster.stacks(&"j".into(), &[], false, false, at(5.0)).unwrap();
+    let FoundStacks { targets, .. } = roster.stacks(&"j".into(), &[], false, false, at(5.0)).unwrap();
     threads[1].leave();
     threads[2].leave();
     threads[2].enter(Call::StreamSynchronize, at(5.5));

@@ -45,7 +45,7 @@ impl App {
             Choice::Foremost(None) => None,
         };
         if self.page == Page::Hosts {
-            self.hosts.settle((&self.jobs, job), &self.connections, &self.arrived, self.now);
+            self.hosts.settle(&self.jobs, job, &self.connections, &self.arrived, self.now);
         }
         let Some(job) = job else { return };
         let (jobs, arrived, now) = (&self.jobs, &self.arrived, self.now);

@@ -147,12 +147,12 @@ impl Growth {
     /// Its cost to a job of this many ranks.
     pub(super) fn cost(&self, ranks: usize) -> Cost {
         let step = Some(Nanoseconds((self.after * 1e9) as u64));
-        Cost::of(self.share(), self.error, step, (ranks, self.since_s))
+        Cost::of(self.share(), self.error, step, ranks, self.since_s)
     }
 }
 
 impl Late {
-    fn told(self) -> LateLaunches {
+    fn late_launches(self) -> LateLaunches {
         LateLaunches { ranks: self.ranks, queued: self.queued, others_queued: self.others_queued }
     }
 }
@@ -317,7 +317,7 @@ fn regression(job: &Job, growth: &Growth) -> Finding {
             rate_pct: -100.0 * rate,
             is_compute: slower,
             clocks: if let Clocks::Held(held) = clocks { Some(held) } else { None },
-            late: late.map(Late::told),
+            late: late.map(Late::late_launches),
             lacks_cpu,
         }),
         advice: advice.to_owned(),

@@ -40,7 +40,7 @@ pub(super) struct Still<'a> {
     pub id: CommunicatorId,
     pub places: Vec<Place<'a>>,
     /// How long at least.
-    pub stands_for: Duration,
+    pub stalled_for: Duration,
 }
 
 impl<'a> Still<'a> {
@@ -73,7 +73,7 @@ impl<'a> Still<'a> {
     fn is_usual(&self) -> bool {
         let living = self.places.iter().filter(|place| place.is_alive());
         let usual = living.map(|place| place.view.usual_stall(self.id, place.state.last_operation)).max();
-        self.stands_for < usual.unwrap_or_default() * 3 / 2
+        self.stalled_for < usual.unwrap_or_default() * 3 / 2
     }
 
     /// Whether every rank of it is known.
@@ -101,8 +101,8 @@ impl<'a> Still<'a> {
 /// or without living ranks, are not judged.
 pub(super) fn still(job: &Job, deadline: Duration) -> Vec<Still<'_>> {
     // A communicator hangs only if one of its ranks does.
-    let stands = |view: &RankView| view.life() == Life::Alive && view.stands_for() >= deadline;
-    if !job.ranks().any(|(_, view)| stands(view)) {
+    let is_stuck = |view: &RankView| view.life() == Life::Alive && view.stalled_for() >= deadline;
+    if !job.ranks().any(|(_, view)| is_stuck(view)) {
         return Vec::new();
     }
     let mut places: BTreeMap<CommunicatorId, Vec<Place<'_>>> = BTreeMap::new();
@@ -115,11 +115,11 @@ pub(super) fn still(job: &Job, deadline: Duration) -> Vec<Still<'_>> {
     for (id, places) in places {
         let living = || places.iter().filter(|place| place.is_alive());
         let seen = living().all(|place| place.view.latest().is_some_and(|digest| digest.enabled));
-        let Some(stands_for) = living().map(|place| place.view.stands_for()).min() else { continue };
-        if !seen || stands_for < deadline {
+        let Some(stalled_for) = living().map(|place| place.view.stalled_for()).min() else { continue };
+        if !seen || stalled_for < deadline {
             continue;
         }
-        still.push(Still { id, places, stands_for });
+        still.push(Still { id, places, stalled_for });
     }
     // A usual pause does not excuse a stopped or dead rank.
     if job.ranks().all(|(_, view)| view.life() == Life::Alive) { without_habits(still) } else { still }

@@ -209,7 +209,7 @@ fn who_comes_late_knows_since_when_a_rank_stands() {
             jobs.fold(&frame);
         }
         let view = jobs.foremost().unwrap().ranks().next().unwrap().1;
-        assert_eq!((view.stands_for().as_secs(), view.idle_for().as_secs()), (40, 40));
+        assert_eq!((view.stalled_for().as_secs(), view.idle_for().as_secs()), (40, 40));
         assert_eq!((view.gemm_rate(), view.step_time()), (None, None), "that was before");
         assert_eq!(view.pace() == Some(Nanoseconds(7)), is_first);
     }

@@ -110,7 +110,7 @@ pub fn launched(task: Option<Task>) -> Option<Traced> {
 }
 
 impl Traced {
-    pub fn ran(self, (stream, device): (u64, i32), begin: Moment, end: Moment) {
+    pub fn ran(self, stream: u64, device: i32, begin: Moment, end: Moment) {
         let of = |what| Event { stream: stream as u32, device, ..event(what, self.correlation, begin, end) };
         tell(&match self.task {
             Task::Kernel(name) => Event { name, ..of(What::Kernel) },

@@ -25,7 +25,7 @@ pub(crate) struct Slot {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visit {
     pub lap: u32,
-    pub parties: u32,
+    pub participants: u32,
     /// Parties that came for different things do not meet. Never 0.
     pub purpose: u64,
     /// When this party may start (ns).
@@ -57,7 +57,7 @@ impl Slot {
         self.latest.fetch_max(visit.start, Ordering::Relaxed);
         self.cost.fetch_max(visit.cost, Ordering::Relaxed);
         // Release our two maxima to the last one here, acquire everybody's if that is us.
-        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 < visit.parties {
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 < visit.participants {
             return Arrival::Waiting;
         }
         let end = self.latest.swap(0, Ordering::Relaxed).saturating_add(self.cost.swap(0, Ordering::Relaxed));
@@ -78,7 +78,7 @@ impl Slot {
     /// True for the last to leave: the next lap is open.
     pub(crate) fn leave(&self, visit: &Visit) -> bool {
         // Release our reading of `end` to whoever opens the next lap.
-        if self.left.fetch_add(1, Ordering::AcqRel) + 1 < visit.parties {
+        if self.left.fetch_add(1, Ordering::AcqRel) + 1 < visit.participants {
             return false;
         }
         self.left.store(0, Ordering::Relaxed);

@@ -55,7 +55,7 @@ pub(crate) fn exchange(
                 Direction::Receive => (transfer.peer, comm.rank),
             };
             let (slot, lap) = comm.rendezvous.transfer(from, to, *number);
-            let visit = Visit { lap, parties: 2, purpose: transfer.purpose, start, cost };
+            let visit = Visit { lap, participants: 2, purpose: transfer.purpose, start, cost };
             Progress { slot, visit, peer: transfer.peer, stage: Stage::Coming }
         })
         .collect();

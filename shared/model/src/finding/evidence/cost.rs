@@ -5,10 +5,11 @@ use std::fmt;
 use xpu_wire::id::{HostName, Rank};
 
 use super::{
-    super::{Class, cpu_wait, device::Clocks, phrase},
-    Figures, Told,
+    super::{Class, cpu_wait, device::Clocks},
+    Figures, WithFigures,
     pace::LacksCpu,
 };
+use crate::phrase;
 
 /// Advice for a rank whose host launches too late.
 pub(in crate::finding) const LATE_HOST: &str = "look at what its Python does between launches (xpu-top stacks): data loader, checkpoint, garbage collection, a thread that holds the GIL, a busy CPU";
@@ -148,7 +149,7 @@ impl fmt::Display for Cause {
     }
 }
 
-impl Told for Straggler {
+impl WithFigures for Straggler {
     fn figures(&self, to: &mut Figures) {
         to.put("step_ms", self.step_ms);
         to.count("collectives_timed", u64::from(self.timed));

@@ -5,9 +5,10 @@ use std::fmt;
 use xpu_wire::id::Rank;
 
 use super::{
-    super::{Clocks, HeldClock, phrase},
-    Figures, Told,
+    super::{Clocks, HeldClock},
+    Figures, WithFigures,
 };
+use crate::phrase;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Regression {
@@ -141,7 +142,7 @@ impl fmt::Display for Regression {
     }
 }
 
-impl Told for Regression {
+impl WithFigures for Regression {
     fn figures(&self, to: &mut Figures) {
         to.put("step_ms", self.after_ms);
         to.put("before_step_ms", self.before_ms);
@@ -190,7 +191,7 @@ impl fmt::Display for PastRun {
     }
 }
 
-impl Told for PastRun {
+impl WithFigures for PastRun {
     fn figures(&self, to: &mut Figures) {
         to.put("step_ms", self.step_ms);
         to.put("past_step_ms", self.past_step_ms);
@@ -227,7 +228,7 @@ impl fmt::Display for Pauses {
     }
 }
 
-impl Told for Pauses {
+impl WithFigures for Pauses {
     fn figures(&self, to: &mut Figures) {
         to.put("lost_pct", self.lost_pct);
         to.put("window_s", self.window_s);

@@ -206,13 +206,13 @@ fn a_link_that_slows_down_is_named() {
 /// The absence of reports is no health.
 #[test]
 fn who_was_slow_before_a_standstill_is_named_all_through_it() {
-    let stands = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
+    let is_stuck = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
         if rank != 6 {
             wait(digest, 0, 1);
         }
     };
     for fault in [Fault::Compute { rank: 5, factor: 1.5 }, Fault::Host { rank: 5, ms: 40.0 }] {
-        let mut cluster = Cluster::new(1, 8, Layout::Data, &[fault]).stand(20, stands);
+        let mut cluster = Cluster::new(1, 8, Layout::Data, &[fault]).stand(20, is_stuck);
         cluster.run(20);
         for _ in 0..100 {
             let found = cluster.run(1).findings();
