@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
-use xpu_wire::{frame::CallState, id::Rank};
+use xpu_wire::frame::CallState;
 
 use super::{
     By, Divergence, DivergenceKind,
@@ -204,12 +204,4 @@ fn behind(sequences: &[Sequence<'_>], from: u64, to: u64) -> Option<Divergence> 
 fn ends(sequences: &[Sequence<'_>]) -> Option<(u64, u64)> {
     let ends = || sequences.iter().map(Sequence::end);
     Some((ends().min()?, ends().max()?))
-}
-
-/// Ranks in order, each once.
-pub(super) fn ranks(of: &[&Sequence<'_>]) -> Vec<Rank> {
-    let mut ranks: Vec<_> = of.iter().map(|one| one.rank()).collect();
-    ranks.sort_unstable();
-    ranks.dedup();
-    ranks
 }

@@ -9,7 +9,8 @@ use xpu_wire::{
 };
 
 use super::{
-    By, Divergence, DivergenceKind, DivergentCall, MOST_CALLS, collectives::ranks, sequence::Sequence,
+    By, Divergence, DivergenceKind, DivergentCall, MOST_CALLS,
+    sequence::{Sequence, ranks},
 };
 use crate::phrase;
 

@@ -153,3 +153,11 @@ impl<'a> Sequence<'a> {
 fn alike<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
     one.is_none() || other.is_none() || one == other
 }
+
+/// Ranks in order, each once.
+pub(super) fn ranks(of: &[&Sequence<'_>]) -> Vec<Rank> {
+    let mut ranks: Vec<_> = of.iter().map(|one| one.rank()).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    ranks
+}

@@ -13,7 +13,7 @@ use super::{
     cpu_wait, device,
     evidence::{
         cost::LATE_HOST,
-        pace::{LateLaunches, Regression},
+        pace::{LacksCpu, LateLaunches, Regression},
     },
 };
 use crate::job::{Job, PaceSample, RankView, median};
@@ -285,7 +285,7 @@ fn regression(job: &Job, growth: &Growth) -> Finding {
         .or_else(|| late.as_ref().map(|late| &late.ranks))
         .cloned();
     let advice = if lacks_cpu.is_some() {
-        cpu_wait::ADVICE
+        LacksCpu::ADVICE
     } else if late.is_some() {
         LATE_HOST
     } else if slower && job.ranks().len() == 1 && matches!(clocks, Clocks::Held(_)) {

@@ -5,7 +5,7 @@ use std::fmt;
 use xpu_wire::id::{HostName, Rank};
 
 use super::{
-    super::{Class, cpu_wait, device::Clocks},
+    super::{Class, device::Clocks},
     Figures, WithFigures,
     pace::LacksCpu,
 };
@@ -76,7 +76,7 @@ impl Cause {
                 "look at what it computes and others do not: longer sequences, a larger batch, an extra module or evaluation"
             }
             Self::WaitsLess { .. } => LATE_HOST,
-            Self::LacksCpu(_) => cpu_wait::ADVICE,
+            Self::LacksCpu(_) => LacksCpu::ADVICE,
             Self::MoreWaits { .. } => {
                 "look for what makes it wait for its GPU within the step: .item(), .cpu(), a tensor that is printed or compared (xpu-top stacks)"
             }

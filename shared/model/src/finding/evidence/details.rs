@@ -89,7 +89,7 @@ impl Evidence {
                     to.add(format!("{}: {operation} of {}", phrase::ranks(ranks), phrase::bytes(*bytes)));
                 }
                 if of.most.is_some() {
-                    to.add(format!("the others: {}", of.collective.to_string()));
+                    to.add(format!("the others: {}", of.collective));
                 }
             }
             Self::OutOfStep(of) => {

@@ -40,6 +40,10 @@ pub struct LacksCpu {
     pub others_pct: Option<f64>,
 }
 
+impl LacksCpu {
+    pub(in crate::finding) const ADVICE: &'static str = "look at what else runs on that host's cores (top, taskset -p), at the job's CPU binding and limits (numactl, cpu.max, --cpus-per-task), and at the number of data loader workers";
+}
+
 impl fmt::Display for LacksCpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { ranks, waited_pct, thread, throttled_pct, stopped_pct, others_pct } = self;

@@ -118,8 +118,8 @@ impl fmt::Display for Deadlock {
             f,
             "{} wait for each other: some entered {}, others {}, and neither group entered the other's",
             phrase::ranks(&self.ranks),
-            self.here.to_string(),
-            self.there.to_string(),
+            self.here,
+            self.there,
         )
     }
 }

@@ -82,7 +82,7 @@ impl fmt::Display for NotStarted {
             f,
             "{} launched {}, and {} not started it: {}; the job has hung for {hung_s:.0} s",
             phrase::ranks(ranks),
-            collective.to_string(),
+            collective,
             if ranks.len() == 1 { "its GPU has" } else { "their GPUs have" },
             self.reason()
         )
@@ -183,7 +183,7 @@ impl fmt::Display for Partial {
         write!(
             f,
             "{} ended on {} and not on {}, which {} waited for the GPU for {hung_s:.0} s",
-            collective.to_string(),
+            collective,
             counted(*others),
             phrase::ranks(ranks),
             if ranks.len() == 1 { "has" } else { "have" },
