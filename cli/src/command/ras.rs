@@ -68,7 +68,7 @@ pub fn ras(args: &RasArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Records first: RAS's counts are then the newer ones, and those of a job that stands are the same. Returns why
+/// Records first: RAS's counts are then the newer ones, and those of a job that hangs are the same. Returns why
 /// nothing is asked.
 async fn ask(
     following: &mut Following,

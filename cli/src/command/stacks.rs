@@ -78,7 +78,7 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
     output(&gathered.document(&following), args)
 }
 
-/// Those that a recording holds: of a job that stood, and such as somebody asked for meanwhile.
+/// Those that a recording holds: of a job that hung, and such as somebody asked for meanwhile.
 fn recorded(path: &Path, args: &StacksArgs) -> anyhow::Result<ExitCode> {
     let (following, at) = past::followed(path, args.at.as_deref(), args.of.job.as_ref(), None)?;
     let Some(job) = following.job() else {

@@ -160,7 +160,7 @@ async fn look(following: &mut Following, arrivals: &mut Arrivals, live: &Live, a
     }
 }
 
-/// Until it would be known if a rank were slow; of a job that stands, or of none, no more will be.
+/// Until it would be known if a rank were slow; of a job that hangs, or of none, no more will be.
 async fn watch(following: &mut Following, arrivals: &mut Arrivals) {
     let deadline = Instant::now() + WATCH;
     while following.job().is_some_and(|job| job.living() > 0)

@@ -116,7 +116,7 @@ pub struct DivergentCall {
 }
 
 /// The first of all: one that blocks the job comes before those that did not, and a call that does not match
-/// before a missing one. `stands`: no rank has moved since its record was read, so a missing call will not
+/// before a missing one. `is_stuck`: no rank has moved since its record was read, so a missing call will not
 /// follow a moment later.
 pub fn first<'a>(records: impl Iterator<Item = &'a RankRecord>, is_stuck: bool) -> Option<Divergence> {
     let records: Vec<_> = records.collect();

@@ -335,7 +335,7 @@ pub fn standstill(job: &Job, now: Moment) -> Option<Finding> {
     dead::ranks(job, now).or_else(|| hang::examine(job, now))
 }
 
-/// Whether the job makes no progress: a cheap part of [`stands`]. One without a living rank is over.
+/// Whether the job makes no progress: a cheap part of [`is_stuck`]. One without a living rank is over.
 pub fn hangs(job: &Job, now: Moment) -> bool {
     job.living() > 0 && standstill(job, now).is_some()
 }

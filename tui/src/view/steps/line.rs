@@ -176,7 +176,7 @@ fn bins(points: &[Point], width: usize, column: impl Fn(Moment) -> usize) -> Vec
     let known = medians.into_iter().zip(worst);
     let mut bins: Vec<_> =
         known.map(|(medians, worst)| Some(Bin { median: median(medians)?, worst })).collect();
-    // Points come once a second and not on the second: one column between two that have some is no standstill.
+    // Points come once a second and not on the second: one column between two that have some is no hang.
     for at in 1..width.saturating_sub(1) {
         if bins[at].is_none() && bins[at + 1].is_some() {
             bins[at] = bins[at - 1];

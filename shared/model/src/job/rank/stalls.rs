@@ -22,7 +22,7 @@ pub(super) struct Stalls {
 }
 
 impl Stalls {
-    /// The operation it waited in, if it paused for `stood` before this digest and continues now.
+    /// The operation it waited in, if it paused for `stalled` before this digest and continues now.
     pub(super) fn take(&mut self, before: Option<&RankDigest>, digest: &RankDigest, stalled: Duration) {
         let Some(before) = before.filter(|_| stalled >= STALL) else { return };
         // The first steps compile: they do not predict later ones.
