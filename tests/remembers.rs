@@ -249,8 +249,8 @@ fn is_gone(document: &Value) {
     let one = gone.iter().find(|gone| gone["ranks"][0] == 1).unwrap_or_else(|| panic!("{gone:?}"));
     let now = Moment::now().0 as f64 / 1e9;
     for (end, ago) in [("came_at", WAS_LATE.end), ("went_at", WAS_LATE.start)] {
-        let told = now - one[end].as_f64().expect("a time");
-        assert!((told - ago as f64).abs() < 20.0 * 60.0, "{end} {told} s ago, really {ago}");
+        let reported = now - one[end].as_f64().expect("a time");
+        assert!((reported - ago as f64).abs() < 20.0 * 60.0, "{end} {reported} s ago, really {ago}");
     }
     assert!(gone.len() <= 3, "nothing else was wrong for long: {gone:#?}");
 }

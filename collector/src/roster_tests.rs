@@ -183,9 +183,9 @@ fn a_silent_rank_is_read_from_its_ledger() {
     roster.check(at(7.0));
     let digest = roster.digests(at(99.0))[0].ranks[0].clone();
     assert_eq!((digest.life, digest.step), (Life::Silent, Some(Step(9))));
-    let told = &digest.communicators[0];
-    assert_eq!((told.entered, told.enqueued, told.completed), (5, 4, 1));
-    assert_eq!((told.last_operation, told.last_bytes), (Some(Operation::Broadcast), 64));
+    let reported = &digest.communicators[0];
+    assert_eq!((reported.entered, reported.enqueued, reported.completed), (5, 4, 1));
+    assert_eq!((reported.last_operation, reported.last_bytes), (Some(Operation::Broadcast), 64));
     let waited = Nanoseconds(97_000_000_000);
     assert_eq!(digest.inside, [Inside { thread: 42, call: Call::StreamSynchronize, waited }]);
 }

@@ -12,7 +12,7 @@ use crate::job::{BEGIN, Ended, Job, PLUGIN, died_by};
 
 #[test]
 fn who_is_killed_without_a_word_is_said_to_be() {
-    let job = Job::new(&[], "told()");
+    let job = Job::new(&[], "next_line()");
     job.rank.signal("KILL");
     let (host, rank) = (job.host, job.rank);
     let ended = Ended::seen(&host, rank.end());

@@ -38,7 +38,7 @@ def work():
         ok(receive(comm, 8, 1 - RANK))
 graph = capture(work)
 step(1)
-assert told() == 'launch'
+assert next_line() == 'launch'
 for _ in range(10): ok(graph())
 ok(all_reduce(comm, 1000))
 sync()
@@ -211,7 +211,7 @@ graph, executable = c_void_p(), c_void_p()
 for n in range(3000):
     if n % 1000 == 0 and n > 0:
         step(n)
-        assert told() == 'on'
+        assert next_line() == 'on'
     ok(process.cudaStreamBeginCapture(stream, 0))
     ok(gemm_ex(64, 64, 64))
     ok(process.cudaStreamEndCapture(stream, byref(graph)))

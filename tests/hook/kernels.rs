@@ -74,12 +74,12 @@ one = registered(b'one')
 launch(one, 100)
 sync()
 step(1)
-assert told() == 'on'
+assert next_line() == 'on'
 for _ in range(20): ok(gemm_ex(8192, 8192, 8192))
 launch(one, 1500)
 sync()
 step(2)
-assert told() == 'on'
+assert next_line() == 'on'
 for _ in range(1500): ok(gemm_ex(4096, 4096, 4096))
 sync()
 step(3)

@@ -64,7 +64,7 @@ switch(1)
 for _ in range(3): ok(gemm_ex(512, 512, 512))
 sync()
 step(1)
-while told() == 'again':
+while next_line() == 'again':
     ok(gemm_ex(512, 512, 512))
     step()
 hold()",
@@ -136,7 +136,7 @@ for _ in range(123): ok(gemm_ex(512, 512, 512))
 for _ in range(45): ok(gemm_ex(256, 512, 512))
 sync()
 step(1)
-while told(): step()
+while next_line(): step()
 hold()";
     let mut rank = Program::start(&mut command(&place, 1, 0, &[("XPU_TOP_SAMPLE", "gemm=1")], script));
     until("the hook to look for a collector", || (rank.hook_threads() > 0).then_some(()));

@@ -130,12 +130,12 @@ comm = communicator()
 for _ in range(5): ok(all_reduce(comm, 1000))
 sync()
 step(1)
-assert told() == 'on'
+assert next_line() == 'on'
 for _ in range(3): ok(all_reduce(comm, 1000))
 other = made(process.cudaStreamCreateWithFlags, c_uint(1))
 ok(process.cudaStreamSynchronize(other))
 step(2)
-assert told() == 'on'
+assert next_line() == 'on'
 ok(process.cudaDeviceSynchronize())
 step(3)
 hold()";

@@ -56,7 +56,7 @@ fn unmarked(world: usize, steps: u64) -> Vec<Reported> {
         Program::start(&mut command)
     };
     let ranks: Vec<_> = (0..world).map(start).collect();
-    let told = ranks.into_iter().map(|rank| {
+    let reported = ranks.into_iter().map(|rank| {
         let pid = rank.pid();
         let outcome = rank.end();
         assert!(outcome.status.success(), "{outcome:?}");
@@ -72,17 +72,17 @@ fn unmarked(world: usize, steps: u64) -> Vec<Reported> {
         let completed = said.last().expect("steps were detected").completed.0;
         Reported { completed, median, truth: truth.expect("its own time") }
     });
-    told.collect()
+    reported.collect()
 }
 
 #[test]
 fn steps_nobody_marks_are_found_by_all_ranks_alike() {
-    let told = unmarked(2, 200);
-    for rank in &told {
-        assert!((rank.median / rank.truth - 1.0).abs() < 0.05, "{told:?}");
-        assert!((198..=200).contains(&rank.completed), "{told:?}");
+    let reported = unmarked(2, 200);
+    for rank in &reported {
+        assert!((rank.median / rank.truth - 1.0).abs() < 0.05, "{reported:?}");
+        assert!((198..=200).contains(&rank.completed), "{reported:?}");
     }
-    assert_eq!(told[0].completed, told[1].completed);
+    assert_eq!(reported[0].completed, reported[1].completed);
 }
 
 #[test]

@@ -179,10 +179,10 @@ impl Cause {
     pub fn run(&self, world: usize) -> Verdict {
         let job = Hung::of(world, &self.script);
         let (first, mut status) = job.hang();
-        let (seconds, told) = (first["since_s"].as_f64().unwrap_or(f64::INFINITY), Instant::now());
+        let (seconds, reported) = (first["since_s"].as_f64().unwrap_or(f64::INFINITY), Instant::now());
         loop {
             let verdict = self.verdict(&status, seconds);
-            if verdict.is_right() || told.elapsed() > COMPLETE {
+            if verdict.is_right() || reported.elapsed() > COMPLETE {
                 return verdict;
             }
             status = job.host.status();

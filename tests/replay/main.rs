@@ -284,13 +284,13 @@ fn ends_alike(mut lab: Lab, finds: &str) {
         };
         let (mut past, live) = (lines(&shown.app, HEIGHT + 1), lines(lab.app(), HEIGHT));
         past.remove(usize::from(HEIGHT) - 2);
-        let told = |lines: &[String]| lines.iter().any(|line| line.contains(finds));
+        let reported = |lines: &[String]| lines.iter().any(|line| line.contains(finds));
         if page == "1" {
             same(&past, &live, &format!("page {page}, {finds}"));
-            assert!(told(&live), "{finds}: {}", live.join("\n"));
+            assert!(reported(&live), "{finds}: {}", live.join("\n"));
         } else {
             // That of a recording says of when it is, and lists all incidents of the file.
-            assert_eq!(told(&past), told(&live), "{finds}: {}\n{}", past.join("\n"), live.join("\n"));
+            assert_eq!(reported(&past), reported(&live), "{finds}: {}\n{}", past.join("\n"), live.join("\n"));
         }
     }
 }

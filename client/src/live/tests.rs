@@ -52,7 +52,7 @@ struct PretendCollector {
 impl PretendCollector {
     fn start(base: BasePort, key: Option<&Key>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&stop);
+        let reported = Arc::clone(&stop);
         let context = Context::new();
         let control = socket::control_server(&context, key).unwrap();
         control.bind(&format!("tcp://127.0.0.1:{}", base.control())).unwrap();
@@ -61,7 +61,7 @@ impl PretendCollector {
         let thread = thread::spawn(move || {
             let simulation = Simulation::new(3, 1, 2);
             let mut number = 0;
-            while !told.load(Relaxed) {
+            while !reported.load(Relaxed) {
                 if let Ok(parts) = control.recv_multipart(DONTWAIT) {
                     let answer = codec::encode(&simulation.snapshots(1)[0]);
                     control.send_multipart([&parts[0], &answer], 0).unwrap();

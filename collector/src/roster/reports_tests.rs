@@ -85,8 +85,9 @@ fn a_call_is_reported_with_the_stacks_only_if_it_lasted_all_the_while() {
     let mut stacks = RankStacks::unread("j".into(), Rank(0), targets[0].pid, String::new());
     stacks.threads = targets[0].inside.iter().map(|inside| thread_in(*inside)).collect();
     roster.keep(&mut stacks, targets[0].looked);
-    let told: Vec<_> = stacks.threads.iter().map(|thread| (thread.thread, thread.inside.is_some())).collect();
-    assert_eq!(told, [(Some(42), true), (Some(43), false), (Some(44), false)]);
+    let reported: Vec<_> =
+        stacks.threads.iter().map(|thread| (thread.thread, thread.inside.is_some())).collect();
+    assert_eq!(reported, [(Some(42), true), (Some(43), false), (Some(44), false)]);
 }
 
 fn thread_in(inside: Inside) -> ThreadStack {

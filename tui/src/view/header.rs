@@ -41,8 +41,8 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
 pub(super) fn draw_brief(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) -> Rect {
     draw_title(app, breakpoint, Rect { height: 1, ..area }, buffer);
     let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
-    let told: Vec<_> = headline::brief(app, usize::from(area.width)).into_iter().collect();
-    headline::lines(&told, below, buffer)
+    let reported: Vec<_> = headline::brief(app, usize::from(area.width)).into_iter().collect();
+    headline::lines(&reported, below, buffer)
 }
 
 pub(super) fn draw_title(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {

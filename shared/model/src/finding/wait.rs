@@ -85,14 +85,16 @@ impl<'a> Still<'a> {
     /// Collective `number`, by the rank among `of` that went least far beyond it.
     pub(super) fn collective<'b>(&self, number: u64, of: impl Iterator<Item = &'b Place<'b>>) -> Standstill {
         let teller = of.min_by_key(|place| (place.state.entered, place.rank));
-        let told = teller.filter(|place| place.state.entered <= number + 1 || place.always_alike());
+        let reported = teller.filter(|place| place.state.entered <= number + 1 || place.always_alike());
         Standstill {
             communicator: self.id.to_string(),
             name: teller.map(|place| place.state.name.clone()).unwrap_or_default(),
             number,
-            operation: told.and_then(|place| place.state.last_operation).map(|o| o.to_string()),
+            operation: reported.and_then(|place| place.state.last_operation).map(|o| o.to_string()),
             // Of the same kind, but of any size: only the last one's is known.
-            bytes: told.filter(|place| place.state.entered <= number + 1).map(|place| place.state.last_bytes),
+            bytes: reported
+                .filter(|place| place.state.entered <= number + 1)
+                .map(|place| place.state.last_bytes),
         }
     }
 }
@@ -156,7 +158,7 @@ pub(super) struct Waits {
 impl Waits {
     pub(super) fn among(still: &[Still<'_>]) -> Self {
         // If no thread is seen inside a call, calls are not observed at all: every rank may be blocked.
-        let told = still.iter().flat_map(|still| &still.places).any(|place| held(place.view).is_some());
+        let reported = still.iter().flat_map(|still| &still.places).any(|place| held(place.view).is_some());
         let mut edges: BTreeMap<Rank, BTreeSet<Rank>> = BTreeMap::new();
         for place in still.iter().flat_map(Still::laggards) {
             edges.entry(place.rank).or_default();
@@ -164,7 +166,7 @@ impl Waits {
         for still in still {
             let laggards: BTreeSet<_> = still.laggards().map(|place| place.rank).collect();
             for place in still.waiting() {
-                let held = place.is_alive() && (!told || held(place.view).is_some());
+                let held = place.is_alive() && (!reported || held(place.view).is_some());
                 if let Some(waits_for) = edges.get_mut(&place.rank).filter(|_| held) {
                     waits_for.extend(laggards.iter().copied().filter(|rank| *rank != place.rank));
                 }

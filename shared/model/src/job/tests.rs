@@ -223,10 +223,11 @@ fn who_comes_late_means_the_same_half_minute() {
     let second = |second: u64| Moment(simulation.started.0 + second * 1_000_000_000);
     let mut digests = simulation.digests(60);
     let Body::Digest(digest) = &mut digests[0].body else { unreachable!() };
-    let mut told = digest.ranks.remove(0);
+    let mut reported = digest.ranks.remove(0);
     let mut at = |seconds: u64, steps: u64| {
-        (told.heard, told.step_at, told.step) = (second(seconds), second(seconds), Some(Step(steps)));
-        told.clone()
+        (reported.heard, reported.step_at, reported.step) =
+            (second(seconds), second(seconds), Some(Step(steps)));
+        reported.clone()
     };
     let earlier: Vec<_> = (31..=60).map(|seconds| Progress::of(&at(seconds, seconds))).collect();
     let mut jobs = Jobs::default();

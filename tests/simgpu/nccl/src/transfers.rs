@@ -155,7 +155,7 @@ pub(crate) fn transfer(
             Action::Transfer { direction, bytes: bytes(count, data_type)?, peer: comm.member(peer)? };
         let func = if direction == Direction::Send { c"Send" } else { c"Recv" };
         let call = Call { func, count, data_type, root: peer, stream, is_collective: false };
-        let told = Arc::clone(&comm);
-        profiler::call(&told, call, group::depth(), || group::submit(driver, comm, stream, action))
+        let reported = Arc::clone(&comm);
+        profiler::call(&reported, call, group::depth(), || group::submit(driver, comm, stream, action))
     })
 }

@@ -531,8 +531,8 @@ fn a_headline_has_who_where_what_and_the_cost() {
             as_of_s: None,
         },
     });
-    let told = "rank 6 (node-2): GEMMs 23 % slow (385 of 500 TFLOPS), costs 28 ms a step";
-    assert_eq!(slow.headline(&[Rank(6)], None), told);
+    let reported = "rank 6 (node-2): GEMMs 23 % slow (385 of 500 TFLOPS), costs 28 ms a step";
+    assert_eq!(slow.headline(&[Rank(6)], None), reported);
     let hang = Evidence::NotEntered(NotEntered {
         ranks: vec![Rank(3)],
         collective: Standstill { number: 100, communicator: "ec6e3145".to_owned(), ..collective() },
@@ -540,8 +540,8 @@ fn a_headline_has_who_where_what_and_the_cost() {
         hung_s: 68.0,
         doing: Doing::Outside,
     });
-    let told = "rank 3 (node-1) did not enter AllReduce 100 of ec6e3145: 7 ranks wait, 68 s";
-    assert_eq!(hang.headline(&[Rank(3)], Some("node-1")), told);
+    let reported = "rank 3 (node-1) did not enter AllReduce 100 of ec6e3145: 7 ranks wait, 68 s";
+    assert_eq!(hang.headline(&[Rank(3)], Some("node-1")), reported);
 }
 
 /// Below a headline only what it leaves out.
@@ -601,8 +601,8 @@ fn figures_have_no_noise() {
         (-12.345_67, -12.35),
         (123_456.7, 123_457.0),
     ];
-    for (value, told) in cases {
-        assert_eq!(rounded(value).to_string(), told.to_string());
+    for (value, reported) in cases {
+        assert_eq!(rounded(value).to_string(), reported.to_string());
     }
     let mut figures = Figures::default();
     figures.put("unknown_pct", None);

@@ -99,8 +99,8 @@ pub(super) fn longest(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     let mut first = alike.next()?;
     let others: Vec<_> = alike.collect();
     if !others.is_empty() {
-        if let Evidence::InKernel(told) = &mut first.evidence {
-            told.alike = others.len();
+        if let Evidence::InKernel(reported) = &mut first.evidence {
+            reported.alike = others.len();
         }
         first.ranks.extend(others.into_iter().flat_map(|other| other.ranks));
         first.ranks.sort_unstable();

@@ -280,19 +280,22 @@ fn who_certainly_does_not_come_in_the_first_seconds_is_named_at_once() {
         (seconds, found[0].confidence, found[0].evidence.to_string())
     };
     for ranks in [2, 8] {
-        let (seconds, _, told) = named(ranks, |digest| digest.life = Life::Ended);
-        assert!(seconds <= BUDGET && told.contains("rank 1: it has ended"), "{seconds} s: {told}");
-        let (seconds, confidence, told) = named(ranks, |digest| {
+        let (seconds, _, reported) = named(ranks, |digest| digest.life = Life::Ended);
+        assert!(seconds <= BUDGET && reported.contains("rank 1: it has ended"), "{seconds} s: {reported}");
+        let (seconds, confidence, reported) = named(ranks, |digest| {
             let line = &mut digest.communicators[0];
             (line.entered, line.enqueued) = (1, 1);
             inside(digest, Call::StreamSynchronize);
         });
-        assert!(seconds <= BUDGET && told.contains("inside cudaStreamSynchronize"), "{seconds} s: {told}");
+        assert!(
+            seconds <= BUDGET && reported.contains("inside cudaStreamSynchronize"),
+            "{seconds} s: {reported}"
+        );
         assert_eq!(confidence, if ranks == 2 { Confidence::Guess } else { Confidence::Likely });
-        let (seconds, _, told) = named(ranks, |digest| inside(digest, Call::StreamSynchronize));
-        assert!(seconds >= 55, "a kernel of its own: {seconds} s: {told}");
-        let (seconds, _, told) = named(ranks, |_| {});
-        assert!(seconds >= 55, "{seconds} s: {told}");
+        let (seconds, _, reported) = named(ranks, |digest| inside(digest, Call::StreamSynchronize));
+        assert!(seconds >= 55, "a kernel of its own: {seconds} s: {reported}");
+        let (seconds, _, reported) = named(ranks, |_| {});
+        assert!(seconds >= 55, "{seconds} s: {reported}");
     }
 }
 
