@@ -63,7 +63,7 @@ fn a_job_is_switched_off_and_on_while_it_runs() {
         [0, 1].map(|rank| host.wait_for_file(&format!("done-{rank}")).parse::<u64>().expect("a number"));
     let total = done[0].max(done[1]) + 5;
     for rank in &mut ranks {
-        rank.tell(&total.to_string());
+        rank.write_line(&total.to_string());
     }
     for (rank, program) in ranks.iter().enumerate() {
         let steps = host.wait_for_file(&format!("numbered-{rank}"));

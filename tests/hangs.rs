@@ -234,7 +234,7 @@ fn the_kernels_of_a_hang_are_named_unasked_where_the_job_says_so() {
 }
 
 #[test]
-fn a_rank_that_ends_badly_is_kept_and_told_of_once() {
+fn a_rank_that_ends_badly_is_kept_and_reported_once() {
     let host = Host::new();
     let line = notes(&host.place);
     let set = [("XPU_TOP_ON_HANG", line.as_str())];

@@ -62,7 +62,7 @@ impl Job {
     }
 
     pub(super) fn ends(mut self) -> (Ended, Host) {
-        self.rank.tell("go");
+        self.rank.write_line("go");
         let outcome = self.rank.end();
         (Ended::seen(&self.host, outcome), self.host)
     }

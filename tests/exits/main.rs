@@ -123,7 +123,7 @@ fn an_orderly_end_is_nobodys_business() {
         let set = [("XPU_TOP_EXIT_PLUGIN", plugin.to_str().unwrap())];
         let mut rank = host.alone_under("python3", &set, &format!("{BEGIN}{script}"));
         until("it to train", || (host.status()["ranks"][0]["state"] == "ok").then_some(()));
-        rank.tell("go");
+        rank.write_line("go");
         assert_eq!(rank.end().status.code(), Some(0));
         until("its end", || (host.status()["ranks"][0]["state"] == "exited").then_some(()));
         assert_eq!(host.status()["findings"].as_array().unwrap().len(), 0, "{script} {}", host.status());
@@ -211,9 +211,9 @@ fn the_first_to_end_is_named_and_the_others_followed() {
         (host.status()["steps"]["min"].as_u64()? >= 1 && host.status()["ranks"][1].is_object()).then_some(())
     });
     let [waits, raises] = &mut ranks;
-    raises.tell("go");
+    raises.write_line("go");
     until("the end of rank 1", || host.status()["ranks"][1]["exit"]["class"].is_string().then_some(()));
-    waits.tell("go");
+    waits.write_line("go");
     waits.signal("TERM");
     let finding = until("the end of rank 0", || {
         let status = host.status();
@@ -238,7 +238,7 @@ fn a_rank_that_is_started_again_hides_nothing() {
     };
     let mut first = start();
     until("its first step", || (host.status()["steps"]["min"].as_u64()? >= 1).then_some(()));
-    first.tell("go");
+    first.write_line("go");
     assert_eq!(first.end().status.code(), Some(3));
     let again = start();
     until("its end to be told", || host.collector_log().contains("rank 0 exited with code 3").then_some(()));

@@ -54,7 +54,7 @@ hold()";
         let line = &job.ledger(rank).ledger().read().communicators[0];
         assert_eq!((line.entered, line.enqueued, line.point_to_point), (1, 1, 0));
     }
-    job.ranks.iter_mut().for_each(|rank| rank.tell("launch"));
+    job.ranks.iter_mut().for_each(|rank| rank.write_line("launch"));
     for rank in [0, 1] {
         let said = job.after_step(rank, 2);
         let launches = said.launches();
@@ -225,7 +225,7 @@ hold()",
     );
     for step in [1000, 2000] {
         job.after_step(0, step);
-        job.ranks[0].tell("on");
+        job.ranks[0].write_line("on");
     }
     let said = job.after_step(0, 3000);
     assert_eq!(said.launches().gemms, 3000);

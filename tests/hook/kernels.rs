@@ -91,9 +91,9 @@ hold()";
         launches.map_or(0.0, |blocked| blocked.waited.milliseconds())
     };
     let before = held(&job.after_step(0, 1));
-    job.ranks[0].tell("on");
+    job.ranks[0].write_line("on");
     let kernels = held(&job.after_step(0, 2));
-    job.ranks[0].tell("on");
+    job.ranks[0].write_line("on");
     let gemms = held(&job.after_step(0, 3));
     assert!(before < 10.0 && kernels > 20.0, "{before} ms, then {kernels} ms");
     assert!(gemms > kernels + 5.0, "{kernels} ms, then {gemms} ms");

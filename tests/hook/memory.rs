@@ -152,7 +152,7 @@ hold()";
             assert_eq!(enqueued, expected.0, "step {step}");
             assert!(completed == expected.1 || step == 2, "step {step}: {completed}");
         }
-        job.ranks.iter_mut().for_each(|rank| rank.tell("on"));
+        job.ranks.iter_mut().for_each(|rank| rank.write_line("on"));
     }
     job.end();
 }

@@ -71,11 +71,11 @@ fn detail() -> Summary {
 fn looked_at() -> Lab {
     let mut lab = one_slow();
     lab.keys("<Enter>");
-    tell(&mut lab, 37);
+    send_detail(&mut lab, 37);
     lab
 }
 
-fn tell(lab: &mut Lab, rank: u32) {
+fn send_detail(lab: &mut Lab, rank: u32) {
     let job = lab.simulation().job.clone();
     let body = Body::Detail(RankDetail { job, rank: Rank(rank), summary: detail() });
     let frame = Frame { body, ..lab.simulation().digests(1).remove(rank as usize / 8) };
@@ -106,7 +106,7 @@ fn a_rank_alone_shows_its_shapes_and_sizes() {
         lab.effects(),
         [Effect::WatchRanks(Some(WatchedRanks { job: job.clone(), ranks: [Rank(37)].into() }))]
     );
-    tell(&mut lab, 37);
+    send_detail(&mut lab, 37);
     let screen = lab.screen(132, 40);
     screen
         .shows("8192x28672x8192 bf16 TN")

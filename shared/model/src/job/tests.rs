@@ -157,7 +157,7 @@ fn a_restarted_rank_starts_from_nothing() {
 fn a_rank_that_died_is_a_finding_and_one_that_ended_is_not() {
     let simulation = Simulation::new(3, 1, 2);
     let mut jobs = folded(&simulation, 5..=9);
-    let tell = |jobs: &mut Jobs, rank: u32, life| {
+    let report = |jobs: &mut Jobs, rank: u32, life| {
         let event = Event::Life {
             job: simulation.job.clone(),
             rank: Rank(rank),
@@ -166,9 +166,9 @@ fn a_rank_that_died_is_a_finding_and_one_that_ended_is_not() {
         };
         jobs.fold(&Frame { body: Body::Event(event), ..simulation.digests(9).remove(0) });
     };
-    tell(&mut jobs, 0, Life::Ended);
+    report(&mut jobs, 0, Life::Ended);
     assert_eq!(status(&jobs).exit_code(), ExitCode::Healthy);
-    tell(&mut jobs, 1, Life::Died);
+    report(&mut jobs, 1, Life::Died);
     let status = status(&jobs);
     assert_eq!(status.exit_code(), ExitCode::Hang);
     assert_eq!(status.findings[0].ranks, [Rank(1)]);

@@ -43,15 +43,15 @@ fn who_came_for_something_else_does_not_take_part() {
 }
 
 #[test]
-fn many_parties_agree_on_the_end_of_every_lap() {
-    const PARTIES: u32 = 4;
+fn many_participants_agree_on_the_end_of_every_lap() {
+    const PARTICIPANTS: u32 = 4;
     const LAPS: u32 = 20_000;
     let slot = Slot::default();
     let ends = |participant: u64| {
         let mut ends = Vec::new();
         for lap in 0..LAPS {
             let start = u64::from(lap) * 1000 + (participant * u64::from(lap)) % 7;
-            let visit = Visit { lap, participants: PARTIES, purpose: PURPOSE, start, cost: 1 };
+            let visit = Visit { lap, participants: PARTICIPANTS, purpose: PURPOSE, start, cost: 1 };
             while slot.arrive(&visit) == Arrival::NotOpen {
                 thread::yield_now();
             }
@@ -66,12 +66,12 @@ fn many_parties_agree_on_the_end_of_every_lap() {
         ends
     };
     let expected = |lap: u32| {
-        let latest = (0..u64::from(PARTIES)).map(|participant| (participant * u64::from(lap)) % 7).max();
+        let latest = (0..u64::from(PARTICIPANTS)).map(|participant| (participant * u64::from(lap)) % 7).max();
         u64::from(lap) * 1000 + latest.unwrap_or(0) + 1
     };
     thread::scope(|scope| {
         let participants: Vec<_> =
-            (0..u64::from(PARTIES)).map(|participant| scope.spawn(move || ends(participant))).collect();
+            (0..u64::from(PARTICIPANTS)).map(|participant| scope.spawn(move || ends(participant))).collect();
         for participant in participants {
             let ends = participant.join().expect("a party does not panic");
             assert!(ends.iter().zip(0..).all(|(end, lap)| *end == expected(lap)));
