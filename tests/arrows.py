@@ -1,12 +1,15 @@
-"""Which crate may use which: what docs/architecture.md says, held against `cargo metadata`.
+"""Which crate may use which: what docs/architecture.md says, held against `cargo metadata`. And no crate includes files
+of another: tests may include a page of docs.
 
 python3 tests/arrows.py
 """
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 MAY_USE = {
     "xpu-wire": set(),
@@ -33,6 +36,21 @@ WITHOUT = {
 }
 
 
+INCLUDED = re.compile(r'include_(?:str|bytes)!\("([^"]+)"\)|#\[path = "([^"]+)"\]')
+
+
+def foreign_files(packages):
+    """Files that a crate includes from outside its folder."""
+    root = Path(__file__).resolve().parent.parent
+    for package in packages:
+        folder = Path(package["manifest_path"]).parent
+        for source in sorted((folder / "src").rglob("*.rs")):
+            for names in INCLUDED.findall(source.read_text(encoding="utf-8")):
+                included = (source.parent / "".join(names)).resolve()
+                if not included.is_relative_to(folder) and not included.is_relative_to(root / "docs"):
+                    yield f"{source.relative_to(root)} includes {included.relative_to(root)}, of another crate"
+
+
 def main():
     command = [os.environ.get("CARGO", "cargo"), "metadata", "--format-version", "1", "--offline"]
     metadata = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
@@ -56,6 +74,7 @@ def main():
                 seen.add(one)
                 left.extend(uses[one])
         wrong += [f"{crate} links {one}" for one in sorted(seen) if any(word in one for word in refused)]
+    wrong += foreign_files(package for package in metadata["packages"] if package["source"] is None)
     for line in wrong:
         print(line)
     return bool(wrong)

@@ -33,7 +33,7 @@ until(True)
 for _ in range(20): work()
 assert before + 20 <= counter('gemms') < done, (before, counter('gemms'), done)
 tell('done', str(done))
-total = int(told())
+total = int(next_line())
 while done < total: work()
 sync()
 tell('numbered', str(counter('steps')))
@@ -63,7 +63,7 @@ fn a_job_is_switched_off_and_on_while_it_runs() {
         [0, 1].map(|rank| host.wait_for_file(&format!("done-{rank}")).parse::<u64>().expect("a number"));
     let total = done[0].max(done[1]) + 5;
     for rank in &mut ranks {
-        rank.tell(&total.to_string());
+        rank.write_line(&total.to_string());
     }
     for (rank, program) in ranks.iter().enumerate() {
         let steps = host.wait_for_file(&format!("numbered-{rank}"));

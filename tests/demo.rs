@@ -320,18 +320,18 @@ fn a_slow_gpu_is_named() {
 #[test]
 fn who_comes_late_is_reported_at_once_what_is_wrong_since_when_and_so_after_a_restart() {
     let demo = Demo::start("--ranks 2 --nodes 2 --steps 100000 --slow-host 1:40ms");
-    let told = |least: f64| {
+    let reported = |least: f64| {
         let status = demo.glance()?;
         let finding = status["findings"][0].clone();
         (finding["since_s"].as_f64()? >= least).then_some((finding, status))
     };
-    let (finding, status) = until("the slow host to be named", || told(15.0));
+    let (finding, status) = until("the slow host to be named", || reported(15.0));
     assert_eq!(findings(&status), [("slow_rank", "host", vec![1])], "{status:#}");
     let cost = |finding: &Value| finding["cost_ms_per_step"].as_f64().expect("a cost");
     let before = finding["since_s"].as_f64().expect("a time");
     let collectors = demo.restart_collectors();
     assert_eq!(collectors.len(), 2);
-    let (again, status) = until("the same to be told again", || told(before));
+    let (again, status) = until("the same to be told again", || reported(before));
     assert_eq!(findings(&status), [("slow_rank", "host", vec![1])], "{status:#}");
     assert!((cost(&again) / cost(&finding) - 1.0).abs() < 0.5, "{finding:#} {again:#}");
 }

@@ -81,10 +81,10 @@ fn kept_status(folder: &Path) -> Option<Value> {
 
 /// A line for the job's environment that notes its input, and its run.
 fn notes(place: &Place) -> String {
-    let (told, runs) = (place.path("told"), place.path("runs"));
+    let (reported, runs) = (place.path("told"), place.path("runs"));
     format!(
         "cat > '{}'; echo \"$XPU_TOP_EVENT $XPU_TOP_HANG_DIR\" | tee -a '{}'",
-        told.display(),
+        reported.display(),
         runs.display()
     )
 }
@@ -94,7 +94,7 @@ fn runs(place: &Place) -> Vec<String> {
     runs.lines().map(str::to_owned).collect()
 }
 
-fn told(place: &Place) -> Value {
+fn reported(place: &Place) -> Value {
     serde_json::from_slice(&fs::read(place.path("told")).unwrap()).unwrap()
 }
 
@@ -133,7 +133,7 @@ fn a_hang_is_there_when_the_job_and_its_collector_are_gone() {
     at_last("the program to be done", log, || log().contains("train: on-hang: done").then_some(()));
 
     assert_eq!(runs(&host.place), [format!("hang {}", folder.display())]);
-    let document = told(&host.place);
+    let document = reported(&host.place);
     let found = &document["findings"][0];
     assert_eq!((&found["kind"], &found["ranks"]), (&"hang".into(), &serde_json::json!([1])), "{document:#}");
     assert!(document["stacks"].is_object() && document["ranks"].as_array().map(Vec::len) == Some(2));
@@ -234,14 +234,14 @@ fn the_kernels_of_a_hang_are_named_unasked_where_the_job_says_so() {
 }
 
 #[test]
-fn a_rank_that_ends_badly_is_kept_and_told_of_once() {
+fn a_rank_that_ends_badly_is_kept_and_reported_once() {
     let host = Host::new();
     let line = notes(&host.place);
     let set = [("XPU_TOP_ON_HANG", line.as_str())];
     let ranks: Vec<_> = (0..2).map(|rank| host.rank_where(rank, &set, &script(RAISES))).collect();
     let log = || host.collector_log();
     at_last("the program to be done", log, || log().contains("train: on-hang: done").then_some(()));
-    let report = told(&host.place);
+    let report = reported(&host.place);
     assert_eq!(
         (&report["job"], &report["rank"], &report["host"], &report["exit"]["class"]),
         (&"train".into(), &1.into(), &"sim".into(), &"exception".into()),
@@ -311,7 +311,10 @@ fn a_job_that_somebody_ends_leaves_nothing() {
     runs_on(&ranks);
     ranks[1].signal("SEGV");
     at_last("the program to be done", log, || log().contains("train: on-hang: done").then_some(()));
-    assert_eq!((told(&host.place)["exit"]["signal"].clone(), runs(&host.place).len()), ("SIGSEGV".into(), 1));
+    assert_eq!(
+        (reported(&host.place)["exit"]["signal"].clone(), runs(&host.place).len()),
+        ("SIGSEGV".into(), 1)
+    );
     assert_eq!(folders(&host.place).len(), 1);
 }
 

@@ -117,6 +117,6 @@ fn whoever_is_killed_the_files_open() {
     assert!(outcome.status.success(), "{outcome:?}");
     let recording = Recording::open_file(&all).expect("it opens");
     assert!(recording.is_closed() && recording.damage().is_empty(), "{:?}", recording.damage());
-    let (from, to) = recording.span();
-    println!("recorded {:?}: {outcome:?}", to.since(from));
+    let span = recording.span();
+    println!("recorded {:?}: {outcome:?}", span.last.since(span.first));
 }

@@ -235,7 +235,7 @@ fn findings(document: &Value) -> Vec<(String, Value, f64)> {
 }
 
 #[track_caller]
-fn is_told(found: &[(String, Value, f64)]) {
+fn is_reported(found: &[(String, Value, f64)]) {
     let [(name, ranks, since)] = found else { panic!("one rank is late: {found:?}") };
     assert!(name.contains("slow_rank") && ranks[0] == 2, "{found:?}");
     let really = IS_LATE as f64;
@@ -249,8 +249,8 @@ fn is_gone(document: &Value) {
     let one = gone.iter().find(|gone| gone["ranks"][0] == 1).unwrap_or_else(|| panic!("{gone:?}"));
     let now = Moment::now().0 as f64 / 1e9;
     for (end, ago) in [("came_at", WAS_LATE.end), ("went_at", WAS_LATE.start)] {
-        let told = now - one[end].as_f64().expect("a time");
-        assert!((told - ago as f64).abs() < 20.0 * 60.0, "{end} {told} s ago, really {ago}");
+        let reported = now - one[end].as_f64().expect("a time");
+        assert!((reported - ago as f64).abs() < 20.0 * 60.0, "{end} {reported} s ago, really {ago}");
     }
     assert!(gone.len() <= 3, "nothing else was wrong for long: {gone:#?}");
 }
@@ -268,7 +268,7 @@ fn whoever_asks_hears_the_same_since_and_what_came_and_went() {
             });
         }
         let status = job.status();
-        is_told(&findings(&status));
+        is_reported(&findings(&status));
         is_gone(&status);
 
         let text = job.ask("status --now").stdout;
@@ -278,7 +278,7 @@ fn whoever_asks_hears_the_same_since_and_what_came_and_went() {
             let body = page.split_once("\r\n\r\n").map_or("", |(_, body)| body);
             let document: Value =
                 serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {page}"));
-            is_told(&findings(&document));
+            is_reported(&findings(&document));
             is_gone(&document);
         }
         let metrics = job.page("/metrics");
@@ -291,14 +291,14 @@ fn whoever_asks_hears_the_same_since_and_what_came_and_went() {
         let outcome = job.ask(&format!("record --for 4s -o {}", file.display()));
         assert!(outcome.status.success(), "{outcome:?}");
         let replayed = run(job.xpu_top("status --json --replay").arg(&file));
-        is_told(&findings(&serde_json::from_str(&replayed.stdout).expect("a document")));
+        is_reported(&findings(&serde_json::from_str(&replayed.stdout).expect("a document")));
         for list in [job.ask("findings --json"), run(job.xpu_top("findings --json").arg(&file))] {
             let list: Value = serde_json::from_str(&list.stdout).expect("a document");
             let with = |state: &str| {
                 let all = list["findings"].as_array().expect("findings");
                 all.iter().filter(|one| one["state"] == state).cloned().collect::<Vec<_>>()
             };
-            is_told(&findings(&json!({ "findings": with("present") })));
+            is_reported(&findings(&json!({ "findings": with("present") })));
             is_gone(&json!({ "came_and_went": with("ended") }));
         }
     }

@@ -59,9 +59,9 @@ fn a_rank_that_is_slow_or_whose_loader_is_is_named_with_what_it_costs() {
         let first = &figures["workers"][0];
         assert_eq!(first["rank"], culprit, "{line}: {figures:#}");
         assert!(first["repaired_ms"].as_f64() < Some(0.9 * time("measured_ms")), "{line}: {figures:#}");
-        let told = format!("If rank {culprit} were as fast as the others, a step would take ");
+        let reported = format!("If rank {culprit} were as fast as the others, a step would take ");
         let text = what_if(&place, &file, &[]).stdout;
-        assert!(text.contains(&told) && text.contains("ranks, the slowest first"), "{line}: {text}");
+        assert!(text.contains(&reported) && text.contains("ranks, the slowest first"), "{line}: {text}");
     }
 }
 
@@ -71,7 +71,7 @@ fn what_cannot_be_read_is_refused_with_what_to_do() {
     let file = place.path("trace.parquet");
     let missing = what_if(&place, &file, &[]);
     assert!(missing.status.code() == Some(64) && missing.stderr.contains("cannot read "), "{missing:?}");
-    for (bytes, told) in [
+    for (bytes, reported) in [
         (&b"PAR1"[..], "the Parquet file is cut off or damaged"),
         (b"PAR1 and then something else", "copy it again"),
         (b"", "cannot read "),
@@ -79,7 +79,7 @@ fn what_cannot_be_read_is_refused_with_what_to_do() {
     ] {
         fs::write(&file, bytes).expect("the place takes it");
         let refused = what_if(&place, &file, &["--json"]);
-        assert!(refused.status.code() == Some(64) && refused.stderr.contains(told), "{refused:?}");
+        assert!(refused.status.code() == Some(64) && refused.stderr.contains(reported), "{refused:?}");
         assert_eq!(refused.stdout, "", "{refused:?}");
     }
     let help = run(place.command(built::artifact("xpu-top")).args(["what-if", "--help"]));

@@ -40,10 +40,8 @@ PHRASES = [
 RIDDLES = re.compile(r"\b([Tt]old|[Tt]ells|[Ss]o many)\b")
 COMMENT = {".rs": r"//.*", ".py": r"#.*", ".c": r"(?://|/?\*).*", ".h": r"(?://|/?\*).*"}
 
-# A function reports, shows, lists, exposes or sends something.
-TELLING = re.compile(r"\bfn ((?:told|tells?)(?:_\w+)?)\b")
-# Functions of these still have such names.
-STILL_TELLING = ("collector/src/hangs", "collector/src/http", "shared/model/src/finding/pace", "tests/")
+# A function reports, shows, lists, exposes or sends something; a value is reported, known, shown or read.
+TELLING = re.compile(r"\bfn ((?:told|tells?)(?:_\w+)?)\b|\b(told)\b")
 
 ORDINARY = re.compile(r"\bof course\b|[hH]eartbeat|next-odd")
 PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -61,8 +59,7 @@ def faults(path: str, line: str):
     if path.endswith(".rs"):
         code = RUST_TEXT.sub("", rest)
         yield from (name for name in IN_CODE if re.search(rf"(?<!\w){name}(?!\w)", code))
-        if not path.startswith(STILL_TELLING):
-            yield from TELLING.findall(code)
+        yield from ("".join(names) for names in TELLING.findall(code))
     comment = COMMENT.get(Path(path).suffix)
     if comment and (found := re.search(comment, QUOTED.sub("", rest))):
         yield from RIDDLES.findall(found[0])

@@ -17,7 +17,7 @@ use xpu_top::{
 };
 use xpu_tui::{
     file_loader::Label,
-    watch::{WatchOptions, watch},
+    watch::{Replayed, WatchOptions, watch},
 };
 
 fn main() -> ExitCode {
@@ -81,7 +81,7 @@ fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
     let begin = match &line.at {
         Some(text) => Some(time::moment_within(text, cursor.span()).map_err(UsageError::Value)?),
         // What it was taken for; Space plays what led to it.
-        None if path.is_dir() || Label::is_capture(path) => Some(cursor.span().1),
+        None if path.is_dir() || Label::is_capture(path) => Some(cursor.span().last),
         None => None,
     };
     let (nobody, arrivals) = tokio::sync::mpsc::channel(1);
@@ -90,7 +90,7 @@ fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
         job: line.watch.job.clone(),
         groups: line.groups.clone(),
         look,
-        cursor: Some((cursor, begin)),
+        replayed: Some(Replayed { cursor, begin }),
         runs: line.baseline.as_ref().map(PastRun::runs).transpose()?,
         filter: line.filter.clone(),
         config,

@@ -46,7 +46,7 @@ use crate::{
     follow::Following,
     inquiry::Inquiry,
     interactive::key_that_ends,
-    live::Live,
+    live::{Live, WatchedRanks},
     recording_writer::RecordingWriter,
     sample::sample,
 };
@@ -91,7 +91,7 @@ pub struct Taking<'a> {
     plan: Plan,
     deadline: Instant,
     stop: Stop,
-    tell: &'a mut dyn FnMut(News),
+    report: &'a mut dyn FnMut(News),
     inquiry: Inquiry,
     began: Instant,
     examined: Instant,
@@ -107,23 +107,39 @@ impl fmt::Debug for Taking<'_> {
     }
 }
 
+/// The steps that all ranks record, or the time.
+struct Appointment {
+    first: Step,
+    steps: u32,
+    window: Option<CaptureWindow>,
+}
+
+impl Appointment {
+    /// Of no step.
+    fn time(window: CaptureWindow) -> Self {
+        Self { first: Step(0), steps: 0, window: Some(window) }
+    }
+}
+
 impl<'a> Taking<'a> {
     /// Into a file that is not there yet.
     pub fn begin(
         path: &Path,
         header: &Header,
-        (job, ranks): (JobName, Vec<Rank>),
-        (following, live): (&'a mut Following, &'a Live),
+        job: JobName,
+        ranks: Vec<Rank>,
+        following: &'a mut Following,
+        live: &'a Live,
         plan: Plan,
         stop: Stop,
-        tell: &'a mut dyn FnMut(News),
+        report: &'a mut dyn FnMut(News),
     ) -> std::io::Result<Self> {
         let now = Instant::now();
         let shown = following.jobs().get(&job).map(|job| sample(job, None, &[])).unwrap_or_default();
-        live.watch_ranks(Some((
-            job.clone(),
-            shown.into_iter().filter(|rank| ranks.contains(rank)).collect(),
-        )));
+        live.watch_ranks(Some(WatchedRanks {
+            job: job.clone(),
+            ranks: shown.into_iter().filter(|rank| ranks.contains(rank)).collect(),
+        }));
         Ok(Self {
             path: path.to_owned(),
             recording: RecordingWriter::begin(path, header)?,
@@ -134,7 +150,7 @@ impl<'a> Taking<'a> {
             plan,
             deadline: now + plan.wait,
             stop,
-            tell,
+            report,
             inquiry: Inquiry::default(),
             began: now,
             examined: now,
@@ -165,7 +181,7 @@ impl<'a> Taking<'a> {
         }
         let known = appointment::completed(&self.views());
         for again in [false, true] {
-            let Some((first, steps, window)) = self.appoint(again, known) else {
+            let Some(Appointment { first, steps, window }) = self.appoint(again, known) else {
                 self.tally.refuse_all(appointment::NO_STEPS);
                 return Ok(());
             };
@@ -187,26 +203,32 @@ impl<'a> Taking<'a> {
             }
             self.live.end_capture(self.tally.job().clone(), number);
             let what = if window.is_some() { "time" } else { "step" };
-            (self.tell)(News::Word(format!("a rank has passed that {what}: all get a later one")));
+            (self.report)(News::Word(format!("a rank has passed that {what}: all get a later one")));
         }
         self.collect(arrivals).await?;
         self.watch(arrivals).await
     }
 
-    /// From which step on, and how many; or which time. `None` while no step is known of any rank.
-    fn appoint(&self, again: bool, known: Option<u64>) -> Option<(Step, u32, Option<CaptureWindow>)> {
+    /// `None` while no step is known of any rank.
+    fn appoint(&self, again: bool, known: Option<u64>) -> Option<Appointment> {
         match (self.plan.what, self.plan.begin) {
-            (Wanted::Steps(steps), Begin::Step(first)) if !again => Some((first, steps, None)),
+            (Wanted::Steps(steps), Begin::Step(first)) if !again => {
+                Some(Appointment { first, steps, window: None })
+            }
             (Wanted::Time(length), Begin::At(at)) if !again => {
-                Some((Step(0), 0, Some(CaptureWindow { at, length: length.into() })))
+                Some(Appointment::time(CaptureWindow { at, length: length.into() }))
             }
             (Wanted::Steps(steps), _) => {
                 let again = again.then(|| Again { known, furthest: self.tally.furthest() });
-                Some((appointment::first_step(&self.views(), again)?, steps, None))
+                Some(Appointment {
+                    first: appointment::first_step(&self.views(), again)?,
+                    steps,
+                    window: None,
+                })
             }
             (Wanted::Time(length), _) => {
                 let at = Moment::now().after(appointment::lead(again));
-                Some((Step(0), 0, Some(CaptureWindow { at, length: length.into() })))
+                Some(Appointment::time(CaptureWindow { at, length: length.into() }))
             }
         }
     }
@@ -244,7 +266,7 @@ impl<'a> Taking<'a> {
             if let Some(order) = self.sample_order() {
                 self.live.sample(self.tally.job().clone(), unanswered.clone(), order);
             }
-            self.live.capture(self.tally.job().clone(), unanswered, self.tally.asked());
+            self.live.capture(self.tally.job().clone(), unanswered, self.tally.order(), self.tally.window());
             self.arrive(arrivals, deadline.min(Instant::now() + ASK_AGAIN), |taking| {
                 taking.tally.is_answered() || taking.tally.is_any_late()
             })
@@ -254,7 +276,7 @@ impl<'a> Taking<'a> {
     }
 
     fn sample_order(&self) -> Option<SampleOrder> {
-        let (capture, window) = self.tally.asked();
+        let (capture, window) = (self.tally.order(), self.tally.window());
         let Sampling { rate, natively } = self.plan.python?;
         Some(SampleOrder { capture, window, rate, natively })
     }
@@ -285,7 +307,7 @@ impl<'a> Taking<'a> {
             return Ok(());
         }
         let word = "everything has arrived; watching the job some seconds longer for slow ranks";
-        (self.tell)(News::Word(format!("{word}{}", key_that_ends(" (Ctrl-C skips that)"))));
+        (self.report)(News::Word(format!("{word}{}", key_that_ends(" (Ctrl-C skips that)"))));
         self.arrive(arrivals, self.deadline.min(self.began + WATCH), enough).await
     }
 
@@ -319,7 +341,7 @@ impl<'a> Taking<'a> {
                     self.tally.look(self.following, Instant::now());
                     self.examine();
                     if !self.tally.is_over() {
-                        (self.tell)(News::Far(self.tally.progress()));
+                        (self.report)(News::Far(self.tally.progress()));
                     }
                     if self.stop.swap(false, Relaxed) {
                         // A second request, or a complete capture, ends it at once.
@@ -353,9 +375,9 @@ impl<'a> Taking<'a> {
             self.live.records(job.name().clone(), ranks.clone());
             self.live.kept_stacks(job.name().clone(), ranks);
         }
-        let stands = self.tally.standstill(job, &findings).map(|found| found.evidence.to_string());
-        if let Some(evidence) = stands.filter(|_| self.standstill.is_none()) {
-            (self.tell)(News::Word("the job hangs: capturing what there is".to_owned()));
+        let why = self.tally.standstill(job, &findings).map(|found| found.evidence.to_string());
+        if let Some(evidence) = why.filter(|_| self.standstill.is_none()) {
+            (self.report)(News::Word("the job hangs: capturing what there is".to_owned()));
             self.standstill = Some(evidence);
         }
         // A job that hangs after the last step has sent all; and a time ends by itself, except for unfinished
@@ -370,7 +392,8 @@ impl<'a> Taking<'a> {
         self.hurried = true;
         self.deadline = self.deadline.min(Instant::now() + DRAIN);
         self.tally.hurry();
-        self.live.capture(self.tally.job().clone(), self.tally.awaited(), self.tally.asked());
+        let (job, ranks) = (self.tally.job().clone(), self.tally.awaited());
+        self.live.capture(job, ranks, self.tally.order(), self.tally.window());
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use reader::{Frames, Reader};
-use xpu_recording::{Entry, Kind, Recording, RecordingError};
+use xpu_recording::{Entry, Kind, Recording, RecordingError, Span};
 use xpu_wire::{frame::Frame, id::Rank, unit::Moment};
 
 use crate::kept;
@@ -81,7 +81,7 @@ impl FrameCursor {
         &self.recording
     }
 
-    pub fn span(&self) -> (Moment, Moment) {
+    pub fn span(&self) -> Span {
         self.recording.span()
     }
 

@@ -15,7 +15,7 @@ const AGAIN: Duration = Duration::from_secs(6);
 
 const LONGEST: Duration = Duration::from_mins(10);
 
-/// Asks once for each standstill, and again for ranks whose answer did not come.
+/// Asks once for each hang, and again for ranks whose answer did not come.
 #[derive(Debug, Default)]
 pub struct Inquiry {
     asked: Option<Asked>,

@@ -18,6 +18,12 @@ const ONE: Duration = Duration::from_mins(2);
 /// Bytes of all of them.
 const MOST_BYTES: u64 = 512 << 20;
 
+/// What one host keeps of a hang.
+struct Kept {
+    path: PathBuf,
+    recording: Recording,
+}
+
 pub(super) fn open(folder: &Path) -> Result<Recording, RecordingError> {
     let path = folder.join(RECORDING);
     let named = Recording::open_file(&path).map_err(|error| match error {
@@ -28,11 +34,11 @@ pub(super) fn open(folder: &Path) -> Result<Recording, RecordingError> {
         other => other,
     })?;
     let others = others(folder, named.header());
-    if others.is_empty() { Ok(named) } else { together((path, named), others) }
+    if others.is_empty() { Ok(named) } else { together(Kept { path, recording: named }, others) }
 }
 
 /// Those of other hosts, one of each.
-fn others(folder: &Path, header: &Header) -> Vec<(PathBuf, Recording)> {
+fn others(folder: &Path, header: &Header) -> Vec<Kept> {
     let Some(parent) = folder.canonicalize().ok().and_then(|folder| Some(folder.parent()?.to_owned())) else {
         return Vec::new();
     };
@@ -43,12 +49,12 @@ fn others(folder: &Path, header: &Header) -> Vec<(PathBuf, Recording)> {
             let recording = Recording::open_file(&path).ok()?;
             let its = recording.header();
             let is_of_it = !its.job.is_empty() && its.job == header.job && its.hosts != header.hosts;
-            (is_of_it && apart(its.made) <= ONE).then_some((path, recording))
+            (is_of_it && apart(its.made) <= ONE).then_some(Kept { path, recording })
         })
         .collect();
     let of = |recording: &Recording| (recording.header().hosts.clone(), apart(recording.header().made));
-    found.sort_by_key(|(_, recording)| of(recording));
-    found.dedup_by_key(|(_, recording)| recording.header().hosts.clone());
+    found.sort_by_key(|kept| of(&kept.recording));
+    found.dedup_by_key(|kept| kept.recording.header().hosts.clone());
     found
 }
 
@@ -60,14 +66,11 @@ fn kept_in(parent: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 /// All blocks in one recording; the player orders them.
-fn together(
-    named: (PathBuf, Recording),
-    others: Vec<(PathBuf, Recording)>,
-) -> Result<Recording, RecordingError> {
-    let mut header = named.1.header().clone();
-    header.hosts.extend(others.iter().flat_map(|(_, recording)| recording.header().hosts.clone()));
+fn together(named: Kept, others: Vec<Kept>) -> Result<Recording, RecordingError> {
+    let mut header = named.recording.header().clone();
+    header.hosts.extend(others.iter().flat_map(|other| other.recording.header().hosts.clone()));
     let mut writer = Writer::begin(Vec::new(), &header)?;
-    for (path, recording) in [named].into_iter().chain(others) {
+    for Kept { path, recording } in [named].into_iter().chain(others) {
         // One that is gone meanwhile is as one that was never there.
         let Ok(bytes) = fs::read(&path) else { continue };
         if writer.totals().bytes + bytes.len() as u64 > MOST_BYTES {
@@ -107,7 +110,7 @@ mod tests {
     use crate::frame_cursor::FrameCursor;
 
     /// Keeps these frames as the collector of a host does.
-    fn keep(parent: &Path, name: &str, (host, made): (&str, u64), frames: &[Frame]) -> PathBuf {
+    fn keep(parent: &Path, name: &str, host: &str, made: u64, frames: &[Frame]) -> PathBuf {
         let header = Header {
             job: "llama-70b".to_owned(),
             hosts: vec![host.to_owned()],
@@ -132,10 +135,10 @@ mod tests {
         let _ = fs::remove_dir_all(&dir);
         let simulation = Simulation::new(1, 3, 2);
         let of = |host: usize, second| vec![simulation.digests(second).remove(host)];
-        let first = keep(&dir, "a", ("a", 1000), &of(0, 50));
-        keep(&dir, "b", ("b", 1060), &of(1, 49));
-        keep(&dir, "b-before", ("b", 600), &of(1, 40));
-        keep(&dir, ".c.1.new", ("c", 1000), &of(2, 50));
+        let first = keep(&dir, "a", "a", 1000, &of(0, 50));
+        keep(&dir, "b", "b", 1060, &of(1, 49));
+        keep(&dir, "b-before", "b", 600, &of(1, 40));
+        keep(&dir, ".c.1.new", "c", 1000, &of(2, 50));
         fs::create_dir(dir.join("torn")).unwrap();
         fs::write(dir.join("torn").join(RECORDING), b"\x89xpurec\n\x01\0").unwrap();
         let mut cursor = FrameCursor::open_file(&first).unwrap();

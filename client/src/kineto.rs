@@ -120,7 +120,7 @@ pub async fn trace(
     subject: Subject,
     wanted: Wanted,
     stop: Stop,
-    tell: &mut dyn FnMut(News),
+    report: &mut dyn FnMut(News),
 ) -> anyhow::Result<Option<Outcome>> {
     let Subject { job, ranks, following, arrivals, live } = subject;
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -134,7 +134,7 @@ pub async fn trace(
         arrivals,
         live,
         stop,
-        tell,
+        report,
         asked: None,
         said: String::new(),
     };
@@ -151,7 +151,7 @@ struct Tracing<'a> {
     arrivals: Arrivals,
     live: Live,
     stop: Stop,
-    tell: &'a mut dyn FnMut(News),
+    report: &'a mut dyn FnMut(News),
     /// When they were asked last.
     asked: Option<Instant>,
     /// The line that was said last.
@@ -169,8 +169,8 @@ impl Tracing<'_> {
             options: self.wanted.options,
         };
         let (with, of) = (self.ranks.with_kineto(), self.ranks.len());
-        (self.tell)(News::Planned(plan.window));
-        (self.tell)(News::Line(format!("{with} of {of} ranks will trace {plan}")));
+        (self.report)(News::Planned(plan.window));
+        (self.report)(News::Line(format!("{with} of {of} ranks will trace {plan}")));
         self.trace(&order, plan.lead).await?;
         self.finish(&order, &plan).await.map(Some)
     }
@@ -218,7 +218,7 @@ impl Tracing<'_> {
             if now >= unheard {
                 tracing.ranks.give_up_unheard();
             }
-            for (host, rank, part) in tracing.fetch.due(&tracing.ranks, now) {
+            for fetch::Due { host, rank, part } in tracing.fetch.due(&tracing.ranks, now) {
                 let wish = KinetoWish::Part { number: order.number, part };
                 tracing.ask(Some(host), vec![rank], &wish);
             }
@@ -277,7 +277,7 @@ impl Tracing<'_> {
     fn say(&mut self, line: &str) {
         if self.said != line {
             line.clone_into(&mut self.said);
-            (self.tell)(News::Line(line.to_owned()));
+            (self.report)(News::Line(line.to_owned()));
         }
     }
 

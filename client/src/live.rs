@@ -29,16 +29,23 @@ pub struct Live {
     orders: mpsc::Sender<Order>,
 }
 
+/// Ranks of one job whose full summaries are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WatchedRanks {
+    pub job: JobName,
+    pub ranks: BTreeSet<Rank>,
+}
+
 #[derive(Debug)]
 pub enum Order {
-    WatchRanks(Option<(JobName, BTreeSet<Rank>)>),
+    WatchRanks(Option<WatchedRanks>),
     WatchAll(bool),
     Switch { job: JobName, on: bool },
     Stacks { job: JobName, ranks: Vec<Rank>, kept: bool, natively: bool },
     GpuStacks { job: JobName, ranks: Vec<Rank> },
     Records { job: JobName, ranks: Vec<Rank> },
     Ras { job: JobName, rank: Rank },
-    Capture { job: JobName, ranks: Vec<Rank>, asked: (CaptureOrder, Option<CaptureWindow>) },
+    Capture { job: JobName, ranks: Vec<Rank>, order: CaptureOrder, window: Option<CaptureWindow> },
     EndCapture { job: JobName, number: u64 },
     Sample { job: JobName, ranks: Vec<Rank>, order: SampleOrder },
     Kineto { job: JobName, ranks: Vec<Rank>, host: Option<HostName>, wish: KinetoWish },
@@ -46,7 +53,7 @@ pub enum Order {
 
 impl Live {
     /// Asks for the full summaries of these ranks, and of no other any more.
-    pub fn watch_ranks(&self, ranks: Option<(JobName, BTreeSet<Rank>)>) {
+    pub fn watch_ranks(&self, ranks: Option<WatchedRanks>) {
         // The thread ends only without receivers: then nobody misses the order.
         let _ = self.orders.send(Order::WatchRanks(ranks));
     }
@@ -76,8 +83,14 @@ impl Live {
 
     /// Asks every host that has said that the job lives there to have these ranks record some steps, or a time.
     /// Answers and what was recorded arrive as frames.
-    pub fn capture(&self, job: JobName, ranks: Vec<Rank>, asked: (CaptureOrder, Option<CaptureWindow>)) {
-        let _ = self.orders.send(Order::Capture { job, ranks, asked });
+    pub fn capture(
+        &self,
+        job: JobName,
+        ranks: Vec<Rank>,
+        order: CaptureOrder,
+        window: Option<CaptureWindow>,
+    ) {
+        let _ = self.orders.send(Order::Capture { job, ranks, order, window });
     }
 
     /// Asks every host that the job lives at, or only one, for something of these ranks' Kineto. Answers arrive as frames.

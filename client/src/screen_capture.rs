@@ -92,13 +92,13 @@ impl Capturer {
         let (targets, standing, stop) =
             (self.targets.clone(), Arc::clone(&self.standing), Arc::clone(&self.stop));
         self.thread = Some(thread::spawn(move || {
-            let mut tell = |news| {
+            let mut report = |news| {
                 if let News::Far(progress) = news {
                     *lock(&standing) = Standing::UnderWay(progress);
                 }
             };
             let outcome =
-                take(targets, job, (path, wanted.unwrap_or(Wanted::Steps(STEPS))), before, stop, &mut tell);
+                take(targets, job, path, wanted.unwrap_or(Wanted::Steps(STEPS)), before, stop, &mut report);
             *lock(&standing) = match outcome {
                 Ok(outcome) => Standing::Done(outcome),
                 Err(why) => Standing::Failed(format!("not captured: {why:#}")),
@@ -128,10 +128,11 @@ fn lock(standing: &Mutex<Standing>) -> MutexGuard<'_, Standing> {
 fn take(
     targets: Targets,
     job: JobName,
-    (path, what): (PathBuf, Wanted),
+    path: PathBuf,
+    what: Wanted,
     before: Vec<SealedBlock>,
     stop: Stop,
-    tell: &mut dyn FnMut(News),
+    report: &mut dyn FnMut(News),
 ) -> anyhow::Result<Outcome> {
     let header = header(Some(&job), &targets.endpoints);
     let mut following = Following::new(targets.endpoints.iter().cloned(), Some(job.clone()));
@@ -158,7 +159,7 @@ fn take(
             },
             watch: heard < Duration::from_secs(finding::WATCHED.into()),
         };
-        let taking = Taking::begin(&path, &header, (job, ranks), (&mut following, &live), plan, stop, tell)?;
+        let taking = Taking::begin(&path, &header, job, ranks, &mut following, &live, plan, stop, report)?;
         taking.take(&mut arrivals).await
     })
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use xpu_model::figure;
+use xpu_recording::Span;
 use xpu_wire::unit::Moment;
 
 const DAY: u64 = 86_400;
@@ -41,8 +42,8 @@ pub const FORMS: &str =
     "write 02:14:07 (time of day, UTC), +10m (after the begin), -30s (before the end) or 50%";
 
 /// The same for the command line: a moment outside the recording is refused, with what there is.
-pub fn moment_within(text: &str, span: (Moment, Moment)) -> Result<Moment, String> {
-    let (first, last) = span;
+pub fn moment_within(text: &str, span: Span) -> Result<Moment, String> {
+    let Span { first, last } = span;
     let meant = moment(text, span).ok_or_else(|| format!("--at {text}: {FORMS}"))?;
     // The second that is named is meant whole.
     if meant < first || meant >= last.after(Duration::from_secs(1)) {
@@ -57,7 +58,7 @@ pub fn moment_within(text: &str, span: (Moment, Moment)) -> Result<Moment, Strin
 }
 
 /// The moment of a recording that `text` means. Times of day are those after its begin.
-pub fn moment(text: &str, (first, last): (Moment, Moment)) -> Option<Moment> {
+pub fn moment(text: &str, Span { first, last }: Span) -> Option<Moment> {
     let text = text.trim();
     if let Some(after) = text.strip_prefix('+') {
         return Some(first.after(duration(after)?));
@@ -94,24 +95,24 @@ mod tests {
     #[test]
     fn moments_are_understood_as_people_write_them() {
         // 23:59:50 to 00:10:00 of the next day.
-        let span = (at(10 * DAY - 10), at(10 * DAY + 600));
-        let told = |text: &str| moment(text, span).map(|moment| moment.0 / SECOND);
-        assert_eq!(told("23:59:55"), Some(10 * DAY - 5));
-        assert_eq!(told("00:05"), Some(10 * DAY + 300));
-        assert_eq!(told("+1m30s"), Some(10 * DAY + 80));
-        assert_eq!(told("-1m"), Some(10 * DAY + 540));
-        assert_eq!(told("50%"), Some(10 * DAY + 295));
+        let span = Span { first: at(10 * DAY - 10), last: at(10 * DAY + 600) };
+        let seconds_of = |text: &str| moment(text, span).map(|moment| moment.0 / SECOND);
+        assert_eq!(seconds_of("23:59:55"), Some(10 * DAY - 5));
+        assert_eq!(seconds_of("00:05"), Some(10 * DAY + 300));
+        assert_eq!(seconds_of("+1m30s"), Some(10 * DAY + 80));
+        assert_eq!(seconds_of("-1m"), Some(10 * DAY + 540));
+        assert_eq!(seconds_of("50%"), Some(10 * DAY + 295));
         for wrong in ["", "x", "25:00", "1:60", "1:2:3:4", "+", "-x", "101%", "+1y", "12", "::"] {
-            assert_eq!(told(wrong), None, "{wrong}");
+            assert_eq!(seconds_of(wrong), None, "{wrong}");
         }
     }
 
     #[test]
     fn a_moment_outside_the_recording_is_refused_with_what_there_is() {
-        let span = (at(10 * DAY), at(10 * DAY + 600));
-        assert_eq!(moment_within("+10m", span), Ok(span.1));
-        assert_eq!(moment_within("00:10:00", span), Ok(span.1));
-        assert_eq!(moment_within("-10m", span), Ok(span.0));
+        let span = Span { first: at(10 * DAY), last: at(10 * DAY + 600) };
+        assert_eq!(moment_within("+10m", span), Ok(span.last));
+        assert_eq!(moment_within("00:10:00", span), Ok(span.last));
+        assert_eq!(moment_within("-10m", span), Ok(span.first));
         for outside in ["+99m", "00:10:02", "-11m", "23:59:59"] {
             let why = moment_within(outside, span).unwrap_err();
             assert!(why.contains("00:00:00 to 00:10:00 UTC, 00:10:00 long"), "{outside}: {why}");

@@ -46,8 +46,8 @@ impl Pending {
     }
 
     /// The samples of the communicators in the digest, with their index there.
-    pub(crate) fn samples_of(&self, told: &[CommunicatorState]) -> Vec<CollectiveSample> {
-        let index = |id| told.iter().position(|state| state.id == id).and_then(|at| u8::try_from(at).ok());
+    pub(crate) fn samples_of(&self, listed: &[CommunicatorState]) -> Vec<CollectiveSample> {
+        let index = |id| listed.iter().position(|state| state.id == id).and_then(|at| u8::try_from(at).ok());
         let mut kept: Vec<_> =
             self.samples.iter().filter_map(|&(id, sample)| Some((index(id)?, sample))).collect();
         keep_foremost(&mut kept, RankDigest::SAMPLES);
@@ -254,8 +254,8 @@ mod tests {
     fn the_communicators_reported_are_those_that_moved_last() {
         let known: Vec<_> =
             (1..=20).map(|id| Known { state: state(id), advanced: Moment(id), closed: false }).collect();
-        let told: Vec<_> = foremost(&known).iter().map(|state| state.id.0).collect();
-        assert_eq!(told, [20, 19, 18, 17, 16, 15, 14, 13]);
+        let listed: Vec<_> = foremost(&known).iter().map(|state| state.id.0).collect();
+        assert_eq!(listed, [20, 19, 18, 17, 16, 15, 14, 13]);
     }
 
     #[test]

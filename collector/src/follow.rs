@@ -139,7 +139,7 @@ impl Follow {
         let mut state = self.lock();
         state.looked = Some(Instant::now());
         self.news.notify_all();
-        let waiting = |state: &mut State| !state.known.is_told() && !state.ended;
+        let waiting = |state: &mut State| !state.known.has_snapshot() && !state.ended;
         let (mut state, _) =
             self.news.wait_timeout_while(state, FIRST, waiting).unwrap_or_else(PoisonError::into_inner);
         see(&mut state.known)

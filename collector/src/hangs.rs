@@ -49,7 +49,7 @@ use crate::{
 };
 pub(crate) use action::Wishes;
 use action::{Action, Actions, Wish};
-use folder::Folder;
+use folder::{Files, Folder};
 use incident::{Cause, Incident};
 
 /// Interval of snapshot requests, which reveal new jobs and ends.
@@ -287,12 +287,12 @@ impl Keeper {
         jobs.forget(|job, _| !heard.contains_key(job));
         self.incidents.retain(|name, one| self.jobs.get(name).is_some_and(|job| !one.is_over(job, instant)));
         for name in self.heard.keys().cloned().collect::<Vec<_>>() {
-            self.look_at(&name, (now, instant), control);
+            self.look_at(&name, now, instant, control);
         }
         Ok(())
     }
 
-    fn look_at(&mut self, name: &JobName, (now, instant): (Moment, Instant), control: &Socket) {
+    fn look_at(&mut self, name: &JobName, now: Moment, instant: Instant, control: &Socket) {
         let Some(job) = self.jobs.get(name) else { return };
         let cause = incident::cause(job, now);
         if let Some(cause) = cause
@@ -318,8 +318,8 @@ impl Keeper {
             let _ =
                 control.send(request(Request::GpuStacks { job: name.clone(), ranks: Vec::new() }), DONTWAIT);
         }
-        if incident.is_to_be_told(job, instant) {
-            self.tell(name, now);
+        if incident.is_to_be_reported(job, instant) {
+            self.run_program(name, now);
         }
     }
 
@@ -332,7 +332,8 @@ impl Keeper {
         let status = incident.status(Status::of(&self.jobs, job, Moment::now()));
         let written = serde_json::to_vec_pretty(&status).map_err(io::Error::from).and_then(|status| {
             let recording = incident.recording.recording(&self.host, incident.found)?;
-            folder.write(&place, (&recording, &status), incident.ras.as_deref())
+            let ras = incident.ras.as_deref();
+            folder.write(&place, Files { recording: &recording, status: &status, ras })
         });
         match written {
             Ok(()) => {
@@ -357,7 +358,7 @@ impl Keeper {
     }
 
     /// Runs the user's program, if this host is the one to do it.
-    fn tell(&mut self, name: &JobName, now: Moment) {
+    fn run_program(&mut self, name: &JobName, now: Moment) {
         let (Some(job), Some(incident)) = (self.jobs.get(name), self.incidents.get(name)) else { return };
         let usual = || self.on_hang.as_deref().map(Wish::usual);
         let Some(wish) = self.upstream.wishes.of(name).or_else(usual) else { return };
@@ -373,10 +374,10 @@ impl Keeper {
             );
             return;
         }
-        let document = document(&self.jobs, job, incident.cause, (&self.host, now));
+        let document = document(&self.jobs, job, incident.cause, &self.host, now);
         let document = document.map(|value| format!("{value:#}\n").into_bytes());
         let place = incident.place.as_deref();
-        let action = document.and_then(|it| Action::new(&wish, (name, incident.cause), it, place));
+        let action = document.and_then(|it| Action::new(&wish, name, incident.cause, it, place));
         if let Some(action) = action {
             self.actions.take(action);
         }
@@ -391,7 +392,7 @@ impl Drop for Keeper {
 }
 
 /// The input of the program: the job's status, or a rank's end.
-fn document(jobs: &Jobs, job: &Job, cause: Cause, (host, now): (&HostName, Moment)) -> Option<Value> {
+fn document(jobs: &Jobs, job: &Job, cause: Cause, host: &HostName, now: Moment) -> Option<Value> {
     match cause {
         Cause::Hang => serde_json::to_value(Status::of(jobs, job, now)).ok(),
         Cause::End => Some(exits::report(incident::first_end(job, now)?, host)),

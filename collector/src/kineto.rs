@@ -59,6 +59,13 @@ pub(crate) struct Subject {
     pub count: Option<KinetoCount>,
 }
 
+/// A rank of one of the user's jobs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct JobRank {
+    job: JobName,
+    rank: Rank,
+}
+
 /// Answers, each with its recipient.
 pub(crate) type Answers = Vec<(Address, Body)>;
 
@@ -68,9 +75,9 @@ pub(crate) struct Kineto {
     socket: Option<Socket>,
     tried: Option<Moment>,
     clients: Clients,
-    ordered: BTreeMap<(JobName, Rank), Ordered>,
+    ordered: BTreeMap<JobRank, Ordered>,
     /// Parts requested while too many traces are read, by rank.
-    queue: BTreeMap<(JobName, Rank), u32>,
+    queue: BTreeMap<JobRank, u32>,
     /// The reading threads ring it; made when the first starts.
     bell: Option<Bell>,
     /// Datagrams taken in the second that began then.
@@ -183,7 +190,7 @@ impl Kineto {
                 let place = self.place_of(pid, own);
                 let ordered = place.and_then(|place| Some((self.ordered.get_mut(&place)?, place)));
                 if let Some((ordered, place)) = ordered {
-                    let count = roster.kineto_count(&place.0, place.1);
+                    let count = roster.kineto_count(&place.job, place.rank);
                     let before = ordered.standing.clone();
                     if let Some(text) = ordered.instructions(accepts, count, now)
                         && let Some(socket) = &self.socket
@@ -208,22 +215,22 @@ impl Kineto {
     }
 
     /// The rank whose order a polling process gets: the rank must be this very process.
-    fn place_of(&self, pid: u32, own: Pid) -> Option<(JobName, Rank)> {
+    fn place_of(&self, pid: u32, own: Pid) -> Option<JobRank> {
         let is_its = |ordered: &&Ordered| {
             ordered.pid == own && self.clients.of(own).is_some_and(|(here, _)| here == pid)
         };
         self.ordered.iter().find(|(_, ordered)| is_its(ordered)).map(|(place, _)| place.clone())
     }
 
-    fn changed(&self, place: &(JobName, Rank), roster: &Roster) -> Option<(Address, Body)> {
+    fn changed(&self, place: &JobRank, roster: &Roster) -> Option<(Address, Body)> {
         let ordered = self.ordered.get(place)?;
-        let count = roster.kineto_count(&place.0, place.1);
+        let count = roster.kineto_count(&place.job, place.rank);
         Some((ordered.viewer.clone(), Body::Kineto(self.of_order(place, ordered, count))))
     }
 
     fn of_order(
         &self,
-        (job, rank): &(JobName, Rank),
+        JobRank { job, rank }: &JobRank,
         ordered: &Ordered,
         count: Option<KinetoCount>,
     ) -> KinetoRank {
@@ -249,9 +256,9 @@ impl Kineto {
         let mut changed = Vec::new();
         for (place, ordered) in &mut self.ordered {
             let known = Known {
-                lives: roster.lives_as(&place.0, place.1, ordered.pid),
+                lives: roster.lives_as(&place.job, place.rank, ordered.pid),
                 client: self.clients.of(ordered.pid).map(|(_, client)| client),
-                count: roster.kineto_count(&place.0, place.1),
+                count: roster.kineto_count(&place.job, place.rank),
                 now,
             };
             if ordered.check(known) {
@@ -263,7 +270,7 @@ impl Kineto {
         answers
     }
 
-    fn of_number(&mut self, place: &(JobName, Rank), number: u64) -> Option<&mut Ordered> {
+    fn of_number(&mut self, place: &JobRank, number: u64) -> Option<&mut Ordered> {
         self.ordered.get_mut(place).filter(|ordered| ordered.order.number == number)
     }
 }

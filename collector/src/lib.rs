@@ -15,7 +15,6 @@
 mod address;
 mod captures;
 mod cgroup;
-mod clock;
 mod complaint;
 mod counting;
 mod cpu;
@@ -37,6 +36,7 @@ mod metrics;
 mod offline;
 mod ras;
 mod relay;
+mod request_time;
 mod roster;
 mod runs;
 mod sampler;

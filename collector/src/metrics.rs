@@ -88,22 +88,14 @@ impl Exposition {
         let there = known.there(now);
         for job in known.jobs().iter() {
             let findings = finding::examine(job, there);
-            let stands = finding::stands(job, &findings);
-            job::expose(&mut exposition, job, (&findings, stands), there);
+            let is_stuck = finding::is_stuck(job, &findings);
+            job::expose(&mut exposition, job, &findings, is_stuck, there);
             for (rank, view) in job.ranks().take(left) {
                 let tally = known.tally(job.name(), rank);
-                rank::expose(&mut exposition, job, rank, view, (tally, &findings), there);
+                rank::expose(&mut exposition, job, rank, view, tally, &findings, there);
                 if known.pages().compat {
                     let levels = tally.and_then(Tally::levels);
-                    compat::expose(
-                        &mut exposition,
-                        pod,
-                        job,
-                        (rank, view),
-                        (levels, stands),
-                        own.dump(),
-                        now,
-                    );
+                    compat::expose(&mut exposition, pod, job, rank, view, levels, is_stuck, own.dump(), now);
                 }
                 if let Some(shapes) = tally.and_then(Tally::shapes) {
                     shapes::expose(&mut exposition, job, rank, view.host().as_str(), shapes, now);

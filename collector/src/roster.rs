@@ -22,6 +22,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
+pub(crate) use standstill::FoundStacks;
 pub(crate) use times::Idling;
 
 use crate::{
@@ -60,7 +61,7 @@ struct Place {
 /// The consequences of a message or of time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Effect {
-    Tell(Identity, Command),
+    Command(Identity, Command),
     Publish(Box<Body>),
     /// A rank has new data for its subscribers.
     Fresh(JobName, Rank),
@@ -232,7 +233,7 @@ impl Roster {
             self.strangers.clear();
         }
         self.strangers.insert(from.clone(), now);
-        Some(Effect::Tell(from.clone(), Command::Introduce))
+        Some(Effect::Command(from.clone(), Command::Introduce))
     }
 
     fn turn_away(&mut self, from: &Identity, job: JobName, now: Moment) {

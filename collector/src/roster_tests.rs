@@ -83,7 +83,7 @@ fn lives(effects: &[Effect]) -> Vec<Life> {
 #[test]
 fn a_stranger_is_asked_once_and_not_at_every_word() {
     let mut roster = Roster::default();
-    let asked = [Effect::Tell(who("x"), Command::Introduce)];
+    let asked = [Effect::Command(who("x"), Command::Introduce)];
     assert_eq!(roster.summary(&who("x"), 5, steps(1, 1), at(0.0)), asked);
     assert_eq!(roster.summary(&who("x"), 6, steps(2, 1), at(1.0)), []);
     assert_eq!(roster.summary(&who("x"), 7, steps(3, 1), at(6.0)), asked);
@@ -133,10 +133,10 @@ fn a_gap_in_a_workers_frames_brings_a_question() {
     let mut roster = Roster::default();
     roster.hello(&who("x"), 0, info("j", 0), at(0.0));
     assert!(
-        !roster.summary(&who("x"), 1, steps(1, 1), at(1.0)).iter().any(|e| matches!(e, Effect::Tell(..)))
+        !roster.summary(&who("x"), 1, steps(1, 1), at(1.0)).iter().any(|e| matches!(e, Effect::Command(..)))
     );
     let after_gap = roster.summary(&who("x"), 9, steps(9, 1), at(2.0));
-    assert!(after_gap.contains(&Effect::Tell(who("x"), Command::Introduce)));
+    assert!(after_gap.contains(&Effect::Command(who("x"), Command::Introduce)));
 }
 
 #[test]
@@ -183,9 +183,9 @@ fn a_silent_rank_is_read_from_its_ledger() {
     roster.check(at(7.0));
     let digest = roster.digests(at(99.0))[0].ranks[0].clone();
     assert_eq!((digest.life, digest.step), (Life::Silent, Some(Step(9))));
-    let told = &digest.communicators[0];
-    assert_eq!((told.entered, told.enqueued, told.completed), (5, 4, 1));
-    assert_eq!((told.last_operation, told.last_bytes), (Some(Operation::Broadcast), 64));
+    let reported = &digest.communicators[0];
+    assert_eq!((reported.entered, reported.enqueued, reported.completed), (5, 4, 1));
+    assert_eq!((reported.last_operation, reported.last_bytes), (Some(Operation::Broadcast), 64));
     let waited = Nanoseconds(97_000_000_000);
     assert_eq!(digest.inside, [Inside { thread: 42, call: Call::StreamSynchronize, waited }]);
 }
@@ -276,7 +276,7 @@ fn a_living_rank_keeps_its_place_and_a_dead_one_gives_it_up() {
     assert_eq!(roster.hello(&who("y"), 2, other, at(3.0)), [publish(joined)]);
     assert_eq!(
         roster.summary(&who("x"), 9, steps(1, 1), at(4.0)),
-        [Effect::Tell(who("x"), Command::Introduce)]
+        [Effect::Command(who("x"), Command::Introduce)]
     );
 }
 

@@ -117,7 +117,7 @@ impl Sampler {
             self.credit.seconds -= spent.seconds();
             self.sampled.insert(pid, Sampled::new(seen.is_some(), now));
             if let Some(seen) = seen {
-                roster.see_main_thread((&job, rank, pid), seen, now);
+                roster.see_main_thread(&job, rank, pid, seen, now);
             }
         }
         self.credit.accrue(now);

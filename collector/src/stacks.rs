@@ -1,6 +1,7 @@
 //! Stacks, on demand and when a job hangs. A short-lived process of this program reads each rank, never the
 //! serving thread: a reader that hangs is killed at its deadline, and the kernel releases whatever it held.
 
+mod brief;
 mod gpu;
 mod kernel;
 mod launchers;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 /// Subscriptions distinguished. With more, everything is published: a viewer can cost work, never data.
-const TOLD_APART: usize = 4096;
+const DISTINGUISHED: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
@@ -15,7 +15,7 @@ impl Subscriptions {
     /// Takes what an XPUB receives: 1 or 0, then the prefix. Anything else is not for the publisher.
     pub(crate) fn take(&mut self, message: &[u8]) {
         match message.split_first() {
-            Some((1, prefix)) if self.prefixes.len() < TOLD_APART => {
+            Some((1, prefix)) if self.prefixes.len() < DISTINGUISHED => {
                 self.prefixes.insert(prefix.to_vec());
             }
             Some((1, _)) => self.overflowed = true,
@@ -56,10 +56,10 @@ mod tests {
         subscriptions.take(b"");
         subscriptions.take(b"\xffhello");
         assert!(!subscriptions.cover("job/o"));
-        for n in 0..=TOLD_APART as u32 {
+        for n in 0..=DISTINGUISHED as u32 {
             subscriptions.take(&[&[1_u8][..], &n.to_be_bytes()].concat());
         }
         assert!(subscriptions.cover("job/o"));
-        assert_eq!(subscriptions.prefixes.len(), TOLD_APART);
+        assert_eq!(subscriptions.prefixes.len(), DISTINGUISHED);
     }
 }

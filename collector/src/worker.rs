@@ -75,7 +75,7 @@ pub(crate) struct Worker {
     progress: VecDeque<Progress>,
     advance: Advance,
     /// The last digest with timed collectives and steps, for viewers that come after its end.
-    telling: Option<RankDigest>,
+    reporting: Option<RankDigest>,
     /// Its last stacks.
     stacks: Option<Box<RankStacks>>,
     /// Why its ledger page cannot be read, if it has one.
@@ -141,7 +141,7 @@ impl Worker {
             digest: digest::empty(&info, now),
             progress: VecDeque::new(),
             advance: Advance::default(),
-            telling: None,
+            reporting: None,
             stacks: None,
             no_ledger: None,
             record: None,

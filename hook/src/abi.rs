@@ -157,8 +157,8 @@ pub unsafe extern "C" fn xpu_top_counter(name: *const c_char) -> u64 {
         b"spent" => observer.overhead.spent.load(Relaxed),
         b"event_cost" => observer.overhead.event_cost.load(Relaxed),
         b"event_gap" => observer.overhead.event_gap.load(Relaxed),
-        b"gemm_rate" => rate::of(Class::Gemm).stands_for(),
-        b"collective_rate" => rate::of(Class::Collective).stands_for(),
+        b"gemm_rate" => rate::of(Class::Gemm).denominator(),
+        b"collective_rate" => rate::of(Class::Collective).denominator(),
         b"steps" => observer.steps.load(Relaxed),
         _ => u64::MAX,
     }

@@ -7,6 +7,7 @@
 mod activity;
 mod base;
 mod cuts;
+mod kept_operation;
 mod parts;
 mod past;
 mod streams;
@@ -21,6 +22,7 @@ use std::{
 
 use activity::Activity;
 use base::Bases;
+use kept_operation::KeptOperation;
 use xpu_wire::{
     frame::{CaptureEnd, CaptureOrder, CaptureOutcome, CaptureWindow, CapturedLabel, StepSource},
     id::Step,
@@ -169,7 +171,7 @@ impl Capture {
         if completed < under_way.order.first.0 {
             under_way.leave_before(at, &mut self.past);
         }
-        under_way.mark((completed, at), source);
+        under_way.mark(completed, at, source);
         if under_way.closed {
             switch_on(false);
         } else {
@@ -205,7 +207,7 @@ impl Capture {
         if record.timer().is_some() {
             return;
         }
-        let Some(single) = record.single(observer) else { return };
+        let Some(single) = KeptOperation::of(record, observer) else { return };
         let span = single.held.map_or(Span::Unknown, |took| Span::Host { took });
         if self.is_past(single.at) {
             self.past.keep(thread, single, span);
@@ -223,11 +225,13 @@ impl Capture {
     pub(crate) fn timed(
         &mut self,
         observer: &Observer,
-        (thread, lane, timer): (usize, &Lane, TimerId),
+        thread: usize,
+        lane: &Lane,
+        timer: TimerId,
         record: &Record,
         took: Nanoseconds,
     ) {
-        let Some(single) = record.single(observer) else { return };
+        let Some(single) = KeptOperation::of(record, observer) else { return };
         if self.is_past(single.at) {
             return self.past.keep(thread, single, Span::Timed { took: took.0 });
         }

@@ -1,9 +1,9 @@
 //! The CUDA runtime, a module for each kind of call.
 
-pub mod capture;
 pub mod copy;
 pub mod event;
 pub mod graph;
+pub mod graph_capture;
 pub mod launch;
 pub mod memory;
 pub mod stream;

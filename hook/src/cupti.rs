@@ -1,19 +1,19 @@
 //! CUPTI: all GPU work, whoever launched it. Opened by name, and only when a capture asks for it.
 
 mod buffers;
-mod clock;
 mod library;
 pub mod others;
 mod record;
 mod session;
+mod timestamps;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::symbol::{Library, foreign};
 
 pub(crate) use buffers::{Records, memory};
-pub(crate) use clock::Scale;
 pub(crate) use session::{Session, forget, rest};
+pub(crate) use timestamps::Scale;
 
 /// Sonames of CUPTI, newest first.
 const SONAMES: &[&CStr] = &[c"libcupti.so.13", c"libcupti.so.12", c"libcupti.so.11.8"];
@@ -46,8 +46,8 @@ foreign! { fn cuptiGetResultString(code: c_int, text: *mut *const c_char) -> c_i
 fn why(code: c_int) -> String {
     let mut text = std::ptr::null();
     // SAFETY: the place for the answer outlives the call.
-    let told = unsafe { cuptiGetResultString(code, &raw mut text) } == Some(SUCCESS);
-    let name = if told && !text.is_null() {
+    let is_known = unsafe { cuptiGetResultString(code, &raw mut text) } == Some(SUCCESS);
+    let name = if is_known && !text.is_null() {
         // SAFETY: CUPTI gives a constant C string.
         unsafe { CStr::from_ptr(text) }.to_string_lossy()
     } else {

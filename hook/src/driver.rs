@@ -1,10 +1,10 @@
 //! The CUDA driver, where programs call it themselves: bound by the dynamic linker, or by address
 //! ([`crate::addresses`]). Streams, events and graphs are the runtime's too.
 
-pub mod capture;
 pub mod copy;
 pub mod event;
 pub mod graph;
+pub mod graph_capture;
 pub mod launch;
 pub mod wait;
 

@@ -16,7 +16,8 @@ use gpus::GpuTally;
 use graphs::GraphTally;
 use kernels::KernelTally;
 pub(crate) use report::OnGpu;
-use steps::{Mark, Steps};
+use steps::Steps;
+pub(crate) use steps::TakenSteps;
 use totals::Totals;
 use waiting::{Waiting, visit};
 use xpu_wire::{
@@ -105,6 +106,19 @@ pub(crate) struct Sample {
     pub(crate) peer: Option<u32>,
 }
 
+/// One collective that the GPU has completed, or those of a group.
+struct Timed {
+    communicator: u16,
+    operation: Operation,
+    datatype: DataType,
+    bytes: u64,
+    bus_bytes: u64,
+    /// The number of the first, and how many they are.
+    sequence: u64,
+    collectives: u64,
+    duration: Nanoseconds,
+}
+
 impl Fold {
     /// Takes everything from the lanes, and reads finished timers.
     pub(crate) fn gather(&mut self, observer: &'static Observer) {
@@ -139,8 +153,8 @@ impl Fold {
                 Elapsed::Took(duration) => {
                     self.read += 1;
                     self.time(observer, waiting, duration);
-                    let from = (waiting.thread, waiting.lane, waiting.timer);
-                    self.capture.timed(observer, from, &waiting.record, duration);
+                    let Waiting { thread, lane, timer, ref record } = *waiting;
+                    self.capture.timed(observer, thread, lane, timer, record, duration);
                 }
             }
             waiting.lane.timers.give_back(waiting.timer);
@@ -243,11 +257,22 @@ impl Fold {
             } => {
                 self.exposed.communicated(observer, duration, exposed);
                 if let Some(meets) = meets {
-                    self.keep_message(observer, communicator, (operation, meets, bus_bytes), duration);
+                    self.keep_message(observer, communicator, operation, meets, bus_bytes, duration);
                 }
-                let at = (communicator, operation, datatype, bytes, bus_bytes);
                 let collectives = u64::from(operation.is_collective());
-                self.time_collective(observer, at, (sequence, collectives), duration);
+                self.time_collective(
+                    observer,
+                    &Timed {
+                        communicator,
+                        operation,
+                        datatype,
+                        bytes,
+                        bus_bytes,
+                        sequence,
+                        collectives,
+                        duration,
+                    },
+                );
             }
             Record::Interval {
                 communicator,
@@ -264,7 +289,7 @@ impl Fold {
                 self.exposed.communicated(observer, duration, exposed);
                 for (way, meets) in [Operation::Send, Operation::Recv].into_iter().zip(meets) {
                     if let Some(meets) = meets {
-                        self.keep_message(observer, communicator, (way, meets, bus_bytes), duration);
+                        self.keep_message(observer, communicator, way, meets, bus_bytes, duration);
                     }
                 }
                 let several = match operation {
@@ -279,8 +304,19 @@ impl Fold {
                     self.collectives
                         .count(CollectiveKey { gpu, communicator, operation, datatype, bytes }, 1);
                 }
-                let at = (communicator, operation, datatype, bytes, bus_bytes);
-                self.time_collective(observer, at, (sequence, collectives), duration);
+                self.time_collective(
+                    observer,
+                    &Timed {
+                        communicator,
+                        operation,
+                        datatype,
+                        bytes,
+                        bus_bytes,
+                        sequence,
+                        collectives,
+                        duration,
+                    },
+                );
             }
             Record::Graph { graph, .. } => self.graphs.time(graph, duration),
             Record::Kernel { pattern, .. } => self.kernels.time(pattern, duration),
@@ -307,7 +343,9 @@ impl Fold {
         &mut self,
         observer: &Observer,
         index: u16,
-        (operation, meets, bus_bytes): (Operation, Meets, u64),
+        operation: Operation,
+        meets: Meets,
+        bus_bytes: u64,
         duration: Nanoseconds,
     ) {
         let slot = observer.communicators.slot(index);
@@ -326,14 +364,9 @@ impl Fold {
         }
     }
 
-    fn time_collective(
-        &mut self,
-        observer: &Observer,
-        (index, operation, datatype, bytes, bus_bytes): (u16, Operation, DataType, u64, u64),
-        (sequence, collectives): (u64, u64),
-        duration: Nanoseconds,
-    ) {
-        let slot = observer.communicators.slot(index);
+    fn time_collective(&mut self, observer: &Observer, timed: &Timed) {
+        let &Timed { operation, datatype, bytes, bus_bytes, sequence, collectives, duration, .. } = timed;
+        let slot = observer.communicators.slot(timed.communicator);
         let (gpu, communicator) = (observer.gpus.beside_home(slot.device()), slot.id());
         self.collectives.time(CollectiveKey { gpu, communicator, operation, datatype, bytes }, duration);
         if collectives == 0 {

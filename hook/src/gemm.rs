@@ -7,7 +7,7 @@ use xpu_wire::{gemm::GemmShape, ledger::Work};
 
 use crate::{
     clock::monotonic,
-    graphs::CaptureId,
+    graphs::GraphCaptureId,
     lane::{Lane, Timing},
     launches::{self, Launch},
     rate::{self, Class},
@@ -19,7 +19,7 @@ pub(crate) struct Gemm {
     shape: GemmShape,
     stream: Option<cudaStream_t>,
     timing: Timing,
-    captured: Option<CaptureId>,
+    captured: Option<GraphCaptureId>,
     /// As the record has it.
     at: u64,
     /// Its stream, if what is before an NCCL operation is of interest.
@@ -35,13 +35,13 @@ pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl Fn() -> Option<c
     let asked = lane.shapes.ask(&shape);
     let timed = rate::of(Class::Gemm).times(number) || (asked && rate::SHAPES.take());
     let mut gemm = Gemm { shape, stream: None, timing: Timing::Not, captured: None, at: 0, noted: None };
-    if timed || lane.observer().may_capture() {
+    if timed || lane.observer().may_capture_graph() {
         if timed {
             gemm.at = monotonic();
         }
         gemm.stream = stream();
         if let Some(stream) = gemm.stream {
-            gemm.captured = lane.observer().capture_of(stream);
+            gemm.captured = lane.observer().graph_capture_of(stream);
             if timed && gemm.captured.is_none() {
                 gemm.timing = lane.start_timing(stream);
             }

@@ -26,14 +26,14 @@ use executable::Executables;
 pub(crate) use launch::Launch;
 
 /// Captures in progress at once, and graphs alive at once.
-const CAPTURES: usize = 64;
+const GRAPH_CAPTURES: usize = 64;
 const GRAPHS: usize = 4096;
 
 /// Attempts to take the lock while another thread has it.
 const TRIES: usize = 1000;
 
 /// The lower half of CUDA's number of a capture, which it never gives twice.
-pub(crate) type CaptureId = NonZeroU32;
+pub(crate) type GraphCaptureId = NonZeroU32;
 
 #[derive(Debug)]
 pub(crate) struct Graphs {
@@ -47,13 +47,13 @@ pub(crate) struct Graphs {
 
 #[derive(Debug, Default)]
 struct Known {
-    captures: Vec<Capture>,
+    graph_captures: Vec<GraphCapture>,
     graphs: HashMap<usize, Arc<Contents>>,
 }
 
 #[derive(Debug)]
-struct Capture {
-    id: CaptureId,
+struct GraphCapture {
+    id: GraphCaptureId,
     contents: Contents,
     /// The graph it adds to; 0 if it makes one.
     into: usize,
@@ -92,7 +92,7 @@ impl Graphs {
     }
 
     /// Something was captured.
-    pub(crate) fn captured(&self, capture: CaptureId, add: impl FnOnce(&mut Contents)) {
+    pub(crate) fn captured(&self, capture: GraphCaptureId, add: impl FnOnce(&mut Contents)) {
         self.with(|known| {
             add(&mut known.capture(capture)?.contents);
             Some(())
@@ -100,14 +100,14 @@ impl Graphs {
     }
 
     /// The same, for a known unfinished capture; `false` for any other.
-    pub(crate) fn captured_in(&self, capture: CaptureId, add: impl FnOnce(&mut Contents)) -> bool {
+    pub(crate) fn captured_in(&self, capture: GraphCaptureId, add: impl FnOnce(&mut Contents)) -> bool {
         let Some(mut known) = self.lock() else { return false };
-        let capture = known.captures.iter_mut().find(|known| known.id == capture);
+        let capture = known.graph_captures.iter_mut().find(|known| known.id == capture);
         capture.map(|capture| add(&mut capture.contents)).is_some()
     }
 
     /// A capture began that adds to an existing graph.
-    pub(crate) fn capture_into(&self, capture: CaptureId, graph: cudaGraph_t) {
+    pub(crate) fn graph_capture_into(&self, capture: GraphCaptureId, graph: cudaGraph_t) {
         self.with(|known| {
             known.capture(capture)?.into = graph.addr();
             Some(())
@@ -115,7 +115,7 @@ impl Graphs {
     }
 
     /// A capture has become this graph; an empty one is kept too.
-    pub(crate) fn finish(&self, capture: CaptureId, graph: cudaGraph_t) {
+    pub(crate) fn finish(&self, capture: GraphCaptureId, graph: cudaGraph_t) {
         self.with(|known| {
             let ended = known.take(capture);
             let (mut contents, into) = ended.map(|ended| (ended.contents, ended.into)).unwrap_or_default();
@@ -127,7 +127,7 @@ impl Graphs {
     }
 
     /// A capture was discarded.
-    pub(crate) fn discard(&self, capture: CaptureId) {
+    pub(crate) fn discard(&self, capture: GraphCaptureId) {
         self.with(|known| {
             known.take(capture);
             Some(())
@@ -204,21 +204,21 @@ impl Graphs {
 
 impl Known {
     /// The capture of this number, created if it is new. An unfinished old one is dropped for it.
-    fn capture(&mut self, id: CaptureId) -> Option<&mut Capture> {
-        if let Some(place) = self.captures.iter().position(|capture| capture.id == id) {
-            return self.captures.get_mut(place);
+    fn capture(&mut self, id: GraphCaptureId) -> Option<&mut GraphCapture> {
+        if let Some(place) = self.graph_captures.iter().position(|capture| capture.id == id) {
+            return self.graph_captures.get_mut(place);
         }
-        if self.captures.len() >= CAPTURES {
-            self.captures.remove(0);
+        if self.graph_captures.len() >= GRAPH_CAPTURES {
+            self.graph_captures.remove(0);
         }
-        self.captures.try_reserve(1).ok()?;
-        self.captures.push(Capture { id, contents: Contents::default(), into: 0 });
-        self.captures.last_mut()
+        self.graph_captures.try_reserve(1).ok()?;
+        self.graph_captures.push(GraphCapture { id, contents: Contents::default(), into: 0 });
+        self.graph_captures.last_mut()
     }
 
-    fn take(&mut self, id: CaptureId) -> Option<Capture> {
-        let place = self.captures.iter().position(|capture| capture.id == id)?;
-        Some(self.captures.swap_remove(place))
+    fn take(&mut self, id: GraphCaptureId) -> Option<GraphCapture> {
+        let place = self.graph_captures.iter().position(|capture| capture.id == id)?;
+        Some(self.graph_captures.swap_remove(place))
     }
 
     fn insert(&mut self, graph: usize, contents: Arc<Contents>) -> Option<()> {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     fn capture_kernels(graphs: &Graphs, id: u32, count: u64, into: cudaGraph_t) {
-        let id = CaptureId::new(id).unwrap();
+        let id = GraphCaptureId::new(id).unwrap();
         (0..count).for_each(|_| graphs.captured(id, |contents| contents.kernels += 1));
         graphs.finish(id, into);
     }
@@ -316,7 +316,7 @@ mod tests {
         graphs.instantiated(executable(704), graph(64));
         launch(&graphs, 704);
         assert_eq!(kernels(&graphs), [(2, Some(7), 1)]);
-        graphs.capture_into(CaptureId::new(9).unwrap(), graph(64));
+        graphs.graph_capture_into(GraphCaptureId::new(9).unwrap(), graph(64));
         capture_kernels(&graphs, 9, 2, graph(64));
         graphs.instantiated(executable(768), graph(64));
         launch(&graphs, 768);

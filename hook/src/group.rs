@@ -18,7 +18,7 @@ use interval::Interval;
 use share::Share;
 use tally::Tally;
 
-pub(crate) use message::{Message, NO_PEER};
+pub(crate) use message::{Message, NO_PEER, Timed};
 
 /// Operations of one group that are kept one by one: an all-to-all over a thousand ranks is two thousand.
 /// Further ones are only counted, by communicator. All are recorded at once when the group ends, and must fit

@@ -26,12 +26,19 @@ pub(crate) struct Identity {
     /// The path of the collector's socket, which may not exist yet.
     pub(crate) socket: Option<PathBuf>,
     /// The place by the communicators at the last look, if no launcher set it.
-    by_communicators: Option<(Rank, u32)>,
+    by_communicators: Option<Place>,
     is_launched: bool,
 }
 
+/// The place of a process in its job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) rank: Rank,
+    pub(crate) world_size: u32,
+}
+
 /// A communicator of this process.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Membership {
     pub(crate) communicator: CommunicatorId,
     pub(crate) rank: u32,
@@ -50,33 +57,33 @@ impl Identity {
         }
     }
 
-    /// If no launcher sets the rank, torch.distributed says it (`told`), or else, as under JAX, the widest
+    /// If no launcher sets the rank, torch.distributed says it, or else, as under JAX, the widest
     /// communicator. So they do if the launcher started this process alone: the program starts others itself, or
     /// the launcher started a shell. `true` when that has changed. A value of communicators counts once it was
     /// found twice: a process of several GPUs creates its communicators one after another.
     pub(crate) fn learn(
         &mut self,
-        told: Option<(Rank, u32)>,
+        by_torch: Option<Place>,
         memberships: impl Iterator<Item = Membership> + Clone,
     ) -> bool {
         if self.is_launched {
             return false;
         }
-        if let Some((rank, size)) = told.filter(|&(_, size)| size > self.info.world_size) {
-            self.is(rank, size);
+        if let Some(place) = by_torch.filter(|place| place.world_size > self.info.world_size) {
+            self.is(place);
             return true;
         }
         let found = widest(memberships);
-        let is_new = found.is_some_and(|(_, size)| size > self.info.world_size);
+        let is_new = found.is_some_and(|place| place.world_size > self.info.world_size);
         let is_confirmed = std::mem::replace(&mut self.by_communicators, found) == found;
-        if let Some((rank, size)) = found.filter(|_| is_new && is_confirmed) {
-            self.is(rank, size);
+        if let Some(place) = found.filter(|_| is_new && is_confirmed) {
+            self.is(place);
             return true;
         }
         false
     }
 
-    fn is(&mut self, process: Rank, world_size: u32) {
+    fn is(&mut self, Place { rank: process, world_size }: Place) {
         self.info.rank = self.info.rank.gpu().map_or(process, |gpu| process.of_gpu(gpu));
         self.info.world_size = world_size;
     }
@@ -90,14 +97,15 @@ impl Identity {
 
     /// The communicators show another place, which is not confirmed yet.
     pub(crate) fn is_unsure(&self) -> bool {
-        !self.is_launched && self.by_communicators.is_some_and(|(_, size)| size > self.info.world_size)
+        !self.is_launched
+            && self.by_communicators.is_some_and(|place| place.world_size > self.info.world_size)
     }
 }
 
 /// This process's place by its widest communicator, and the number of processes. If it has several ranks of
 /// it, each process is taken to have as many; if that cannot be, the place is its lowest rank. `None` if all
 /// ranks are here: then the process is alone.
-fn widest(memberships: impl Iterator<Item = Membership> + Clone) -> Option<(Rank, u32)> {
+fn widest(memberships: impl Iterator<Item = Membership> + Clone) -> Option<Place> {
     let widest = memberships.clone().max_by_key(|one| (one.size, one.communicator))?;
     let here = memberships.filter(|one| one.communicator == widest.communicator);
     let (count, lowest) = here.fold((0, u32::MAX), |(count, lowest), one| (count + 1, lowest.min(one.rank)));
@@ -105,7 +113,7 @@ fn widest(memberships: impl Iterator<Item = Membership> + Clone) -> Option<(Rank
         return None;
     }
     let alike = if lowest % count == 0 && widest.size % count == 0 { count } else { 1 };
-    Some((Rank(lowest / alike), widest.size / alike))
+    Some(Place { rank: Rank(lowest / alike), world_size: widest.size / alike })
 }
 
 fn socket() -> Option<PathBuf> {
@@ -230,9 +238,12 @@ mod tests {
         let mut identity = identity(false);
         // Its first communicator is one of a part of the job.
         assert!(!learns(&mut identity, &[(7, 0, 2)]) && learns(&mut identity, &[(7, 0, 2)]));
-        assert!(identity.learn(Some((Rank(2), 4)), std::iter::empty()));
+        assert!(identity.learn(Some(Place { rank: Rank(2), world_size: 4 }), std::iter::empty()));
         assert_eq!((identity.info.rank, identity.info.world_size), (Rank(2), 4));
-        assert!(!identity.learn(Some((Rank(2), 4)), std::iter::empty()), "it is known");
+        assert!(
+            !identity.learn(Some(Place { rank: Rank(2), world_size: 4 }), std::iter::empty()),
+            "it is known"
+        );
         assert!(!learns(&mut identity, &[(7, 0, 2)]) && !learns(&mut identity, &[(7, 0, 2)]));
     }
 
@@ -240,7 +251,7 @@ mod tests {
     fn a_launcher_knows_better() {
         let (mut identity, all) = (identity(true), [(7, 1, 2)]);
         assert!(!learns(&mut identity, &all) && !learns(&mut identity, &all) && !identity.is_unsure());
-        assert!(!identity.learn(Some((Rank(1), 2)), std::iter::empty()));
+        assert!(!identity.learn(Some(Place { rank: Rank(1), world_size: 2 }), std::iter::empty()));
         assert_eq!(identity.info.world_size, 1);
     }
 }

@@ -14,7 +14,7 @@ use xpu_wire::ledger::{KERNEL_NAME, Work};
 
 use crate::{
     clock::monotonic,
-    graphs::CaptureId,
+    graphs::GraphCaptureId,
     lane::{Lane, Timing},
     launches,
     rate::{self, Class},
@@ -52,7 +52,7 @@ struct Kept {
     function: Function,
     known: Known,
     stream: cudaStream_t,
-    captured: Option<CaptureId>,
+    captured: Option<GraphCaptureId>,
     timing: Timing,
     /// In the record's units.
     at: u64,
@@ -76,19 +76,19 @@ impl Launch {
         lane.before_launch(|| Some(stream()));
         let observer = lane.observer();
         let known = names::look_up(function);
-        let may_capture = observer.may_capture();
-        let is_noted = !may_capture && observer.exposure.has_communication();
+        let may_capture_graph = observer.may_capture_graph();
+        let is_noted = !may_capture_graph && observer.exposure.has_communication();
         let noted = is_noted.then(|| (function, stream()));
-        if known == Known::Plain && !may_capture {
+        if known == Known::Plain && !may_capture_graph {
             return Self { noted, kept: None };
         }
         let number = lane.counters.named_kernels.get();
         let timed = matches!(known, Known::Matches(_)) && rate::of(Class::Kernel).times(number);
         let mut launch =
             Kept { function, known, stream: ptr::null_mut(), captured: None, timing: Timing::Not, at: 0 };
-        if timed || may_capture {
+        if timed || may_capture_graph {
             launch.stream = stream();
-            launch.captured = observer.capture_of(launch.stream);
+            launch.captured = observer.graph_capture_of(launch.stream);
             if timed && launch.captured.is_none() {
                 launch.at = monotonic();
                 launch.timing = lane.start_timing(launch.stream);

@@ -203,7 +203,9 @@ pub(crate) fn before(
     if wanted != 0 {
         // Captured work is not launched now.
         let observer = lane.observer();
-        if !observer.may_capture() || stream().is_some_and(|stream| observer.capture_of(stream).is_none()) {
+        if !observer.may_capture_graph()
+            || stream().is_some_and(|stream| observer.graph_capture_of(stream).is_none())
+        {
             report(lane, wanted, launch());
         }
     }

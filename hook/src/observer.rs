@@ -29,7 +29,7 @@ use crate::{
     exposure::Exposure,
     governor::Overhead,
     gpus::Gpus,
-    graphs::{CaptureId, Graphs},
+    graphs::{GraphCaptureId, Graphs},
     lane::Lane,
     memory,
     optimizer::{Optimizer, Optimizers},
@@ -107,7 +107,7 @@ pub(crate) struct Observer {
     /// The program marks its steps itself.
     is_marked: AtomicBool,
     /// Captures in progress in the process, as far as they were begun through the runtime.
-    captures: AtomicU32,
+    graph_captures: AtomicU32,
     /// Errors in variables.
     pub(crate) complaints: Vec<String>,
     pub(crate) overhead: Overhead,
@@ -223,7 +223,7 @@ impl Observer {
     ///
     /// Kineto, PyTorch's own profiler, has counted `counted` calls: 0 if it counts none.
     pub(crate) fn optimizer_called(&self, lane: &Lane, optimizer: &Optimizer, counted: u32) {
-        let capture = lane.last_capture().filter(|_| self.may_capture());
+        let capture = lane.last_graph_capture().filter(|_| self.may_capture_graph());
         if !capture
             .is_some_and(|capture| self.graphs.captured_in(capture, |graph| graph.add_steps(optimizer, 1)))
             && let Some(completed) = self.optimizer_stepped(lane, optimizer, 1)
@@ -269,23 +269,23 @@ impl Observer {
     /// Whether any stream is being captured, as far as captures were begun through the runtime. Querying each
     /// stream would cost more than the rest of a launch.
     #[inline]
-    pub(crate) fn may_capture(&self) -> bool {
-        self.captures.load(Relaxed) != 0
+    pub(crate) fn may_capture_graph(&self) -> bool {
+        self.graph_captures.load(Relaxed) != 0
     }
 
     /// The capture that `stream` takes part in.
     #[inline]
-    pub(crate) fn capture_of(&self, stream: cudaStream_t) -> Option<CaptureId> {
-        if self.may_capture() { runtime::capture_of(stream) } else { None }
+    pub(crate) fn graph_capture_of(&self, stream: cudaStream_t) -> Option<GraphCaptureId> {
+        if self.may_capture_graph() { runtime::graph_capture_of(stream) } else { None }
     }
 
-    pub(crate) fn capture_begun(&self) {
-        self.captures.fetch_add(1, Relaxed);
+    pub(crate) fn graph_capture_begun(&self) {
+        self.graph_captures.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn capture_ended(&self) {
+    pub(crate) fn graph_capture_ended(&self) {
         // A capture begun before the hook was on ends too: never below zero.
-        let _ = self.captures.fetch_update(Relaxed, Relaxed, |captures| captures.checked_sub(1));
+        let _ = self.graph_captures.fetch_update(Relaxed, Relaxed, |captures| captures.checked_sub(1));
     }
 
     /// Makes the hook's thread look now. Wakes it if it sleeps, without waiting.

@@ -17,7 +17,7 @@ use std::sync::{
 
 use xpu_wire::id::Rank;
 
-use crate::clock::monotonic;
+use crate::{clock::monotonic, identity::Place};
 pub(crate) use attach::{attach_if_late, complaint};
 
 /// In a forked child.
@@ -194,10 +194,10 @@ impl Optimizers {
     }
 
     /// The same; `None` if the program does not use it.
-    pub(crate) fn placed(&self) -> Option<(Rank, u32)> {
+    pub(crate) fn placed(&self) -> Option<Place> {
         let size = self.size.load(Acquire);
         let rank = Rank(self.rank.load(Relaxed));
-        (rank.0 < size).then_some((rank, size))
+        (rank.0 < size).then_some(Place { rank, world_size: size })
     }
 
     pub(crate) fn completed(&self) -> u64 {
@@ -231,11 +231,11 @@ mod tests {
 
     #[test]
     fn of_two_in_a_loop_the_first_is_followed() {
-        let told = counted([(1, 10), (2, 20)].repeat(50));
-        assert_eq!(told.iter().flatten().copied().collect::<Vec<_>>(), (1..=50).collect::<Vec<_>>());
+        let numbers = counted([(1, 10), (2, 20)].repeat(50));
+        assert_eq!(numbers.iter().flatten().copied().collect::<Vec<_>>(), (1..=50).collect::<Vec<_>>());
         // One that steps five times for each of the other.
-        let told = counted([(1, 10), (2, 20), (2, 20), (2, 20), (2, 20), (2, 20)].repeat(20));
-        assert_eq!(told.into_iter().flatten().last(), Some(20));
+        let numbers = counted([(1, 10), (2, 20), (2, 20), (2, 20), (2, 20), (2, 20)].repeat(20));
+        assert_eq!(numbers.into_iter().flatten().last(), Some(20));
     }
 
     #[test]
@@ -265,22 +265,22 @@ mod tests {
 
     #[test]
     fn one_that_is_called_for_group_after_group_counts_once() {
-        let told = counted([(1, 10), (1, 20), (1, 30)].repeat(40));
-        assert_eq!(told.into_iter().flatten().last(), Some(40));
+        let numbers = counted([(1, 10), (1, 20), (1, 30)].repeat(40));
+        assert_eq!(numbers.into_iter().flatten().last(), Some(40));
     }
 
     #[test]
     fn a_wrapper_around_it_counts_once() {
-        let told = counted([(1, 10), (2, 10)].repeat(40));
-        assert_eq!(told.into_iter().flatten().last(), Some(40));
+        let numbers = counted([(1, 10), (2, 10)].repeat(40));
+        assert_eq!(numbers.into_iter().flatten().last(), Some(40));
     }
 
     #[test]
     fn one_that_takes_its_place_goes_on_counting() {
         // Created again with the same parameters, and for another phase with others.
         for next in [(2, 10), (2, 20)] {
-            let told = counted([[(1, 10)].repeat(100), [next].repeat(100)].concat());
-            assert_eq!(told.last().copied().flatten(), Some(200), "{next:?}");
+            let numbers = counted([[(1, 10)].repeat(100), [next].repeat(100)].concat());
+            assert_eq!(numbers.last().copied().flatten(), Some(200), "{next:?}");
         }
     }
 

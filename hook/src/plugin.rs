@@ -35,7 +35,9 @@ use layout::{Descriptor, GROUP_ENDS, layout};
 use mask::Windows;
 pub(crate) use plans::{Kind, of as plan_of};
 
-use crate::{capture, guard, observer::Observer, switch};
+use xpu_wire::id::CommunicatorId;
+
+use crate::{capture, guard, identity::Membership, observer::Observer, switch};
 
 /// [`xpu_wire::endpoint::variable::PLUGIN`] as the C library wants it.
 const VARIABLE: &CStr = c"XPU_TOP_PLUGIN";
@@ -184,7 +186,10 @@ unsafe fn init(version: usize, place: *mut *mut c_void, mask: *mut c_int, about:
     // SAFETY: as NCCL documents.
     let theirs = unsafe { chain::init(version, about.as_ref()) };
     let number = |number: c_int| u32::try_from(number).ok();
-    let known = about.and_then(|about| Some((about.id, number(about.rank)?, number(about.ranks)?)));
+    let known = about.and_then(|about| {
+        let (rank, size) = (number(about.rank)?, number(about.ranks)?);
+        Some(Membership { communicator: CommunicatorId(about.id), rank, size })
+    });
     if let Some(context) = Context::make(known) {
         if let Some(theirs) = theirs {
             context.set_theirs(theirs);

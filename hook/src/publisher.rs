@@ -280,9 +280,9 @@ impl Publisher {
         if !self.is_rank(launches) {
             return;
         }
-        let told = self.observer.optimizers.placed();
+        let by_torch = self.observer.optimizers.placed();
         let gpus = self.observer.gpus.several();
-        let is_another = self.identity.learn(told, memberships(self.observer));
+        let is_another = self.identity.learn(by_torch, memberships(self.observer));
         let has_several = gpus.first().is_some_and(|&first| self.identity.has_several(first));
         if is_another || has_several {
             self.introduced = false;

@@ -262,7 +262,7 @@ fn rate_of_messages(budget: Option<f64>, launches: PerSecond, price: f64, collec
 /// The finest rate that takes no more than one in `times`.
 fn one_in(times: f64) -> Rate {
     // Without a budget there is none, whether or not anything is launched.
-    if times.is_nan() || times > Rate::COARSEST.stands_for() as f64 {
+    if times.is_nan() || times > Rate::COARSEST.denominator() as f64 {
         return Rate::NEVER;
     }
     // The logarithm rounded up, without libm as in `governor::plan::halved`.

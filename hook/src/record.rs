@@ -5,13 +5,12 @@ use std::ffi::c_int;
 use xpu_wire::{
     collective::Operation,
     datatype::DataType,
-    frame::{BlockingCall, CapturedLabel, Direction, StepSource},
+    frame::{BlockingCall, Direction, StepSource},
     gemm::GemmShape,
-    id::Sequence,
     sampling::Rate,
 };
 
-use crate::{functions, kernels, launches::Launch, observer::Observer, plugin, spans, timer::TimerId};
+use crate::{launches::Launch, timer::TimerId};
 
 /// A send or receive as the rank at its other end knows it, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,19 +115,6 @@ pub(crate) enum HostCall {
     Span(u16),
 }
 
-/// A record as captures keep it.
-#[derive(Clone, Debug)]
-pub(crate) struct Single {
-    pub(crate) label: CapturedLabel,
-    /// When it was launched, in monotonic nanoseconds.
-    pub(crate) at: u64,
-    pub(crate) sequence: Option<Sequence>,
-    /// How long it blocked its thread, if it is no GPU work.
-    pub(crate) held: Option<u64>,
-    /// It should have been timed.
-    pub(crate) timeable: bool,
-}
-
 impl Record {
     /// The pair of events that has to be read, and given back, for this record.
     pub(crate) fn timer(&self) -> Option<TimerId> {
@@ -163,68 +149,5 @@ impl Record {
             | Self::Launched { .. }
             | Self::Begun { .. } => None,
         }
-    }
-
-    /// The kept part; `None` for a record that is no operation of the program.
-    pub(crate) fn single(&self, observer: &Observer) -> Option<Single> {
-        let at = self.at()?;
-        let id = |communicator| observer.communicators.slot(communicator).id();
-        let (mut sequence, mut held, mut timeable) = (None, None, true);
-        let label = match *self {
-            Self::Gemm { shape, .. } => CapturedLabel::Gemm(shape),
-            Self::Collective {
-                communicator,
-                operation,
-                datatype,
-                bytes,
-                bus_bytes,
-                sequence: number,
-                ..
-            } => {
-                (sequence, timeable) = (Some(Sequence(number)), false);
-                let communicator = id(communicator);
-                let plan = plugin::plan_of(plugin::Kind { communicator, operation, datatype, bytes });
-                CapturedLabel::Collective { communicator, operation, datatype, bytes, bus_bytes, plan }
-            }
-            Self::Interval {
-                communicator,
-                operation,
-                datatype,
-                bytes,
-                bus_bytes,
-                sequence: number,
-                collectives,
-                ..
-            } => {
-                sequence = Some(Sequence(number));
-                let communicator = id(communicator);
-                let kind = plugin::Kind { communicator, operation, datatype, bytes };
-                let plan = if collectives == 1 { plugin::plan_of(kind) } else { None };
-                CapturedLabel::Group { communicator, operation, bytes, bus_bytes, collectives, plan }
-            }
-            Self::Graph { graph, .. } => CapturedLabel::Graph(graph),
-            Self::Kernel { pattern, .. } => {
-                CapturedLabel::Kernel(kernels::pattern(pattern).unwrap_or_default().to_owned())
-            }
-            Self::Copy { direction: Some(direction), bytes, .. } => CapturedLabel::Copy { direction, bytes },
-            Self::Copy { direction: None, bytes, .. } => CapturedLabel::Set { bytes },
-            Self::Host { call, bytes, until, .. } => {
-                held = Some(until.saturating_sub(at));
-                match call {
-                    HostCall::Copy(direction) => CapturedLabel::Copy { direction, bytes },
-                    HostCall::Set => CapturedLabel::Set { bytes },
-                    HostCall::Blocked(call) => CapturedLabel::Blocked(call),
-                    HostCall::Function(number) => functions::label(number),
-                    HostCall::Span(number) => spans::label(number),
-                }
-            }
-            Self::Wait { .. }
-            | Self::Gap { .. }
-            | Self::StepTime { .. }
-            | Self::Step { .. }
-            | Self::Launched { .. }
-            | Self::Begun { .. } => return None,
-        };
-        Some(Single { label, at, sequence, held, timeable })
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
 
 use crate::{
-    graphs::CaptureId,
+    graphs::GraphCaptureId,
     symbol::{Library, foreign},
 };
 
@@ -80,7 +80,7 @@ pub(crate) fn may_record(stream: cudaStream_t) -> bool {
 /// While another stream is captured CUDA refuses to answer for the default stream, and leaves an error: that
 /// would replace one that the program has not read yet, so there is no query then. For another stream it
 /// refuses only where it refuses the program's own call.
-pub(crate) fn capture_of(stream: cudaStream_t) -> Option<CaptureId> {
+pub(crate) fn graph_capture_of(stream: cudaStream_t) -> Option<GraphCaptureId> {
     let was_free = error_free();
     if !was_free && stream.addr() <= DEFAULT_STREAMS {
         return None;
@@ -92,9 +92,9 @@ pub(crate) fn capture_of(stream: cudaStream_t) -> Option<CaptureId> {
     };
     match answered {
         Some(SUCCESS) if status == NOT_CAPTURING => None,
-        Some(SUCCESS) => Some(CaptureId::new(id as u32).unwrap_or(CaptureId::MAX)),
+        Some(SUCCESS) => Some(GraphCaptureId::new(id as u32).unwrap_or(GraphCaptureId::MAX)),
         // A library that old only reports whether. The number is then unused, and nothing is kept under it.
-        None => is_capturing(stream).unwrap_or(false).then_some(CaptureId::MAX),
+        None => is_capturing(stream).unwrap_or(false).then_some(GraphCaptureId::MAX),
         Some(_) => {
             if was_free {
                 forget_error();
@@ -108,11 +108,11 @@ pub(crate) fn capture_of(stream: cudaStream_t) -> Option<CaptureId> {
 pub(crate) fn current_device() -> Option<c_int> {
     let mut device = 0;
     // SAFETY: `device` outlives the call.
-    let told = unsafe { cudaGetDevice(&raw mut device) } == Some(SUCCESS);
-    if !told {
+    let is_known = unsafe { cudaGetDevice(&raw mut device) } == Some(SUCCESS);
+    if !is_known {
         forget_error();
     }
-    told.then_some(device)
+    is_known.then_some(device)
 }
 
 /// The program has no unread error on this thread.

@@ -111,13 +111,13 @@ mod tests {
     fn the_clock_stands_while_observing_is_off() {
         let at = || time_on(monotonic());
         set(false);
-        let stands = at();
+        let before = at();
         set(false);
         let until = monotonic() + 2_000_000;
         while monotonic() < until {}
-        assert_eq!(at(), stands);
+        assert_eq!(at(), before);
         set(true);
-        while at() <= stands {}
+        while at() <= before {}
     }
 
     #[test]

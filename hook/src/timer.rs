@@ -147,8 +147,8 @@ impl Timers {
         let pair = unsafe { &*self.pair(id).get() };
         let mut milliseconds = 0.0_f32;
         // SAFETY: both events are live and recorded; `milliseconds` outlives the call.
-        let told = unsafe { runtime::cudaEventElapsedTime(&raw mut milliseconds, event, pair.start) };
-        if told != Some(SUCCESS) {
+        let result = unsafe { runtime::cudaEventElapsedTime(&raw mut milliseconds, event, pair.start) };
+        if result != Some(SUCCESS) {
             runtime::forget_error();
             return None;
         }

@@ -3,6 +3,7 @@
 mod contexts;
 mod probe;
 mod tunnel;
+mod way;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -13,7 +14,8 @@ use std::{
 use zmq::{DONTWAIT, Socket};
 
 pub use contexts::Contexts;
-pub use probe::{Found, Prober, Way};
+pub use probe::{Found, Prober};
+pub use way::Way;
 
 use xpu_wire::{
     codec,

@@ -124,8 +124,8 @@ mod tests {
             let body = Body::History(History { frames, more: false });
             recall.hear(&Frame { now: clock(104), body, ..digest }, now);
         }
-        let told = recall.frames();
-        let Body::History(history) = &told[0].body else { unreachable!() };
+        let sent = recall.frames();
+        let Body::History(history) = &sent[0].body else { unreachable!() };
         let hosts: Vec<_> = history.frames.frames().map(|frame| frame.host).collect();
         let (a, b) = (hosts[0].clone(), hosts[1].clone());
         assert_ne!(a, b);

@@ -68,7 +68,7 @@ pub(crate) fn cost(table: &mut Table) {
 fn worker(place: &Place, rank: u32, collector: &std::path::Path) -> Command {
     let mut command = place.watched("python3");
     command
-        .arg(built::source("simgpu/worker.py"))
+        .arg(built::source("../cli/src/command/demo/worker.py"))
         .args(["--rendezvous".as_ref(), place.path("").as_os_str()])
         .env("RANK", rank.to_string())
         .env("LOCAL_RANK", rank.to_string())

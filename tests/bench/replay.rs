@@ -39,7 +39,7 @@ pub(crate) fn scrub(table: &mut Table) {
     // As the screen does it: somebody else reads the file for its findings.
     let search = Search::begin(cursor.again());
     let mut app = App::new(Vec::new(), None, Depth::True, Moment(0));
-    let (first, last) = cursor.span();
+    let (first, last) = (cursor.span().first, cursor.span().last);
     app.replay(Playback::new(Of::File, cursor.span()));
     let mut player = Player::new(cursor, search, began);
     player.wind(&mut app, first).expect("it reads");

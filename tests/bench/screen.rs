@@ -121,8 +121,9 @@ fn arrive(app: &mut App, frame: Frame) {
 /// In a separate process, so that nothing else is counted.
 fn remembered(ranks: u32) -> f64 {
     let itself = env::current_exe().expect("Linux tells a program its path");
-    let told = Command::new(itself).args([MEMORY, &ranks.to_string()]).output().expect("it ran a moment ago");
-    String::from_utf8_lossy(&told.stdout).trim().parse().expect("a number")
+    let reported =
+        Command::new(itself).args([MEMORY, &ranks.to_string()]).output().expect("it ran a moment ago");
+    String::from_utf8_lossy(&reported.stdout).trim().parse().expect("a number")
 }
 
 /// Follows this number of ranks for a while, and prints the memory.

@@ -50,9 +50,9 @@ pub(crate) fn cost(table: &mut Table) {
             .note(format!("/metrics every {EVERY} s: {:.1} MiB", page as f64 / f64::from(1 << 20))),
     );
     let itself = env::current_exe().expect("Linux tells a program its path");
-    let told = Command::new(itself).arg(SCREEN).output().expect("it ran a moment ago");
-    let told = String::from_utf8_lossy(&told.stdout).trim().parse().expect("a number");
-    table.row(Row::new(what("screen, page 3"), told, "MiB").at_most(MEMORY_MIB));
+    let reported = Command::new(itself).arg(SCREEN).output().expect("it ran a moment ago");
+    let reported = String::from_utf8_lossy(&reported.stdout).trim().parse().expect("a number");
+    table.row(Row::new(what("screen, page 3"), reported, "MiB").at_most(MEMORY_MIB));
 }
 
 /// The most that a collector held, in MiB, and the bytes of its last page.

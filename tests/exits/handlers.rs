@@ -56,7 +56,7 @@ fn a_handler_that_ends_the_process_does_not_hide_why() {
     let endings = ["_exit", "exit", "abort", "raise", "raise at once", "again"];
     for way in endings {
         let mut rank = c_rank(&host, &program, way);
-        rank.tell("go");
+        rank.write_line("go");
         let outcome = rank.end();
         assert_eq!(outcome.stdout, "the program's own handler\n", "{way}: {outcome:?}");
         let exit = until("the end to be told", || {
@@ -76,7 +76,7 @@ fn what_a_child_in_the_same_memory_says_is_not_the_end() {
     let host = Host::new();
     let program = host.place.hazard("sig_ends");
     let mut rank = c_rank(&host, &program, "vfork");
-    rank.tell("go");
+    rank.write_line("go");
     until("the child to be gone", || (rank.wrote() == "the child is gone\n").then_some(()));
     rank.signal("KILL");
     rank.end();

@@ -19,16 +19,16 @@ def outer(how): inner(how)
 ok(gemm_ex(256, 256, 256))
 sync()
 step()
-told()
+next_line()
 ";
 
 /// What the plugin writes down: which of its functions was called with what.
 pub(super) const PLUGIN: &str = r#"
 import json, os, traceback
 
-def note(what, **told):
+def note(what, **reported):
     with open(os.path.join(os.path.dirname(__file__), "told"), "a") as file:
-        file.write(json.dumps({"what": what, **told}) + "\n")
+        file.write(json.dumps({"what": what, **reported}) + "\n")
     print("the plugin was here")
 
 def xpu_top_exit(report):
@@ -62,7 +62,7 @@ impl Job {
     }
 
     pub(super) fn ends(mut self) -> (Ended, Host) {
-        self.rank.tell("go");
+        self.rank.write_line("go");
         let outcome = self.rank.end();
         (Ended::seen(&self.host, outcome), self.host)
     }
@@ -73,7 +73,7 @@ pub(super) struct Ended {
     pub(super) outcome: Outcome,
     pub(super) finding: Value,
     pub(super) exit: Value,
-    pub(super) told: Vec<Value>,
+    pub(super) reported: Vec<Value>,
 }
 
 impl Ended {
@@ -84,13 +84,14 @@ impl Ended {
         // The end is reported before its details are complete.
         let status = until("the end to be told of", || {
             let status = host.status();
-            let told = status["findings"][0]["kind"].is_string() && status["ranks"][0]["exit"].is_object();
-            told.then_some(status)
+            let reported =
+                status["findings"][0]["kind"].is_string() && status["ranks"][0]["exit"].is_object();
+            reported.then_some(status)
         });
         let lines = fs::read_to_string(host.place.path("told")).unwrap_or_default();
-        let told = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let reported = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let (finding, exit) = (status["findings"][0].clone(), status["ranks"][0]["exit"].clone());
-        Self { outcome, finding, exit, told }
+        Self { outcome, finding, exit, reported }
     }
 
     pub(super) fn evidence(&self) -> &str {
@@ -109,9 +110,10 @@ impl Ended {
     /// Each function of the plugin that was called, with how often.
     #[track_caller]
     pub(super) fn plugin_was_called_with(&self, what: &[&str]) {
-        let called: Vec<_> = self.told.iter().map(|told| told["what"].as_str().unwrap()).collect();
+        let called: Vec<_> =
+            self.reported.iter().map(|reported| reported["what"].as_str().unwrap()).collect();
         assert_eq!(called, what);
-        assert_eq!(self.told[0]["rank"], 0);
+        assert_eq!(self.reported[0]["rank"], 0);
     }
 }
 

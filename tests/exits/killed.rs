@@ -12,7 +12,7 @@ use crate::job::{BEGIN, Ended, Job, PLUGIN, died_by};
 
 #[test]
 fn who_is_killed_without_a_word_is_said_to_be() {
-    let job = Job::new(&[], "told()");
+    let job = Job::new(&[], "next_line()");
     job.rank.signal("KILL");
     let (host, rank) = (job.host, job.rank);
     let ended = Ended::seen(&host, rank.end());
@@ -26,7 +26,7 @@ fn who_is_killed_without_a_word_is_said_to_be() {
 fn a_rank_that_a_broken_pipe_ends_is_reported_with_that_signal() {
     let script = "import os, signal\nsignal.signal(signal.SIGPIPE, signal.SIG_DFL)\nos.kill(os.getpid(), signal.SIGPIPE)";
     let mut job = Job::new(&[], script);
-    job.rank.tell("go");
+    job.rank.write_line("go");
     // Its parent has not waited so far, so older kernels show it too.
     until("its end", || job.host.status()["ranks"][0]["exit"]["class"].is_string().then_some(()));
     let (host, rank) = (job.host, job.rank);

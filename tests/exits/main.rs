@@ -39,7 +39,7 @@ outer(bad)";
     assert_eq!(ended.functions(), ["<module>", "outer", "inner", "bad"]);
     assert_eq!((&ended.exit["code"], &ended.exit["exception"]), (&1.into(), &"ValueError".into()));
     ended.plugin_was_called_with(&["exit", "python"]);
-    let python = &ended.told[1];
+    let python = &ended.reported[1];
     assert_eq!((&python["kind"], &python["value"]), (&"ValueError".into(), &"bad loss at 7".into()));
     let frames = python["frames"].as_array().unwrap();
     assert_eq!(
@@ -64,7 +64,7 @@ fn a_segfault_is_reported_with_native_frames() {
     assert!(ended.functions().contains(&"string_at"), "{:?}", ended.functions());
     assert!(ended.functions().len() > 5, "{:?}", ended.functions());
     ended.plugin_was_called_with(&["exit", "cpp"]);
-    let infos = &ended.told[1]["infos"];
+    let infos = &ended.reported[1]["infos"];
     assert_eq!(infos["signal"], 11);
     let frames = infos["frame_infos"].as_array().unwrap();
     assert_eq!(frames.len(), ended.functions().len());
@@ -100,7 +100,7 @@ fn a_code_is_reported_however_the_program_exits() {
     for script in [
         "sys.exit(3)",
         "os._exit(3)",
-        "import threading; threading.Thread(target=lambda: os._exit(3)).start(); told()",
+        "import threading; threading.Thread(target=lambda: os._exit(3)).start(); next_line()",
     ] {
         let (ended, _host) = Job::new(&[], script).ends();
         assert_eq!(ended.outcome.status.code(), Some(3), "{:?}", ended.outcome);
@@ -123,7 +123,7 @@ fn an_orderly_end_is_nobodys_business() {
         let set = [("XPU_TOP_EXIT_PLUGIN", plugin.to_str().unwrap())];
         let mut rank = host.alone_under("python3", &set, &format!("{BEGIN}{script}"));
         until("it to train", || (host.status()["ranks"][0]["state"] == "ok").then_some(()));
-        rank.tell("go");
+        rank.write_line("go");
         assert_eq!(rank.end().status.code(), Some(0));
         until("its end", || (host.status()["ranks"][0]["state"] == "exited").then_some(()));
         assert_eq!(host.status()["findings"].as_array().unwrap().len(), 0, "{script} {}", host.status());
@@ -159,8 +159,8 @@ def grow():
 outer(grow)";
     let (ended, _host) = Job::new(&[], script).ends();
     assert_eq!(ended.finding["class"], "cuda_error", "{}", ended.evidence());
-    let told = "cudaMalloc failed with 2 (cudaErrorMemoryAllocation): requested 500.00 GiB; the process held 4.00 GiB";
-    assert!(ended.evidence().contains(told), "{}", ended.evidence());
+    let reported = "cudaMalloc failed with 2 (cudaErrorMemoryAllocation): requested 500.00 GiB; the process held 4.00 GiB";
+    assert!(ended.evidence().contains(reported), "{}", ended.evidence());
     let memory = &ended.exit["gpu_memory"];
     assert_eq!(memory["requested_bytes"], 500_u64 << 30, "{memory}");
     // With the gibibyte of gpu.py.
@@ -185,14 +185,15 @@ outer(os.abort)"
     let (ended, _host) = Job::new(&set, &script).ends();
     assert_eq!(ended.finding["class"], "cuda_error", "{}", ended.evidence());
     assert!(ended.evidence().contains("SIGABRT"), "{}", ended.evidence());
-    let told = "on GPU 0, writes_to_nowhere failed: illegal address in block 1,0,0, grid 3x1x1, block 64x1x1";
-    assert!(ended.evidence().contains(told), "{}", ended.evidence());
+    let reported =
+        "on GPU 0, writes_to_nowhere failed: illegal address in block 1,0,0, grid 3x1x1, block 64x1x1";
+    assert!(ended.evidence().contains(reported), "{}", ended.evidence());
     let kernel = serde_json::json!({
         "device": 0, "name": "writes_to_nowhere", "error": "illegal address", "block": [1, 0, 0],
         "grid_size": [3, 1, 1], "block_size": [64, 1, 1],
     });
     assert_eq!(ended.exit["kernel"], kernel, "{}", ended.exit);
-    assert_eq!(ended.told[0]["exit"]["kernel"], kernel);
+    assert_eq!(ended.reported[0]["exit"]["kernel"], kernel);
     let left = fs::read_dir(place.path("")).unwrap().flatten();
     let cores = left.filter(|entry| entry.file_name().to_string_lossy().starts_with("gpu-core"));
     assert_eq!(cores.count(), 0, "what was read is removed");
@@ -210,9 +211,9 @@ fn the_first_to_end_is_named_and_the_others_followed() {
         (host.status()["steps"]["min"].as_u64()? >= 1 && host.status()["ranks"][1].is_object()).then_some(())
     });
     let [waits, raises] = &mut ranks;
-    raises.tell("go");
+    raises.write_line("go");
     until("the end of rank 1", || host.status()["ranks"][1]["exit"]["class"].is_string().then_some(()));
-    waits.tell("go");
+    waits.write_line("go");
     waits.signal("TERM");
     let finding = until("the end of rank 0", || {
         let status = host.status();
@@ -237,7 +238,7 @@ fn a_rank_that_is_started_again_hides_nothing() {
     };
     let mut first = start();
     until("its first step", || (host.status()["steps"]["min"].as_u64()? >= 1).then_some(()));
-    first.tell("go");
+    first.write_line("go");
     assert_eq!(first.end().status.code(), Some(3));
     let again = start();
     until("its end to be told", || host.collector_log().contains("rank 0 exited with code 3").then_some(()));

@@ -101,8 +101,8 @@ fn hazard_table() {
             if differences.is_empty() {
                 print!(" ok, {} |", cost(&end));
             } else {
-                let told = differences.join("; ").replace('|', "/");
-                print!(" {} |", told.replace(&format!("{case}: "), ""));
+                let reported = differences.join("; ").replace('|', "/");
+                print!(" {} |", reported.replace(&format!("{case}: "), ""));
             }
         }
         println!();

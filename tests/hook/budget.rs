@@ -44,7 +44,7 @@ fn what_is_timed_follows_the_budget() {
     });
     assert_eq!(said.last().unwrap().hook.budget_ppm, Some(10_000));
 
-    job.ranks[0].tell("0.02");
+    job.ranks[0].write_line("0.02");
     let is_settled =
         |summary: &Summary| summary.hook.budget_ppm == Some(200) && summary.hook.gemm_rate > Rate(4);
     let settled = job.says("GEMMs timed more seldom", said.len(), is_settled).len();
@@ -56,11 +56,11 @@ fn what_is_timed_follows_the_budget() {
     let share = spent as f64 / passed as f64;
     assert!(share > 0.0 && share <= 200e-6, "{share} of wall time");
 
-    job.ranks[0].tell("-1");
+    job.ranks[0].write_line("-1");
     let off = job.says("no bound", said.len(), |summary| summary.hook.budget_ppm.is_none());
     assert_eq!(off.last().unwrap().hook.gemm_rate, Rate::EVERY);
 
-    job.ranks[0].tell("0");
+    job.ranks[0].write_line("0");
     let never = job.says("nothing timed", off.len(), |summary| summary.hook.gemm_rate == Rate::NEVER);
     let quiet = job.says("a summary later", never.len() + 1, |_| true);
     let [before, after] = [&quiet[never.len()], quiet.last().unwrap()].map(timed);

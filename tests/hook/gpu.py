@@ -270,7 +270,7 @@ def counter(name):
     return process.xpu_top_counter(name.encode())
 
 
-def told():
+def next_line():
     """A line from the test."""
     return sys.stdin.readline().strip()
 

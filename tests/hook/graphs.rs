@@ -38,7 +38,7 @@ def work():
         ok(receive(comm, 8, 1 - RANK))
 graph = capture(work)
 step(1)
-assert told() == 'launch'
+assert next_line() == 'launch'
 for _ in range(10): ok(graph())
 ok(all_reduce(comm, 1000))
 sync()
@@ -54,7 +54,7 @@ hold()";
         let line = &job.ledger(rank).ledger().read().communicators[0];
         assert_eq!((line.entered, line.enqueued, line.point_to_point), (1, 1, 0));
     }
-    job.ranks.iter_mut().for_each(|rank| rank.tell("launch"));
+    job.ranks.iter_mut().for_each(|rank| rank.write_line("launch"));
     for rank in [0, 1] {
         let said = job.after_step(rank, 2);
         let launches = said.launches();
@@ -211,7 +211,7 @@ graph, executable = c_void_p(), c_void_p()
 for n in range(3000):
     if n % 1000 == 0 and n > 0:
         step(n)
-        assert told() == 'on'
+        assert next_line() == 'on'
     ok(process.cudaStreamBeginCapture(stream, 0))
     ok(gemm_ex(64, 64, 64))
     ok(process.cudaStreamEndCapture(stream, byref(graph)))
@@ -225,7 +225,7 @@ hold()",
     );
     for step in [1000, 2000] {
         job.after_step(0, step);
-        job.ranks[0].tell("on");
+        job.ranks[0].write_line("on");
     }
     let said = job.after_step(0, 3000);
     assert_eq!(said.launches().gemms, 3000);

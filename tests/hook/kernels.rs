@@ -74,12 +74,12 @@ one = registered(b'one')
 launch(one, 100)
 sync()
 step(1)
-assert told() == 'on'
+assert next_line() == 'on'
 for _ in range(20): ok(gemm_ex(8192, 8192, 8192))
 launch(one, 1500)
 sync()
 step(2)
-assert told() == 'on'
+assert next_line() == 'on'
 for _ in range(1500): ok(gemm_ex(4096, 4096, 4096))
 sync()
 step(3)
@@ -91,9 +91,9 @@ hold()";
         launches.map_or(0.0, |blocked| blocked.waited.milliseconds())
     };
     let before = held(&job.after_step(0, 1));
-    job.ranks[0].tell("on");
+    job.ranks[0].write_line("on");
     let kernels = held(&job.after_step(0, 2));
-    job.ranks[0].tell("on");
+    job.ranks[0].write_line("on");
     let gemms = held(&job.after_step(0, 3));
     assert!(before < 10.0 && kernels > 20.0, "{before} ms, then {kernels} ms");
     assert!(gemms > kernels + 5.0, "{kernels} ms, then {gemms} ms");

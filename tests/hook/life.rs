@@ -64,7 +64,7 @@ switch(1)
 for _ in range(3): ok(gemm_ex(512, 512, 512))
 sync()
 step(1)
-while told() == 'again':
+while next_line() == 'again':
     ok(gemm_ex(512, 512, 512))
     step()
 hold()",
@@ -75,13 +75,13 @@ hold()",
     for on in [false, true] {
         job.listener.say(frame::Command::Enable(on));
         until("the hook to obey", || job.listener.speaker(pid).filter(|speaker| enabled(speaker) == on));
-        job.ranks[0].tell("again");
+        job.ranks[0].write_line("again");
     }
     // The one launched while it was off may have been reported late, when it was on again: one or two are
     // seen, then all.
     let before = job.after_step(0, 2).launches().gemms;
     assert!((24..=25).contains(&before), "{before}");
-    job.ranks[0].tell("enough");
+    job.ranks[0].write_line("enough");
     job.end();
 }
 
@@ -136,13 +136,13 @@ for _ in range(123): ok(gemm_ex(512, 512, 512))
 for _ in range(45): ok(gemm_ex(256, 512, 512))
 sync()
 step(1)
-while told(): step()
+while next_line(): step()
 hold()";
     let mut rank = Program::start(&mut command(&place, 1, 0, &[("XPU_TOP_SAMPLE", "gemm=1")], script));
     until("the hook to look for a collector", || (rank.hook_threads() > 0).then_some(()));
     for step in 1..=2 {
         let listener = Listener::at(&place.socket());
-        rank.tell("on");
+        rank.write_line("on");
         let said = listener.after_step(rank.pid(), step);
         let counts: Vec<_> = said.gemms().into_values().map(|totals| (totals.count, totals.timed)).collect();
         assert_eq!(counts, [(45, 45), (123, 123)]);

@@ -130,12 +130,12 @@ comm = communicator()
 for _ in range(5): ok(all_reduce(comm, 1000))
 sync()
 step(1)
-assert told() == 'on'
+assert next_line() == 'on'
 for _ in range(3): ok(all_reduce(comm, 1000))
 other = made(process.cudaStreamCreateWithFlags, c_uint(1))
 ok(process.cudaStreamSynchronize(other))
 step(2)
-assert told() == 'on'
+assert next_line() == 'on'
 ok(process.cudaDeviceSynchronize())
 step(3)
 hold()";
@@ -152,7 +152,7 @@ hold()";
             assert_eq!(enqueued, expected.0, "step {step}");
             assert!(completed == expected.1 || step == 2, "step {step}: {completed}");
         }
-        job.ranks.iter_mut().for_each(|rank| rank.tell("on"));
+        job.ranks.iter_mut().for_each(|rank| rank.write_line("on"));
     }
     job.end();
 }

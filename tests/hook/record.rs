@@ -40,27 +40,27 @@ hold()";
     let job = Job::of(2, &[], script);
     let (page, other) = (job.ledger(0), job.ledger(1));
     let calls = made(&page, 12);
-    let told = |call: &CallReading| (call.operation, call.number, call.bytes, call.peer);
-    assert_eq!(told(&calls[0]), (AllReduce, Some(0), 4000, None));
+    let reported = |call: &CallReading| (call.operation, call.number, call.bytes, call.peer);
+    assert_eq!(reported(&calls[0]), (AllReduce, Some(0), 4000, None));
     assert_eq!((calls[0].datatype, calls[0].reduction, calls[0].member), (DataType::Float32, 1, 0));
-    assert_eq!(told(&calls[1]), (Broadcast, Some(0), 20, Some(0)));
+    assert_eq!(reported(&calls[1]), (Broadcast, Some(0), 20, Some(0)));
     assert!(calls[1].communicator != calls[0].communicator && calls[1].reduction == 0);
     assert_eq!(
-        [told(&calls[2]), told(&calls[3])],
+        [reported(&calls[2]), reported(&calls[3])],
         [(Send, Some(0), 14, Some(1)), (Recv, Some(0), 14, Some(1))]
     );
     assert_eq!([calls[2].group, calls[3].group, calls[4].group], [Some(2), Some(2), None]);
-    assert_eq!(told(&calls[4]), (Send, Some(1), 18, Some(1)), "the second message on this way");
+    assert_eq!(reported(&calls[4]), (Send, Some(1), 18, Some(1)), "the second message on this way");
     assert_eq!(made(&other, 12)[4].number, Some(1));
     assert!(calls[5].refused && !calls[5].enqueued, "{:?}", calls[5]);
     assert_eq!(
-        told(&calls[6]),
+        reported(&calls[6]),
         (AllReduce, Some(1), 4000, None),
         "the number of a refused call is given again"
     );
     assert!(calls[7..10].iter().all(|call| call.captured && call.number.is_none()), "{calls:?}");
     assert_eq!((calls[10].replays, calls[10].number), (3, Some(2)), "a graph counts as so many");
-    assert_eq!(told(&calls[11]), (AllReduce, Some(5), 2, None));
+    assert_eq!(reported(&calls[11]), (AllReduce, Some(5), 2, None));
     let enqueued: Vec<_> = calls.iter().filter(|call| !call.enqueued).map(|call| call.ticket).collect();
     assert_eq!(enqueued, [5, 7, 8, 9, 10]);
     assert!(calls.iter().filter(|call| call.replays == 0).all(|call| call.returns_to != 0));

@@ -32,26 +32,31 @@ hold()",
 
 /// The hook's steps of rank `rank`, and its program's: number and median time in milliseconds.
 #[derive(Debug)]
-struct Told {
+struct Reported {
     completed: u64,
     median: f64,
     truth: f64,
 }
 
-/// `tests/simgpu/worker.py`, which marks nothing, to its end.
-fn unmarked(world: usize, steps: u64) -> Vec<Told> {
+/// The demo's `worker.py`, which marks nothing, to its end.
+fn unmarked(world: usize, steps: u64) -> Vec<Reported> {
     let place = Place::new();
     let listener = Listener::at(&place.socket());
     let start = |rank: usize| {
         let mut command = place.watched("python3");
-        command.arg(built::source("simgpu/worker.py")).args(["--unmarked", "--layers", "4", "--rendezvous"]);
+        command.arg(built::source("../cli/src/command/demo/worker.py")).args([
+            "--unmarked",
+            "--layers",
+            "4",
+            "--rendezvous",
+        ]);
         command.arg(place.path("")).args(["--steps", &steps.to_string()]);
         command.envs([("RANK", rank.to_string()), ("WORLD_SIZE", world.to_string())]);
         command.env("LOCAL_RANK", rank.to_string());
         Program::start(&mut command)
     };
     let ranks: Vec<_> = (0..world).map(start).collect();
-    let told = ranks.into_iter().map(|rank| {
+    let reported = ranks.into_iter().map(|rank| {
         let pid = rank.pid();
         let outcome = rank.end();
         assert!(outcome.status.success(), "{outcome:?}");
@@ -65,19 +70,19 @@ fn unmarked(world: usize, steps: u64) -> Vec<Told> {
         let median = durations.median().expect("steps were detected").milliseconds();
         let truth = outcome.stdout.split_whitespace().rev().nth(3).and_then(|word| word.parse().ok());
         let completed = said.last().expect("steps were detected").completed.0;
-        Told { completed, median, truth: truth.expect("its own time") }
+        Reported { completed, median, truth: truth.expect("its own time") }
     });
-    told.collect()
+    reported.collect()
 }
 
 #[test]
 fn steps_nobody_marks_are_found_by_all_ranks_alike() {
-    let told = unmarked(2, 200);
-    for rank in &told {
-        assert!((rank.median / rank.truth - 1.0).abs() < 0.05, "{told:?}");
-        assert!((198..=200).contains(&rank.completed), "{told:?}");
+    let reported = unmarked(2, 200);
+    for rank in &reported {
+        assert!((rank.median / rank.truth - 1.0).abs() < 0.05, "{reported:?}");
+        assert!((198..=200).contains(&rank.completed), "{reported:?}");
     }
-    assert_eq!(told[0].completed, told[1].completed);
+    assert_eq!(reported[0].completed, reported[1].completed);
 }
 
 #[test]

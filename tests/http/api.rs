@@ -124,8 +124,8 @@ fn stacks(client: &Client) {
 
 fn hook(demo: &Demo, client: &Client) {
     for on in [false, true] {
-        let told = client.post("/api/v1/hook", &json!({ "job": "demo", "on": on })).json();
-        assert_eq!(told, json!({ "job": "demo", "on": on, "ranks": [0, 1] }));
+        let reported = client.post("/api/v1/hook", &json!({ "job": "demo", "on": on })).json();
+        assert_eq!(reported, json!({ "job": "demo", "on": on, "ranks": [0, 1] }));
         until("the hooks to follow", || {
             let status = demo.status()?;
             status["ranks"].as_array()?.iter().all(|rank| rank["enabled"] == on).then_some(())
@@ -158,8 +158,8 @@ fn captured(demo: &Demo, client: &Client, wanted: &Value) -> Value {
     assert_eq!(busy.status, 409, "{busy:?}");
     let id = begun.json()["id"].clone();
     let done = until("the capture", || {
-        let told = client.get(&format!("/api/v1/capture/{id}")).json();
-        (told["state"] != "recording").then_some(told)
+        let reported = client.get(&format!("/api/v1/capture/{id}")).json();
+        (reported["state"] != "recording").then_some(reported)
     });
     assert_eq!(done["state"], "done", "{done:#}");
     // Only the one that is of steps watches the job; and nobody has a keyboard.

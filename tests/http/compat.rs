@@ -171,9 +171,9 @@ fn every_host_of_a_job_that_hangs_says_so() {
         [(Some(0.0), vec![0, 0]), (Some(0.0), vec![0, 0])],
         "it trains"
     );
-    let told = until("both hosts to say that it hangs", || {
-        let told = pages().each_ref().map(hangs);
-        told.iter().all(|(job, _)| *job == Some(1.0)).then_some(told)
+    let reported = until("both hosts to say that it hangs", || {
+        let reported = pages().each_ref().map(hangs);
+        reported.iter().all(|(job, _)| *job == Some(1.0)).then_some(reported)
     });
-    assert!(told.iter().all(|(_, ranks)| *ranks == [1, 1]), "{told:?}");
+    assert!(reported.iter().all(|(_, ranks)| *ranks == [1, 1]), "{reported:?}");
 }

@@ -79,8 +79,8 @@ fn strangers_learn_nothing_and_the_job_goes_on() {
         let answer = client.get("/metrics");
         let refusals =
             |line: &str| line.strip_prefix("xpu_top_http_connections_refused_total ").map(str::to_owned);
-        let told = answer.body.lines().find_map(refusals).filter(|count| count != "0" && count != "0.0");
-        told.filter(|_| answer.status == 200)
+        let reported = answer.body.lines().find_map(refusals).filter(|count| count != "0" && count != "0.0");
+        reported.filter(|_| answer.status == 200)
     });
     assert!(matches!(slow.read(&mut [0; 1]), Ok(0) | Err(_)), "who does not end its head is not waited for");
     let before = step(&host).expect("it trains");

@@ -22,14 +22,14 @@ fn ranks_with_thousands_of_shapes_take_no_more_than_what_they_said() {
     let host = Host::new();
     let client = client_of(&host);
     let ranks: Vec<_> = (0..RANKS).map(|rank| host.rank_of(rank, RANKS, MANY_SHAPES)).collect();
-    let mut told = 0.0;
+    let mut reported = 0.0;
     for _ in 0..10 {
         let page = until("more GEMMs of every rank to be told of", || {
             let page = parse(&client.page());
             let of = |rank: usize| value(&page, "xpu_top_gemms_total", &[("rank", &rank.to_string())]);
             let least = (0..RANKS).map(|rank| of(rank).unwrap_or(0.0)).fold(f64::INFINITY, f64::min);
-            let more = least > told + 4000.0;
-            told = if more { least } else { told };
+            let more = least > reported + 4000.0;
+            reported = if more { least } else { reported };
             more.then_some(page)
         });
         let held = value(&page, "process_resident_memory_bytes", &[]).expect("its memory");

@@ -45,7 +45,7 @@ fn the_page_says_what_status_says() {
     );
     let page = until("histograms of all ranks", || {
         let page = parse(&client.page());
-        let told = |rank: usize| {
+        let reported = |rank: usize| {
             let rank = rank.to_string();
             let count = |name| value(&page, name, &[("rank", &rank)]).is_some_and(|count| count > 3.0);
             count("xpu_top_gemm_duration_seconds_count")
@@ -54,7 +54,7 @@ fn the_page_says_what_status_says() {
                     .iter()
                     .all(|name| value(&page, name, &[("rank", &rank)]).is_some())
         };
-        (0..4).all(told).then_some(page)
+        (0..4).all(reported).then_some(page)
     });
     let status = demo.status().expect("a document");
     for rank in 0..4 {

@@ -15,7 +15,7 @@ fn the_pages_of_a_relay_tell_of_the_hosts_behind_it_to_who_has_the_key() {
     let host = Host::new();
     let _ranks = [0, 1].map(|rank| host.rank(rank, TRAINS));
     let base = BASE.parse().expect("a port");
-    let _relay = relay::start(&host.place, &host.address, (&host.address, base), Some(&host.key()));
+    let _relay = relay::start(&host.place, &host.address, &host.address, base, Some(&host.key()));
     let known = client_of(&host);
     let client = Client { address: SocketAddr::new(known.address.ip(), relay::BASE), ..known };
     let stranger = Client { token: None, ..client.clone() };

@@ -29,7 +29,7 @@ impl Dynolog {
             })
         };
         until("the ranks to register", || each("registered", &self.0.said()).then_some(()));
-        self.0.tell(host.place.path("by-dynolog.json").to_str().unwrap());
+        self.0.write_line(host.place.path("by-dynolog.json").to_str().unwrap());
         for rank in ranks {
             let file = host.place.path(&format!("by-dynolog_{}.json", rank.pid()));
             until("its trace", || file.exists().then_some(()));

@@ -377,8 +377,8 @@ fn traces_can_be_had_over_http() {
     assert_eq!(begun.0, 202, "{:#}", json(&begun));
     assert_eq!(request("POST", "/api/v1/kineto", r#"{"steps": 2}"#).0, 409, "one at a time");
     let done = until("the traces", || {
-        let told = json(&request("GET", "/api/v1/kineto/1", ""));
-        (told["state"] != "recording").then_some(told)
+        let reported = json(&request("GET", "/api/v1/kineto/1", ""));
+        (reported["state"] != "recording").then_some(reported)
     });
     assert_eq!(done["state"], "done", "{done:#}\n{}", host.log());
     let files: Vec<_> = done["files"].as_array().unwrap().iter().map(|file| file.as_str().unwrap()).collect();

@@ -11,7 +11,7 @@ use crate::hung::{Hung, SAME, script};
 #[derive(Clone, Copy, Debug)]
 pub enum Site {
     /// In the sentence.
-    Told(&'static str),
+    Named(&'static str),
     /// On the stack of rank 1, and of no other.
     OnStack(&'static str),
 }
@@ -95,7 +95,7 @@ pub fn causes() -> Vec<Cause> {
             script(LOG, &format!("{SAME}\n    if differs: log_metrics()")),
             "mismatch",
             Some("extra"),
-            Site::Told("log_metrics"),
+            Site::Named("log_metrics"),
             &["begun", "still"],
         ),
         of(
@@ -103,7 +103,7 @@ pub fn causes() -> Vec<Cause> {
             before("size = 1001 if differs else 1000"),
             "mismatch",
             Some("size"),
-            Site::Told("2,002 B"),
+            Site::Named("2,002 B"),
             &["begun", "still"],
         ),
         of(
@@ -111,7 +111,7 @@ pub fn causes() -> Vec<Cause> {
             before("kind = NCCL_FLOAT if differs else NCCL_BF16"),
             "mismatch",
             Some("type"),
-            Site::Told("f32"),
+            Site::Named("f32"),
             &["begun", "still"],
         ),
         of(
@@ -119,7 +119,7 @@ pub fn causes() -> Vec<Cause> {
             script("", TWO),
             "deadlock",
             Some("order"),
-            Site::Told("<string>:"),
+            Site::Named("<string>:"),
             &["not_called", "begun", "still"],
         ),
         of(
@@ -127,7 +127,7 @@ pub fn causes() -> Vec<Cause> {
             before("if differs: ok(gemm_ex(2000000, 2000000, 2000000))"),
             "not_started",
             None,
-            Site::Told("GEMM 2000000x2000000x2000000"),
+            Site::Named("GEMM 2000000x2000000x2000000"),
             &["behind"],
         ),
         of(
@@ -135,7 +135,7 @@ pub fn causes() -> Vec<Cause> {
             swallowed(),
             "mismatch",
             None,
-            Site::Told("<string>:"),
+            Site::Named("<string>:"),
             &["begun", "still"],
         ),
         of(
@@ -159,7 +159,7 @@ pub fn causes() -> Vec<Cause> {
             script(DRAIN, PAIR),
             "unmatched",
             Some("unmatched"),
-            Site::Told("drain"),
+            Site::Named("drain"),
             &["begun", "still"],
         ),
         of(
@@ -168,7 +168,7 @@ pub fn causes() -> Vec<Cause> {
             "not_entered",
             Some("not_entered"),
             // Two collectives a step.
-            Site::Told("number 120 of"),
+            Site::Named("number 120 of"),
             &["not_called"],
         ),
     ]
@@ -179,10 +179,10 @@ impl Cause {
     pub fn run(&self, world: usize) -> Verdict {
         let job = Hung::of(world, &self.script);
         let (first, mut status) = job.hang();
-        let (seconds, told) = (first["since_s"].as_f64().unwrap_or(f64::INFINITY), Instant::now());
+        let (seconds, reported) = (first["since_s"].as_f64().unwrap_or(f64::INFINITY), Instant::now());
         loop {
             let verdict = self.verdict(&status, seconds);
-            if verdict.is_right() || told.elapsed() > COMPLETE {
+            if verdict.is_right() || reported.elapsed() > COMPLETE {
                 return verdict;
             }
             status = job.host.status();
@@ -199,7 +199,7 @@ impl Cause {
             .divergence
             .is_none_or(|kind| (&diverges["kind"], &diverges["ranks"]) == (&kind.into(), &json!([1])));
         let site = match self.site {
-            Site::Told(text) => evidence.contains(text),
+            Site::Named(text) => evidence.contains(text),
             Site::OnStack(function) => is_on_stack_of_rank_1(status, function),
         };
         let groups = found["gpus"].as_array().cloned().unwrap_or_default();

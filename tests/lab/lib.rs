@@ -103,7 +103,7 @@ impl Lab {
             standstill: None,
             heard: None,
         };
-        lab.tell_time();
+        lab.set_clock();
         lab
     }
 
@@ -217,7 +217,7 @@ impl Lab {
     /// One more second, and how long it took to take in what arrived in it.
     pub fn timed_second(&mut self) -> Duration {
         self.second += 1;
-        self.tell_time();
+        self.set_clock();
         let frames = self.digests();
         let began = on_core();
         self.arrive(frames);
@@ -228,7 +228,7 @@ impl Lab {
     /// each. Returns the time to take in what arrived.
     pub fn timed_parts(&mut self, parts: usize, mut after: impl FnMut(&mut App)) -> Duration {
         self.second += 1;
-        self.tell_time();
+        self.set_clock();
         let mut frames = self.digests();
         let each = frames.len().div_ceil(parts).max(1);
         let mut taken = Duration::ZERO;
@@ -248,7 +248,7 @@ impl Lab {
             self.second += 1;
             // Somebody looks at it: what is worked out for a picture is so once a second.
             self.app.settle();
-            self.tell_time();
+            self.set_clock();
             let mut frames = self.digests();
             frames.extend(self.simulation.details(self.second, self.app.watched().ranks.clone()));
             self.arrive(frames.into_iter().filter(&heard).collect());
@@ -290,7 +290,7 @@ impl Lab {
         self
     }
 
-    fn tell_time(&mut self) {
+    fn set_clock(&mut self) {
         let now = self.now();
         self.effects.extend(update(&mut self.app, Action::Time(now)));
     }

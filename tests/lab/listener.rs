@@ -129,7 +129,7 @@ fn listen(
     stop: &AtomicBool,
 ) {
     let mut number = 0;
-    let mut tell = |who: &[u8], command: Command| {
+    let mut send = |who: &[u8], command: Command| {
         number += 1;
         let host = HostName::from("test");
         let frame = Frame { host, number, now: Moment::now(), lost: 0, body: Body::Command(command) };
@@ -139,7 +139,7 @@ fn listen(
     while !stop.load(Relaxed) {
         for command in say.lock().expect("nobody panics with it").drain(..) {
             for who in heard.lock().expect("nobody panics with it").keys() {
-                tell(who, command.clone());
+                send(who, command.clone());
             }
         }
         if socket.poll(zmq::POLLIN, LOOK_MS) != Ok(1) {
@@ -156,7 +156,7 @@ fn listen(
         };
         match does {
             AtFirstWord::Dies => return,
-            AtFirstWord::Answers if is_new => tell(who, Command::Introduce),
+            AtFirstWord::Answers if is_new => send(who, Command::Introduce),
             AtFirstWord::Answers => {}
         }
     }

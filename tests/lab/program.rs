@@ -70,7 +70,7 @@ impl Program {
     /// # Panics
     /// If it does not listen any more.
     #[track_caller]
-    pub fn tell(&mut self, line: &str) {
+    pub fn write_line(&mut self, line: &str) {
         let input = self.child.stdin.as_mut().expect("its input is open");
         writeln!(input, "{line}").expect("it reads its input");
     }

@@ -198,7 +198,7 @@ impl Terminal {
         let modes = tcgetattr(self.pty()).expect("a terminal has modes").local_modes;
         let is_raw = !modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
         let pastes = self.shown().parser.screen().bracketed_paste();
-        told(&[(is_raw, "the terminal is raw"), (pastes, "pastes are bracketed")])
+        reported(&[(is_raw, "the terminal is raw"), (pastes, "pastes are bracketed")])
             + &self.disorder_of_screen()
     }
 
@@ -207,7 +207,7 @@ impl Terminal {
         let shown = self.shown();
         let screen = shown.parser.screen();
         let colours = [screen.fgcolor(), screen.bgcolor()];
-        told(&[
+        reported(&[
             (screen.alternate_screen(), "the alternate screen is up"),
             (screen.hide_cursor(), "the cursor is hidden"),
             (screen.application_cursor() || screen.application_keypad(), "keys are an application's"),
@@ -317,9 +317,9 @@ impl Drop for Terminal {
     }
 }
 
-fn told(found: &[(bool, &str)]) -> String {
+fn reported(found: &[(bool, &str)]) -> String {
     let found = found.iter().filter(|(is_so, _)| *is_so);
-    found.fold(String::new(), |told, (_, what)| told + what + "\n")
+    found.fold(String::new(), |reported, (_, what)| reported + what + "\n")
 }
 
 fn size(cells: u16) -> NonZeroU16 {

@@ -12,9 +12,9 @@ use crate::{
 pub const BASE: u16 = 29_610;
 
 /// `xpu-collector --relay` at `address`, before `hosts`, which have `hosts_base` as their first port.
-pub fn command(place: &Place, address: &str, hosts: (&str, u16), key: Option<&Path>) -> Command {
+pub fn command(place: &Place, address: &str, hosts: &str, hosts_base: u16, key: Option<&Path>) -> Command {
     let mut command = place.command(built::artifact("xpu-collector"));
-    command.args(["--relay", "--hosts", hosts.0, "--hosts-base-port", &hosts.1.to_string()]);
+    command.args(["--relay", "--hosts", hosts, "--hosts-base-port", &hosts_base.to_string()]);
     command.args(["--bind", address, "--base-port", &BASE.to_string(), "--host-name", "relay"]);
     match key {
         Some(key) => command.arg("--key-file").arg(key),
@@ -28,8 +28,8 @@ pub fn command(place: &Place, address: &str, hosts: (&str, u16), key: Option<&Pa
 /// # Panics
 /// If it does not come to that.
 #[track_caller]
-pub fn start(place: &Place, address: &str, hosts: (&str, u16), key: Option<&Path>) -> Program {
-    let relay = Program::start(&mut command(place, address, hosts, key));
+pub fn start(place: &Place, address: &str, hosts: &str, hosts_base: u16, key: Option<&Path>) -> Program {
+    let relay = Program::start(&mut command(place, address, hosts, hosts_base, key));
     until("the relay to listen", || TcpStream::connect((address, BASE + 2)).ok().map(drop));
     relay
 }

@@ -32,10 +32,10 @@ fn many_hosts_are_watched_through_one_address() {
     let (place, crowd) = (Place::new(), Crowd::new(12, 8));
     crowd.speak(0..12);
     let near = address(0);
-    let _relay = relay::start(&place, &near, (&crowd.list(), crowd::BASE.0), None);
+    let _relay = relay::start(&place, &near, &crowd.list(), crowd::BASE.0, None);
     // A relay before a relay.
     let far = address(1);
-    let _second = relay::start(&place, &far, (&near, relay::BASE), None);
+    let _second = relay::start(&place, &far, &near, relay::BASE, None);
     let mut terminal = Terminal::start(watched(&place, &format!("{far}:{}", relay::BASE)), 132, 40);
     terminal.shows("LIVE").shows("96 of 96").hides("hosts down");
     assert_eq!(crowd.tally().refused.load(Relaxed), 0);
@@ -63,7 +63,7 @@ impl Behind {
         let host = Host::new();
         let ranks = [0, 1].map(|rank| host.rank(rank, TRAINS));
         let base = host::BASE.parse().expect("a port");
-        let relay = relay::start(&host.place, &host.address, (&host.address, base), Some(&host.key()));
+        let relay = relay::start(&host.place, &host.address, &host.address, base, Some(&host.key()));
         let at = format!("{}:{}", host.address, relay::BASE);
         let new = Self { host, at, _relay: relay, _ranks: ranks };
         until("both ranks to train", || (new.status()["steps"]["min"].as_u64()? >= 3).then_some(()));

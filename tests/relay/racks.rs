@@ -173,7 +173,7 @@ impl Cluster {
         let hosts = format!("10.77.{rack}.[10-{}]", 10 + HOSTS - 1);
         let base = HOSTS_BASE.parse().expect("a port");
         let key = self.place.path("key");
-        let relay = relay::command(&self.place, &format!("10.78.{rack}.1"), (&hosts, base), Some(&key));
+        let relay = relay::command(&self.place, &format!("10.78.{rack}.1"), &hosts, base, Some(&key));
         self.relays[rack] = Some(Program::start(&mut Net::inside(&self.net.rack(rack), &relay)));
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ratatui::{buffer::Buffer, layout::Rect};
 use xpu_client::frame_cursor::FrameCursor;
-use xpu_recording::{Media, Recording};
+use xpu_recording::{Media, Recording, Span};
 use xpu_tests::{Lab, program::until};
 use xpu_tui::{
     app::App,
@@ -34,7 +34,7 @@ impl Shown {
     fn of(bytes: &[u8]) -> Self {
         let cursor = FrameCursor::new(Recording::open(Media::memory(bytes.to_vec())).expect("a recording"));
         let mut app = App::new(Vec::new(), None, Depth::True, Moment(0));
-        let (begin, search) = (cursor.span().0, Search::begin(cursor.again()));
+        let (begin, search) = (cursor.span().first, Search::begin(cursor.again()));
         app.replay(Playback::new(Of::File, cursor.span()));
         let mut player = Player::new(cursor, search, Instant::now());
         player.wind(&mut app, begin).expect("it reads");
@@ -174,7 +174,7 @@ fn findings_are_marked_and_jumped_to() {
         "{marks:?}"
     );
     let mut shown = Shown::of(&bytes);
-    let last = shown.app.playback().expect("a replay").span.1;
+    let last = shown.app.playback().expect("a replay").span.last;
     until("all findings", || {
         shown.player.advance(&mut shown.app, Instant::now()).expect("it reads");
         (shown.app.playback().expect("a replay").searched >= last).then_some(())
@@ -204,7 +204,7 @@ fn findings_are_marked_and_jumped_to() {
 fn keys_of_time_do_what_they_say() {
     let (_, bytes) = story();
     let mut shown = Shown::of(&bytes);
-    let (first, last) = shown.app.playback().expect("a replay").span;
+    let Span { first, last } = shown.app.playback().expect("a replay").span;
     let bar = shown.time_bar();
     assert!(bar.contains("REPLAY 08:30:07 x1"), "{bar}");
     let seek = |effects: Vec<xpu_tui::action::Effect>| match effects[..] {
@@ -232,7 +232,7 @@ fn keys_of_time_do_what_they_say() {
 fn time_passes_at_its_speed_ends_and_loops() {
     let (_, bytes) = story();
     let mut shown = Shown::of(&bytes);
-    let (first, last) = shown.app.playback().expect("a replay").span;
+    let Span { first, last } = shown.app.playback().expect("a replay").span;
     let mut now = Instant::now();
     shown.player.advance(&mut shown.app, now).expect("it reads");
     let start = shown.app.playback().expect("a replay").position;
@@ -284,13 +284,13 @@ fn ends_alike(mut lab: Lab, finds: &str) {
         };
         let (mut past, live) = (lines(&shown.app, HEIGHT + 1), lines(lab.app(), HEIGHT));
         past.remove(usize::from(HEIGHT) - 2);
-        let told = |lines: &[String]| lines.iter().any(|line| line.contains(finds));
+        let reported = |lines: &[String]| lines.iter().any(|line| line.contains(finds));
         if page == "1" {
             same(&past, &live, &format!("page {page}, {finds}"));
-            assert!(told(&live), "{finds}: {}", live.join("\n"));
+            assert!(reported(&live), "{finds}: {}", live.join("\n"));
         } else {
             // That of a recording says of when it is, and lists all incidents of the file.
-            assert_eq!(told(&past), told(&live), "{finds}: {}\n{}", past.join("\n"), live.join("\n"));
+            assert_eq!(reported(&past), reported(&live), "{finds}: {}\n{}", past.join("\n"), live.join("\n"));
         }
     }
 }

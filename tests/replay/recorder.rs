@@ -116,8 +116,8 @@ fn a_recorded_hang_has_the_findings_it_had_live() {
     recorder.signal("INT");
     let outcome = recorder.end();
     assert!(outcome.status.success() && outcome.stderr.contains("of 2 ranks on 1 host"), "{outcome:?}");
-    let told = run(host.xpu_top("status --json --replay").arg(&path));
-    let replayed: Value = serde_json::from_str(&told.stdout).expect("a document");
+    let reported = run(host.xpu_top("status --json --replay").arg(&path));
+    let replayed: Value = serde_json::from_str(&reported.stdout).expect("a document");
     let of = |status: &Value| {
         let findings = status["findings"].as_array().expect("findings").iter();
         findings
@@ -126,9 +126,9 @@ fn a_recorded_hang_has_the_findings_it_had_live() {
             })
             .collect::<Vec<_>>()
     };
-    assert_eq!(of(&replayed), of(&again), "{told:?}");
+    assert_eq!(of(&replayed), of(&again), "{reported:?}");
     assert_eq!(of(&live)[0][..3], of(&replayed)[0][..3]);
-    assert_eq!(told.status.code(), Some(2));
+    assert_eq!(reported.status.code(), Some(2));
     // Details of every rank are there, whoever was looked at.
     let alone = run(host.xpu_top("status --json --rank 0 --replay").arg(&path));
     let alone: Value = serde_json::from_str(&alone.stdout).expect("a document");

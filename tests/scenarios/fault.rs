@@ -224,7 +224,7 @@ impl Trouble {
         }
     }
 
-    /// How much its slowness differs from one product to the next.
+    /// How much its slowness differs from one GEMM to the next.
     pub(crate) fn unevenness(&self, rank: u32) -> f64 {
         match self {
             Self::Neighbour { rank: slow, factor } if *slow == rank => (factor - 1.0) / factor,

@@ -102,12 +102,13 @@ pub(crate) fn play(scenario: &Scenario) -> Verdict {
     if scenario.is_found(&found) {
         let mut late = Jobs::default();
         collectors.for_new_viewer(at).iter().for_each(|frame| late.fold(frame));
-        let told = late.foremost().map(|job| finding::examine(job, moment(at + ARRIVES))).unwrap_or_default();
-        verdict.late = Some(scenario.is_found(&told));
-        verdict.last_for_late = texts(&told);
+        let shown =
+            late.foremost().map(|job| finding::examine(job, moment(at + ARRIVES))).unwrap_or_default();
+        verdict.late = Some(scenario.is_found(&shown));
+        verdict.last_for_late = texts(&shown);
         verdict.cost = scenario.costs().and_then(|expected| {
-            let told = reported_cost(&found, expected)?;
-            Some((told, injected_cost(setting, at)))
+            let shown = reported_cost(&found, expected)?;
+            Some((shown, injected_cost(setting, at)))
         });
     }
     verdict

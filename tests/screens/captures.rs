@@ -32,7 +32,7 @@ fn listing(lab: &Lab) -> Listing {
             of: Extent::Steps { first: Step(first), last: Step(first + 2) },
             ranks,
             missing,
-            stood: false,
+            stalled: false,
         })
     };
     let recording = |minutes| {

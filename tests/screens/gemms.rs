@@ -1,5 +1,6 @@
 //! GEMMs by shape.
 
+use xpu_client::live::WatchedRanks;
 use xpu_tests::Lab;
 use xpu_tui::{action::Effect, palette::Depth};
 use xpu_wire::{frame::Body, id::Rank, simulation::Simulation};
@@ -8,7 +9,7 @@ use crate::{golden, golden_at_both, one_of_a_thousand, one_slow};
 
 fn watched(lab: &Lab) -> usize {
     match lab.effects().last() {
-        Some(Effect::WatchRanks(Some((_, ranks)))) => ranks.len(),
+        Some(Effect::WatchRanks(Some(WatchedRanks { ranks, .. }))) => ranks.len(),
         other => panic!("{other:?}"),
     }
 }

@@ -1,5 +1,6 @@
 //! What fingers know from other programs, and what the screen does without a key.
 
+use xpu_recording::Span;
 use xpu_tests::{Lab, Screen};
 use xpu_tui::{
     action::{Action, Effect},
@@ -40,7 +41,7 @@ fn a_pause_does_not_change_since_when_a_finding_is() {
     let came = lab.screen(132, 40).text().lines().filter(|line| line.contains(" came ")).count();
     for _ in 0..2 {
         let now = Moment(u64::MAX);
-        lab.app().replay(Playback::new(Of::Live, (Moment(0), now)));
+        lab.app().replay(Playback::new(Of::Live, Span { first: Moment(0), last: now }));
         update(lab.app(), Action::Rewind);
         update(lab.app(), Action::GoLive);
         lab = lab.run(3);

@@ -1,5 +1,6 @@
 //! A hung job, and the stacks.
 
+use xpu_recording::Span;
 use xpu_tests::Lab;
 use xpu_tui::{
     action::{Effect, Reading},
@@ -122,7 +123,7 @@ fn the_report_says_how_old_is_what_is_not_of_now() {
 fn a_hang_that_is_replayed_is_a_hang() {
     let mut lab = hung();
     let now = lab.now();
-    lab.app().replay(Playback::new(Of::File, (Moment(0), now)));
+    lab.app().replay(Playback::new(Of::File, Span { first: Moment(0), last: now }));
     lab.screen(132, 40).shows("✖ HANG 13 s").hides("PARTIAL");
 }
 

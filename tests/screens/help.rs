@@ -49,8 +49,9 @@ fn every_key_of_every_view_is_reported_in_full() {
         for binding in BINDINGS {
             let keys = binding.keys.iter().map(Key::to_string);
             let line: Vec<_> = keys.chain(binding.help.split_whitespace().map(str::to_owned)).collect();
-            let is_told = words.windows(line.len()).any(|told| told.iter().zip(&line).all(|(a, b)| a == b));
-            assert!(is_told, "{line:?} is not on the help page of view {view}:\n{words:?}");
+            let is_shown =
+                words.windows(line.len()).any(|reported| reported.iter().zip(&line).all(|(a, b)| a == b));
+            assert!(is_shown, "{line:?} is not on the help page of view {view}:\n{words:?}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use ratatui::buffer::Cell;
 use xpu_tests::{Lab, Screen};
 use xpu_tui::{
-    glyph::Letters,
+    letters::Letters,
     look::Look,
     palette::{Depth, Theme},
 };

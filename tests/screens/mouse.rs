@@ -1,6 +1,8 @@
 //! All of it by mouse alone.
 
 use crossterm::event::{MouseButton, MouseEventKind};
+use xpu_client::live::WatchedRanks;
+use xpu_recording::Span;
 use xpu_tests::Lab;
 use xpu_tui::{
     action::Effect,
@@ -67,7 +69,9 @@ fn a_rank_is_selected_by_the_first_click_and_shown_by_the_next() {
     lab.click(WIDE, "37  gpu-005", 0);
     assert_eq!(lab.app().scope(), Scope::Rank);
     let watched = lab.effects().last();
-    assert!(matches!(watched, Some(Effect::WatchRanks(Some((_, ranks)))) if ranks.contains(&Rank(37))));
+    assert!(
+        matches!(watched, Some(Effect::WatchRanks(Some(WatchedRanks { ranks, .. }))) if ranks.contains(&Rank(37)))
+    );
 }
 
 #[test]
@@ -111,7 +115,7 @@ fn a_click_on_the_bar_of_time_goes_there_and_a_drag_moves_along() {
     let mut lab = Lab::new(Simulation::new(7, 1, 8));
     let end = lab.now();
     let begin = xpu_wire::unit::Moment(end.0 - 100_000_000_000);
-    lab.app().replay(Playback::new(Of::File, (begin, end)));
+    lab.app().replay(Playback::new(Of::File, Span { first: begin, last: end }));
     let screen = lab.screen(132, 40).text();
     let bar = screen.lines().nth(38).expect("the line of time").to_owned();
     let columns: Vec<_> =

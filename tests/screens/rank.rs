@@ -1,5 +1,6 @@
 //! One rank alone.
 
+use xpu_client::live::WatchedRanks;
 use xpu_tests::Lab;
 use xpu_tui::{action::Effect, keymap::Scope};
 use xpu_wire::{
@@ -70,11 +71,11 @@ fn detail() -> Summary {
 fn looked_at() -> Lab {
     let mut lab = one_slow();
     lab.keys("<Enter>");
-    tell(&mut lab, 37);
+    send_detail(&mut lab, 37);
     lab
 }
 
-fn tell(lab: &mut Lab, rank: u32) {
+fn send_detail(lab: &mut Lab, rank: u32) {
     let job = lab.simulation().job.clone();
     let body = Body::Detail(RankDetail { job, rank: Rank(rank), summary: detail() });
     let frame = Frame { body, ..lab.simulation().digests(1).remove(rank as usize / 8) };
@@ -101,8 +102,11 @@ fn a_rank_alone_shows_its_shapes_and_sizes() {
     let screen = lab.keys("<Enter>").screen(132, 40);
     screen.shows("Rank 37 gpu-005, pid 4037").shows("waiting for its next summary");
     golden_at_both("rank-waiting", &mut lab);
-    assert_eq!(lab.effects(), [Effect::WatchRanks(Some((job.clone(), [Rank(37)].into())))]);
-    tell(&mut lab, 37);
+    assert_eq!(
+        lab.effects(),
+        [Effect::WatchRanks(Some(WatchedRanks { job: job.clone(), ranks: [Rank(37)].into() }))]
+    );
+    send_detail(&mut lab, 37);
     let screen = lab.screen(132, 40);
     screen
         .shows("8192x28672x8192 bf16 TN")
@@ -114,7 +118,8 @@ fn a_rank_alone_shows_its_shapes_and_sizes() {
     lab.screen(80, 24).shows("8192x28672x8192 bf16 TN").shows("AllReduce").shows("64 MiB");
     lab.keys("j").screen(132, 40).shows("Rank 0").shows("waiting");
     lab.keys("<Esc>").screen(132, 40).shows("TFLOPS history");
-    let after = [Effect::WatchRanks(Some((job, [Rank(0)].into()))), Effect::WatchRanks(None)];
+    let after =
+        [Effect::WatchRanks(Some(WatchedRanks { job, ranks: [Rank(0)].into() })), Effect::WatchRanks(None)];
     assert_eq!(lab.effects()[1..], after);
 }
 

@@ -57,9 +57,9 @@ fn a_place_another_user_took_first_is_not_used() {
     assert!(found.starts_with(scene.spare().to_str().unwrap()) && found.contains(&because), "{found}");
     first.signal("INT");
     let said = first.end().stderr;
-    let told: Vec<_> = said.lines().filter(|line| line.starts_with("xpu-top run: ")).collect();
+    let reported: Vec<_> = said.lines().filter(|line| line.starts_with("xpu-top run: ")).collect();
     let line = format!("xpu-top run: {because}; {} is used instead", scene.spare().display());
-    assert_eq!(told, [line], "one line: {said}");
+    assert_eq!(reported, [line], "one line: {said}");
     let second = run(&mut scene.xpu_top(&[
         "run",
         "--",

@@ -13,9 +13,9 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let outcome = runtime.block_on(async {
         let (_nobody, arrivals) = mpsc::channel(1);
-        let mut told = signal(SignalKind::user_defined1()).expect("a signal");
+        let mut reported = signal(SignalKind::user_defined1()).expect("a signal");
         let fails = async {
-            told.recv().await;
+            reported.recv().await;
             assert!(!here, "the thread that draws fails");
             let _ = thread::spawn(|| panic!("a thread beside it fails"));
             std::future::pending::<()>().await;

@@ -3,9 +3,11 @@
 
 mod name;
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use xpu_client::{arrival::Arrival, capture::Wanted, filter::Filter, kineto, screen_capture};
+use xpu_client::{
+    arrival::Arrival, capture::Wanted, filter::Filter, kineto, live::WatchedRanks, screen_capture,
+};
 use xpu_wire::{
     frame::Frame,
     id::{CommunicatorId, JobName, Rank},
@@ -192,7 +194,7 @@ pub enum Effect {
     /// Write the screen to this file.
     Save(PathBuf),
     /// Have the whole summaries of these ranks sent, and of no other.
-    WatchRanks(Option<(JobName, BTreeSet<Rank>)>),
+    WatchRanks(Option<WatchedRanks>),
     /// Have these ranks' stacks sent, of all if none is named.
     AskStacks {
         job: JobName,

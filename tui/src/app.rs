@@ -35,12 +35,12 @@ use std::{
     sync::Arc,
 };
 
-pub use communicators::{Communicator, Communicators, Traffic};
+pub use communicators::{Communicator, Communicators, Entered, Traffic};
 pub use connections::{Connections, Standing};
 pub use files::{Files, Opened};
 pub use fold::{Bundle, Fold, kinds};
 pub use gemms::{Basis, Gemm, GemmColumn, Gemms};
-pub use history::{COLUMNS, History, PERIOD, Told};
+pub use history::{COLUMNS, History, PERIOD, PastValue};
 pub use hosts::{Gpus, Health, Host, HostColumn, Hosts};
 pub use incident::Incident;
 pub use inspection::{Comparison, Inspection, Membership};

@@ -217,19 +217,19 @@ impl Config {
         let mut bound = Vec::new();
         for (name, value) in table.get_ref() {
             let at = name.span().start;
-            let told = |what: String| Fault { line: line(at), what };
+            let fault_here = |what: String| Fault { line: line(at), what };
             if let Some(setting) = SETTINGS.iter().find(|setting| setting.name == name.get_ref().as_ref()) {
                 (setting.read)(value.get_ref(), &mut config)
-                    .map_err(|what| told(format!("{}: {what}", setting.name)))?;
+                    .map_err(|what| fault_here(format!("{}: {what}", setting.name)))?;
             } else if name.get_ref().as_ref() == "keys" {
                 let DeValue::Table(keys) = value.get_ref() else {
-                    return Err(told("keys is a table: write [keys]".to_owned()));
+                    return Err(fault_here("keys is a table: write [keys]".to_owned()));
                 };
                 bind(&mut config.keymap, None, keys, &mut bound)
                     .map_err(|(at, what)| Fault { line: line(at), what })?;
             } else {
                 let names = SETTINGS.iter().map(|setting| setting.name).chain(["keys"]);
-                return Err(told(unknown("setting", name.get_ref(), names)));
+                return Err(fault_here(unknown("setting", name.get_ref(), names)));
             }
         }
         if let Some(clash) = config.keymap.clash() {

@@ -91,7 +91,7 @@ impl FileLoader {
     /// Of this folder, and where its news come from.
     pub fn start(folder: PathBuf) -> (Self, queue::Receiver<Action>) {
         let (orders, ordered) = mpsc::sync_channel(WAITING);
-        let (news, told) = queue::channel(NEWS);
+        let (news, loaded) = queue::channel(NEWS);
         thread::spawn(move || {
             let mut reader = FolderReader::new(folder);
             while let Ok(order) = ordered.recv() {
@@ -100,7 +100,7 @@ impl FileLoader {
                 }
             }
         });
-        (Self { orders }, told)
+        (Self { orders }, loaded)
     }
 
     pub fn order(&self, order: Order) {

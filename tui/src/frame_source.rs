@@ -12,7 +12,7 @@ use xpu_client::{
     follow::LATELY,
     frame_cursor::FrameCursor,
     kineto::{self, Tracer},
-    live::Live,
+    live::{Live, WatchedRanks},
     recording_writer,
     screen_capture::Capturer,
 };
@@ -29,6 +29,7 @@ use crate::{
     recorder::Recorder,
     replay::{Of, Playback, Player, Search},
     update::update,
+    watch::Replayed,
 };
 
 #[derive(Debug)]
@@ -38,20 +39,20 @@ pub(crate) struct FrameSource {
     capturer: Option<Capturer>,
     tracer: Option<Tracer>,
     player: Option<Player>,
-    watched: Option<(JobName, BTreeSet<Rank>)>,
+    watched: Option<WatchedRanks>,
 }
 
 impl FrameSource {
     pub(crate) fn new(
         live: Option<Live>,
         capturer: Option<Capturer>,
-        cursor: Option<(FrameCursor, Option<Moment>)>,
+        replayed: Option<Replayed>,
         app: &mut App,
     ) -> anyhow::Result<Self> {
         let recorder = live.is_some().then(Recorder::start);
         let tracer = capturer.as_ref().map(|capturer| Tracer::new(capturer.targets().clone()));
         let mut new = Self { live, recorder, capturer, tracer, player: None, watched: None };
-        if let Some((cursor, begin)) = cursor {
+        if let Some(Replayed { cursor, begin }) = replayed {
             // Two readers: the screen, and the search for findings.
             let search = cursor.again();
             app.replay(Playback::new(Of::File, cursor.span()));
@@ -113,11 +114,7 @@ impl FrameSource {
         }
     }
 
-    pub(crate) fn watch_ranks(
-        &mut self,
-        app: &mut App,
-        watched: Option<(JobName, BTreeSet<Rank>)>,
-    ) -> anyhow::Result<()> {
+    pub(crate) fn watch_ranks(&mut self, app: &mut App, watched: Option<WatchedRanks>) -> anyhow::Result<()> {
         if let Some(live) = &self.live {
             live.watch_ranks(watched.clone());
         }
@@ -130,7 +127,7 @@ impl FrameSource {
     }
 
     fn watched_ranks(&self) -> BTreeSet<Rank> {
-        self.watched.iter().flat_map(|(_, ranks)| ranks).copied().collect()
+        self.watched.iter().flat_map(|watched| &watched.ranks).copied().collect()
     }
 
     /// Shows the last minutes of a job that runs on, from `by` ago.
@@ -143,7 +140,7 @@ impl FrameSource {
         app.replay(Playback::new(Of::Live, cursor.span()));
         let mut player = Player::new(cursor, Search::begin(search), Instant::now());
         player.watch_ranks(app, self.watched_ranks())?;
-        let last = app.playback().map(|playback| playback.span.1).unwrap_or_default();
+        let last = app.playback().map(|playback| playback.span.last).unwrap_or_default();
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         let to = app.playback().map(|playback| playback.within(Moment(last.0.saturating_sub(by))));
         player.wind(app, to.unwrap_or_default())?;
@@ -208,7 +205,7 @@ impl FrameSource {
             tracer.end();
         } else {
             let wanted = kineto::Wanted { steps: Some(TRACED), ..kineto::Wanted::default() };
-            tracer.begin((job, None), file(app, "kineto"), wanted, |_| {});
+            tracer.begin(job, None, file(app, "kineto"), wanted, |_| {});
         }
         self.update_app(app);
     }

@@ -6,8 +6,8 @@ mod ascii;
 use xpu_model::{finding::Kind, stack::Class, status::RankState};
 
 use crate::palette::Role;
+pub use ascii::ascii;
 pub(crate) use ascii::spell;
-pub use ascii::{Letters, ascii};
 
 pub const GOOD: &str = "●";
 pub const WARNING: &str = "▲";
@@ -70,15 +70,22 @@ pub const SWATCH: char = '■';
 /// A heatmap's steps where there is no colour, lowest first.
 pub const RAMP: [char; 8] = ['░', '░', '▒', '▒', '▓', '▓', '█', '█'];
 
-/// A rank's state: its glyph, its word, and its emphasis.
-pub fn state(state: RankState) -> (&'static str, &'static str, Role) {
+/// A state: its glyph, its word, and its emphasis.
+#[derive(Clone, Copy, Debug)]
+pub struct Sign {
+    pub glyph: &'static str,
+    pub word: &'static str,
+    pub role: Role,
+}
+
+pub fn state(state: RankState) -> Sign {
     match state {
-        RankState::Ok => (GOOD, "ok", Role::Good),
-        RankState::Waiting => (WAITING, "waits", Role::Muted),
-        RankState::Slow => (WARNING, "slow", Role::Warning),
-        RankState::Hung => (ALARM, "hung", Role::Alarm),
-        RankState::Silent => (STALE, "silent", Role::Warning),
-        RankState::Exited => (ALARM, "exited", Role::Alarm),
+        RankState::Ok => Sign { glyph: GOOD, word: "ok", role: Role::Good },
+        RankState::Waiting => Sign { glyph: WAITING, word: "waits", role: Role::Muted },
+        RankState::Slow => Sign { glyph: WARNING, word: "slow", role: Role::Warning },
+        RankState::Hung => Sign { glyph: ALARM, word: "hung", role: Role::Alarm },
+        RankState::Silent => Sign { glyph: STALE, word: "silent", role: Role::Warning },
+        RankState::Exited => Sign { glyph: ALARM, word: "exited", role: Role::Alarm },
     }
 }
 

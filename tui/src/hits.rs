@@ -91,7 +91,7 @@ impl Hits {
     fn row(&self, x: u16, y: u16, app: &App) -> Option<Action> {
         let rows = self.0.iter().rev().filter(|(_, target)| matches!(target, Target::Worst(..)));
         let (area, target) = rows.into_iter().find(|(area, _)| area.contains(Position { x, y }))?;
-        target.clicked(*area, (x, y), app)
+        target.clicked(*area, Position { x, y }, app)
     }
 
     /// What the event means: mostly nothing, of a wheel several steps.
@@ -100,7 +100,7 @@ impl Hits {
         match event.kind {
             MouseEventKind::Down(MouseButton::Left) => self
                 .at(x, y)
-                .and_then(|(area, target)| target.clicked(*area, (x, y), app))
+                .and_then(|(area, target)| target.clicked(*area, Position { x, y }, app))
                 .into_iter()
                 .collect(),
             // The hand need not stay on one line to move along the bar.
@@ -126,7 +126,7 @@ impl Hits {
 }
 
 impl Target {
-    fn clicked(&self, area: Rect, (x, y): (u16, u16), app: &App) -> Option<Action> {
+    fn clicked(&self, area: Rect, Position { x, y }: Position, app: &App) -> Option<Action> {
         match self {
             Self::Do(action) => Some(action.clone()),
             Self::Rank(rank) => Some(rank_clicked(*rank, app)),

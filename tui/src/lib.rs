@@ -8,6 +8,7 @@ mod frame_source;
 pub mod glyph;
 pub mod hits;
 pub mod keymap;
+pub mod letters;
 pub mod look;
 pub mod palette;
 pub mod prompt;

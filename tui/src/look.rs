@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::{
-    glyph::Letters,
+    letters::Letters,
     palette::{Depth, Palette, Theme},
 };
 

@@ -11,7 +11,10 @@ use std::str::FromStr;
 use ratatui::style::{Color, Modifier, Style};
 use thiserror::Error;
 
-use crate::{glyph::Letters, widget::scale::STEPS};
+use crate::letters::Letters;
+
+/// Colours of a heatmap, from the worst to the best.
+pub const STEPS: usize = 8;
 
 pub use theme::{Theme, UnknownTheme};
 

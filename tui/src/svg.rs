@@ -93,28 +93,35 @@ fn look(cell: &Cell) -> String {
     format!("\"{}\"{dim}", colours(cell).0)
 }
 
-/// Cells side by side of which `of` says the same: first cell, how many, what.
-fn runs<T: PartialEq>(buffer: &Buffer, line: u16, of: impl Fn(&Cell) -> T) -> Vec<(u16, u16, T)> {
-    let mut runs: Vec<(u16, u16, T)> = Vec::new();
+/// Cells side by side of which something is the same.
+struct Run<T> {
+    /// The first cell.
+    x: u16,
+    length: u16,
+    value: T,
+}
+
+fn runs<T: PartialEq>(buffer: &Buffer, line: u16, of: impl Fn(&Cell) -> T) -> Vec<Run<T>> {
+    let mut runs: Vec<Run<T>> = Vec::new();
     for x in 0..buffer.area.width {
-        let said = of(cell(buffer, x, line));
+        let value = of(cell(buffer, x, line));
         match runs.last_mut() {
-            Some((_, length, last)) if *last == said => *length += 1,
-            _ => runs.push((x, 1, said)),
+            Some(run) if run.value == value => run.length += 1,
+            _ => runs.push(Run { x, length: 1, value }),
         }
     }
     runs
 }
 
 fn grounds(buffer: &Buffer, line: u16, svg: &mut String) {
-    for (x, length, ground) in runs(buffer, line, |cell| colours(cell).1) {
+    for Run { x, length, value: ground } in runs(buffer, line, |cell| colours(cell).1) {
         if let Some(ground) = ground {
             let (x, y) = place(x, line);
             rectangle(svg, x, y, f64::from(length) * CELL.0, CELL.1, &format!("\"{ground}\""));
         }
     }
     // Blocks of one kind and colour are one rectangle too.
-    for (x, length, block) in
+    for Run { x, length, value: block } in
         runs(buffer, line, |cell| Block::of(cell.symbol()).map(|block| (block, look(cell))))
     {
         if let Some((block, fill)) = block {

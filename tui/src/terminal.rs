@@ -28,7 +28,7 @@ pub use background::theme;
 pub use failure::failed;
 pub use keys::{Keys, keys};
 pub use pen::Pen;
-pub use signals::{Signals, Told};
+pub use signals::{Request, Signals};
 
 use crate::{app::App, hits::Hits, palette::Depth, view};
 

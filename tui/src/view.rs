@@ -34,8 +34,9 @@ use ratatui::{
 use crate::{
     action::Action,
     app::{App, Overlay, Page, Standing},
-    glyph::{self, Letters},
+    glyph,
     hits::{Hits, Target},
+    letters::Letters,
     width::Breakpoint,
 };
 

@@ -34,7 +34,7 @@ use crate::{
     frame_source::FrameSource,
     look::{Look, Wishes},
     svg,
-    terminal::{self, Screen, Signals, Told},
+    terminal::{self, Request, Screen, Signals},
     update::update,
 };
 
@@ -66,8 +66,16 @@ pub struct WatchOptions {
     pub live: Option<Live>,
     /// Which makes captures; a recording has none.
     pub capturer: Option<Capturer>,
-    /// What is replayed, in place of a job, and from when on.
-    pub cursor: Option<(FrameCursor, Option<Moment>)>,
+    /// What is replayed, in place of a job.
+    pub replayed: Option<Replayed>,
+}
+
+/// A recording.
+#[derive(Debug)]
+pub struct Replayed {
+    pub cursor: FrameCursor,
+    /// Where it begins.
+    pub begin: Option<Moment>,
 }
 
 impl Default for WatchOptions {
@@ -83,7 +91,7 @@ impl Default for WatchOptions {
             look: Wishes::default().look(|name| std::env::var(name).ok()),
             live: None,
             capturer: None,
-            cursor: None,
+            replayed: None,
         }
     }
 }
@@ -124,7 +132,7 @@ pub async fn watch(
         Err(why) => app.warn(why),
     }
     options.invitation.into_iter().for_each(|how| app.invite(how));
-    let mut source = FrameSource::new(options.live, options.capturer, options.cursor, &mut app)?;
+    let mut source = FrameSource::new(options.live, options.capturer, options.replayed, &mut app)?;
     let (loader, mut read) = FileLoader::start(PathBuf::from("."));
     let mut signals = Signals::listen()?;
     let mut screen = Screen::take(options.look.depth)
@@ -188,11 +196,11 @@ pub async fn watch(
                 }
             }
             () = sleep_until(drawn + pace), if due == Due::Soon => {}
-            told = signals.next() => {
-                match told {
-                    Told::End => return keep(&mut app, kept.as_deref()),
-                    Told::Stop => screen.suspend()?,
-                    Told::GoOn => screen.resume()?,
+            signal = signals.next() => {
+                match signal {
+                    Request::End => return keep(&mut app, kept.as_deref()),
+                    Request::Stop => screen.suspend()?,
+                    Request::GoOn => screen.resume()?,
                 }
                 due = Due::Now;
             }
@@ -248,12 +256,12 @@ fn ask_stacks(app: &mut App, live: Option<&Live>, job: JobName, ranks: Vec<Rank>
 fn meant(app: &App, event: &Event, screen: &Screen) -> std::io::Result<Vec<Action>> {
     if let Event::Mouse(mouse) = event {
         // Most of what a mouse says is that it moved: for that nothing is worked out.
-        let is_told = match mouse.kind {
+        let is_handled = match mouse.kind {
             MouseEventKind::Moved => false,
             MouseEventKind::Up(_) => app.zoom.is_begun(),
             _ => true,
         };
-        return if is_told { Ok(screen.hits(app)?.meant(*mouse, app)) } else { Ok(Vec::new()) };
+        return if is_handled { Ok(screen.hits(app)?.meant(*mouse, app)) } else { Ok(Vec::new()) };
     }
     let key = event.as_key_press_event().filter(|key| key.kind == KeyEventKind::Press);
     Ok(key.and_then(|key| app.means(key.into())).into_iter().collect())

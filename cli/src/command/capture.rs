@@ -83,7 +83,7 @@ pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
         if let Some(occasion) = &args.on_finding {
             let occasion = Occasion { kinds: &occasion.0, within: args.within };
             progress.say(&occasion.to_string());
-            let found = wait_for(&occasion, &job, (&mut following, &mut arrivals), &stop).await?;
+            let found = wait_for(&occasion, &job, &mut following, &mut arrivals, &stop).await?;
             progress.end();
             let Some(found) = found else {
                 eprintln!("xpu-top: no finding in time: nothing was captured");
@@ -91,7 +91,7 @@ pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
             };
             eprintln!("xpu-top: {found}");
         }
-        take(args, &header, job, (&mut following, &mut arrivals, &live), (stop, progress)).await
+        take(args, &header, job, &mut following, &mut arrivals, &live, stop, progress).await
     })
 }
 
@@ -99,8 +99,11 @@ async fn take(
     args: &CaptureArgs,
     header: &xpu_recording::Header,
     job: JobName,
-    (following, arrivals, live): (&mut Following, &mut Arrivals, &Live),
-    (stop, mut progress): (Stop, Progress),
+    following: &mut Following,
+    arrivals: &mut Arrivals,
+    live: &Live,
+    stop: Stop,
+    mut progress: Progress,
 ) -> anyhow::Result<ExitCode> {
     let path = &args.output;
     // Of those that were named some may have ended since.
@@ -116,7 +119,7 @@ async fn take(
     let ended = Arc::clone(&stop);
     let mut beside = None;
     if args.kineto {
-        beside = Some(Beside::begin(args, (&job, &ranks), (what, &stop)).await?);
+        beside = Some(Beside::begin(args, &job, &ranks, what, &stop).await?);
     }
     let plan = Plan {
         what,
@@ -129,7 +132,7 @@ async fn take(
         watch: !args.no_watch,
     };
     let mut show = |news| progress.show(news);
-    let taking = Taking::begin(path, header, (job, ranks), (following, live), plan, stop, &mut show)
+    let taking = Taking::begin(path, header, job, ranks, following, live, plan, stop, &mut show)
         .map_err(|error| not_new(path, &error))?;
     let outcome = taking.take(arrivals).await.with_context(|| format!("cannot write {}", path.display()))?;
     progress.end();
@@ -206,7 +209,7 @@ pub(super) fn named_or_living(
     let Some(named) = named else {
         let living: Vec<_> = all.filter(|(_, view)| RankView::is_alive(view)).map(|(rank, _)| rank).collect();
         return match filter {
-            Some(filter) => meant(filter, (following, Moment::now()), job, |rank| living.contains(&rank)),
+            Some(filter) => meant(filter, following, Moment::now(), job, |rank| living.contains(&rank)),
             None => Ok(living),
         };
     };

@@ -16,7 +16,7 @@ use xpu_wire::{
 };
 
 use super::{
-    living::{LOOK, connect, nobody, report_kept, report_unreachable, take_until},
+    living::{Connection, LOOK, connect, nobody, report_kept, report_unreachable, take_until},
     output::print,
     past,
 };
@@ -42,7 +42,7 @@ pub fn collectives(args: &CollectivesArgs) -> anyhow::Result<ExitCode> {
             )
         });
     }
-    let (mut following, live, mut arrivals) = connect(&args.of)?;
+    let Connection { mut following, live, mut arrivals } = connect(&args.of)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     runtime.block_on(take_until(
         &mut following,

@@ -14,7 +14,7 @@ use xpu_model::{
 use xpu_wire::{id::JobName, text::clean, unit::Moment};
 
 use super::{
-    living::{LOOK, connect, nobody, report_kept, report_unreachable, take_until},
+    living::{Connection, LOOK, connect, nobody, report_kept, report_unreachable, take_until},
     output::print,
     past,
 };
@@ -47,7 +47,7 @@ pub fn findings(args: &FindingsArgs, price: Option<Price>) -> anyhow::Result<Exi
 
 /// What the collectors of a job that runs have kept of it.
 fn remembered(args: &FindingsArgs) -> anyhow::Result<Following> {
-    let (mut following, _live, mut arrivals) = connect(&args.of)?;
+    let Connection { mut following, live: _live, mut arrivals } = connect(&args.of)?;
     following.note_what_goes();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let complete = Following::is_complete;

@@ -17,7 +17,7 @@ use xpu_wire::{
 
 use super::{
     capture::{named_or_living, stop_on_signals},
-    living::{LOOK, connect, nobody, report_unreachable, take_until, the_job},
+    living::{Connection, LOOK, connect, nobody, report_unreachable, take_until, the_job},
 };
 use crate::args::{KinetoArgs, UsageError};
 
@@ -26,7 +26,7 @@ const NOT_ALL: u8 = 1;
 
 pub fn kineto(args: &KinetoArgs) -> anyhow::Result<ExitCode> {
     new_file::check_absent(kineto::files(&args.output, &[]))?;
-    let (mut following, live, mut arrivals) = connect(&args.of)?;
+    let Connection { mut following, live, mut arrivals } = connect(&args.of)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let stop = Stop::default();
     runtime.block_on(async {

@@ -24,14 +24,21 @@ pub(super) const LOOK: Duration = Duration::from_secs(5);
 /// Hosts named one by one.
 const NAMED: usize = 10;
 
-/// Connects to the hosts' collectors: the jobs there, the way to ask, and what arrives.
-pub(super) fn connect(of: &JobArgs) -> anyhow::Result<(Following, Live, Arrivals)> {
+/// What is known of the jobs at some hosts' collectors, the way to ask, and what arrives.
+pub(super) struct Connection {
+    pub(super) following: Following,
+    pub(super) live: Live,
+    pub(super) arrivals: Arrivals,
+}
+
+/// Connects to the hosts' collectors.
+pub(super) fn connect(of: &JobArgs) -> anyhow::Result<Connection> {
     let hosts = of.hosts()?;
     let key = of.way.key()?;
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
     let following = Following::new(hosts.endpoints.iter().cloned(), of.job.clone());
     let (live, arrivals) = live::connect(hosts.endpoints, key, of.job.clone());
-    Ok((following, live, arrivals))
+    Ok(Connection { following, live, arrivals })
 }
 
 /// Says which hosts were asked and not heard, and what that means for the command.
@@ -85,7 +92,8 @@ pub(super) fn report_kept(command: &str, named: Option<&JobName>) {
 /// The filtered ranks among those that `may` be meant. Reports the number of undecidable ones.
 pub(super) fn meant(
     filter: &Filter,
-    (following, now): (&Following, Moment),
+    following: &Following,
+    now: Moment,
     job: &JobName,
     may: impl Fn(Rank) -> bool,
 ) -> Result<Vec<Rank>, UsageError> {

@@ -21,7 +21,7 @@ pub(super) fn followed(
     let mut cursor = FrameCursor::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
     let at = match at {
         Some(text) => time::moment_within(text, cursor.span()).map_err(UsageError::Value)?,
-        None => cursor.span().1,
+        None => cursor.span().last,
     };
     cursor.watch_ranks(ranks.into_iter().collect());
     let mut following = Following::new([], job.cloned());

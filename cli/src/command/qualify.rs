@@ -8,6 +8,7 @@ mod exchange;
 mod gemms;
 mod history;
 mod measure;
+mod messages;
 mod remote;
 mod running;
 mod text;

@@ -20,7 +20,7 @@ use xpu_wire::{
 
 use super::{
     collectives::{gather, meant},
-    living::{LOOK, connect, nobody, report_kept, report_unreachable, take_until},
+    living::{Connection, LOOK, connect, nobody, report_kept, report_unreachable, take_until},
     output::print,
     past,
 };
@@ -40,7 +40,7 @@ pub fn ras(args: &RasArgs) -> anyhow::Result<ExitCode> {
             format!("{}: it has no answer of RAS at that time: RAS is asked when a job hangs", path.display())
         });
     }
-    let (mut following, live, mut arrivals) = connect(&args.of)?;
+    let Connection { mut following, live, mut arrivals } = connect(&args.of)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     runtime.block_on(take_until(
         &mut following,
@@ -68,7 +68,7 @@ pub fn ras(args: &RasArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Records first: RAS's counts are then the newer ones, and those of a job that stands are the same. Returns why
+/// Records first: RAS's counts are then the newer ones, and those of a job that hangs are the same. Returns why
 /// nothing is asked.
 async fn ask(
     following: &mut Following,

@@ -51,7 +51,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let began = Instant::now();
         let end = args.length.map(|length| began + length);
-        let (mut told, mut examined, mut inquiry) = (false, began, Inquiry::default());
+        let (mut complained, mut examined, mut inquiry) = (false, began, Inquiry::default());
         loop {
             select! {
                 arrival = arrivals.recv() => {
@@ -71,8 +71,8 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
                         examined = Instant::now();
                         ask_stacks(&following, &mut inquiry, &live);
                     }
-                    if !told && began.elapsed() >= PATIENCE {
-                        told = true;
+                    if !complained && began.elapsed() >= PATIENCE {
+                        complained = true;
                         report_unreachable(&following, "");
                     }
                 }

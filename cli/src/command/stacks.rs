@@ -29,7 +29,9 @@ use xpu_wire::{
 };
 
 use super::{
-    living::{LOOK, connect, meant, nobody, report_kept, report_unreachable, take_until, the_job},
+    living::{
+        Connection, LOOK, connect, meant, nobody, report_kept, report_unreachable, take_until, the_job,
+    },
     output::print,
     past,
 };
@@ -48,7 +50,7 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.replay {
         return recorded(path, args);
     }
-    let (mut following, live, mut arrivals) = connect(&args.of)?;
+    let Connection { mut following, live, mut arrivals } = connect(&args.of)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     // A filter asks for figures, which come with the first digest of each rank.
     let answered = |following: &Following| match args.filter {
@@ -63,7 +65,7 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(Code::NoData as u8));
     };
     let ranks = match &args.filter {
-        Some(filter) => meant(filter, (&following, Moment::now()), &job, |_| true)?,
+        Some(filter) => meant(filter, &following, Moment::now(), &job, |_| true)?,
         None => args.rank.clone(),
     };
     let mut gathered = Gathered::new(job, ranks, Depth::of(args));
@@ -76,7 +78,7 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
     output(&gathered.document(&following), args)
 }
 
-/// Those that a recording holds: of a job that stood, and such as somebody asked for meanwhile.
+/// Those that a recording holds: of a job that hung, and such as somebody asked for meanwhile.
 fn recorded(path: &Path, args: &StacksArgs) -> anyhow::Result<ExitCode> {
     let (following, at) = past::followed(path, args.at.as_deref(), args.of.job.as_ref(), None)?;
     let Some(job) = following.job() else {
@@ -84,7 +86,7 @@ fn recorded(path: &Path, args: &StacksArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(Code::NoData as u8));
     };
     let ranks = match &args.filter {
-        Some(filter) => meant(filter, (&following, at), job.name(), |_| true)?,
+        Some(filter) => meant(filter, &following, at, job.name(), |_| true)?,
         None => args.rank.clone(),
     };
     let mut gathered = Gathered::new(job.name().clone(), ranks, Depth::of(args));

@@ -11,7 +11,7 @@ use xpu_client::{
     filter::Filter,
     follow::Following,
     kept,
-    live::{self, Live},
+    live::{self, Live, WatchedRanks},
 };
 use xpu_model::{
     finding::{self, Finding, Kind, Price},
@@ -51,7 +51,7 @@ pub fn status(args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCod
     if !args.now {
         runtime.block_on(watch(&mut following, &mut arrivals));
     }
-    if stands(&following) {
+    if is_stuck(&following) {
         runtime.block_on(take_records(&mut following, &mut arrivals, &live, PATIENCE));
         runtime.block_on(take_stacks(&mut following, &mut arrivals, &live, PATIENCE));
     }
@@ -115,8 +115,8 @@ fn recorded(path: &Path, args: &StatusArgs, price: Option<Price>) -> anyhow::Res
     let mut status = following.status(at);
     status.price(price);
     print(&status, args.filter.as_ref(), args.json)?;
-    let stands = status.findings.iter().any(Finding::stops_the_job);
-    if let Some(job) = following.job().filter(|_| stands && !args.json) {
+    let is_stuck = status.findings.iter().any(Finding::stops_the_job);
+    if let Some(job) = following.job().filter(|_| is_stuck && !args.json) {
         let path = quoted(&path.to_string_lossy());
         let at = args.at.as_ref().map_or_else(String::new, |at| format!(" --at {}", quoted(at)));
         let name = if status.other_jobs.is_empty() {
@@ -142,7 +142,7 @@ async fn look(following: &mut Following, arrivals: &mut Arrivals, live: &Live, a
     loop {
         let job = following.job().map(|job| job.name().clone());
         if let (Some(wanted), Some(job)) = (rank, job) {
-            live.watch_ranks(Some((job, [wanted].into())));
+            live.watch_ranks(Some(WatchedRanks { job, ranks: [wanted].into() }));
             rank = None;
         }
         let enough = match args.wait {
@@ -160,10 +160,12 @@ async fn look(following: &mut Following, arrivals: &mut Arrivals, live: &Live, a
     }
 }
 
-/// Until it would be known if a rank were slow; of a job that stands, or of none, no more will be.
+/// Until it would be known if a rank were slow; of a job that hangs, or of none, no more will be.
 async fn watch(following: &mut Following, arrivals: &mut Arrivals) {
     let deadline = Instant::now() + WATCH;
-    while following.job().is_some_and(|job| job.living() > 0) && !following.is_watched() && !stands(following)
+    while following.job().is_some_and(|job| job.living() > 0)
+        && !following.is_watched()
+        && !is_stuck(following)
     {
         match timeout_at(deadline, arrivals.recv()).await {
             Ok(Some(arrival)) => following.take(arrival),
@@ -172,7 +174,7 @@ async fn watch(following: &mut Following, arrivals: &mut Arrivals) {
     }
 }
 
-fn stands(following: &Following) -> bool {
+fn is_stuck(following: &Following) -> bool {
     let findings = following.job().map(|job| finding::examine(job, Moment::now())).unwrap_or_default();
     findings.iter().any(Finding::stops_the_job)
 }

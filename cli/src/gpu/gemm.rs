@@ -34,7 +34,7 @@ impl Gemm {
     /// The error says why cuBLAS cannot compute it.
     pub(crate) fn of(shape: &GemmShape) -> Result<Self, String> {
         let GemmShape { m, n, k, batch, .. } = *shape;
-        let (a_type, d_type, elements) = types(shape.datatype)?;
+        let types = types(shape.datatype)?;
         let (compute, one) = compute(shape)?;
         let number = |side: u64| {
             i32::try_from(side)
@@ -44,7 +44,7 @@ impl Gemm {
         };
         let (a, b) = shape.transposed;
         let leading = [if a { k } else { m }, if b { n } else { k }, m];
-        let sizes = [(m, k, shape.datatype), (k, n, shape.datatype), (m, n, d_type.1)];
+        let sizes = [(m, k, shape.datatype), (k, n, shape.datatype), (m, n, types.output)];
         let mut offsets = [0_u64; 4];
         let mut strides = [0_i64; 3];
         for (place, (rows, columns, datatype)) in sizes.into_iter().enumerate() {
@@ -62,10 +62,10 @@ impl Gemm {
             operations: [operation(a), operation(b)],
             leading: [number(leading[0])?, number(leading[1])?, number(leading[2])?],
             strides,
-            types: [a_type, d_type.0],
+            types: [types.a, types.d],
             compute,
             one,
-            elements,
+            elements: shape.datatype,
             offsets,
         })
     }
@@ -75,11 +75,15 @@ impl Gemm {
     }
 }
 
-type Output = (Type, DataType);
+/// Of A and B, and of D with the format of its elements.
+struct Types {
+    a: Type,
+    d: Type,
+    output: DataType,
+}
 
-/// Of A and B, of D, and the format of their elements.
-fn types(datatype: DataType) -> Result<(Type, Output, DataType), String> {
-    let same = |of| Ok((of, (of, datatype), datatype));
+fn types(datatype: DataType) -> Result<Types, String> {
+    let same = |of| Ok(Types { a: of, d: of, output: datatype });
     match datatype {
         DataType::Float64 => same(Type::CUDA_R_64F),
         DataType::Float32 | DataType::Tf32 => same(Type::CUDA_R_32F),
@@ -87,7 +91,7 @@ fn types(datatype: DataType) -> Result<(Type, Output, DataType), String> {
         DataType::Bfloat16 => same(Type::CUDA_R_16BF),
         DataType::Complex64 => same(Type::CUDA_C_32F),
         DataType::Complex128 => same(Type::CUDA_C_64F),
-        DataType::Int8 => Ok((Type::CUDA_R_8I, (Type::CUDA_R_32I, DataType::Int32), datatype)),
+        DataType::Int8 => Ok(Types { a: Type::CUDA_R_8I, d: Type::CUDA_R_32I, output: DataType::Int32 }),
         DataType::Float8E4m3 | DataType::Float8E5m2 | DataType::Float4 => {
             Err("8-bit and 4-bit floats, with their scales, need cublasLt".to_owned())
         }

@@ -97,11 +97,6 @@ impl Tally {
         self.window
     }
 
-    /// The order for ranks.
-    pub(super) fn asked(&self) -> (CaptureOrder, Option<CaptureWindow>) {
-        (self.order, self.window)
-    }
-
     /// Whether recording has ended by itself: steps of a hung job never end.
     pub(super) fn is_past(&self, now: Moment) -> bool {
         self.window.is_none_or(|window| now > window.end().after(ON_ITS_WAY))
@@ -197,10 +192,10 @@ impl Tally {
     /// Why the job hangs, if none of the requested ranks runs on.
     pub(super) fn standstill<'a>(&self, job: &Job, findings: &'a [Finding]) -> Option<&'a Finding> {
         let mut asked = job.ranks().filter(|(rank, view)| self.wants(*rank) && view.is_alive());
-        let stands = asked.all(|(rank, view)| {
+        let is_stuck = asked.all(|(rank, view)| {
             !matches!(finding::state(findings, rank, view), RankState::Ok | RankState::Slow)
         });
-        findings.iter().find(|finding| stands && finding.stops_the_job())
+        findings.iter().find(|finding| is_stuck && finding.stops_the_job())
     }
 
     /// Ranks that may still send something.

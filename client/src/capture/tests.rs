@@ -31,7 +31,7 @@ fn answer(
     };
     let mut orders: Vec<CaptureOrder> = Vec::new();
     while let Ok(asked) = ordered.recv() {
-        let Order::Capture { job, asked: (order, _), .. } = asked else { continue };
+        let Order::Capture { job, order, .. } = asked else { continue };
         if orders.contains(&order) {
             continue;
         }
@@ -93,17 +93,19 @@ fn take(outcome: impl Fn(usize) -> CaptureOutcome + Send) -> (Outcome, Vec<Captu
     let path = fresh_path();
     let header = crate::recording_writer::header(Some(&job), &[]);
     let mut news = Vec::new();
-    let mut tell = |one| news.push(one);
+    let mut report = |one| news.push(one);
     let (outcome, orders) = std::thread::scope(|scope| {
         let rank = scope.spawn(move || answer(&ordered, &sender, outcome));
         let taking = Taking::begin(
             &path,
             &header,
-            (job, vec![Rank(0)]),
-            (&mut following, &live),
+            job,
+            vec![Rank(0)],
+            &mut following,
+            &live,
             PLAN,
             Stop::default(),
-            &mut tell,
+            &mut report,
         );
         let taken = within_runtime(taking.expect("a new file").take(&mut arrivals));
         // The rank hears no more.
@@ -142,9 +144,10 @@ fn an_error_before_anything_came_leaves_no_file_in_the_way() {
     drop(sender);
     let path = fresh_path();
     let header = crate::recording_writer::header(Some(&job), &[]);
-    let mut tell = |_| {};
-    let (whom, from) = ((job, vec![Rank(0)]), (&mut following, &live));
-    let taking = Taking::begin(&path, &header, whom, from, PLAN, Stop::default(), &mut tell);
+    let mut report = |_| {};
+    let ranks = vec![Rank(0)];
+    let taking =
+        Taking::begin(&path, &header, job, ranks, &mut following, &live, PLAN, Stop::default(), &mut report);
     assert!(path.exists());
     let error = within_runtime(taking.expect("a new file").take(&mut arrivals)).expect_err("it cannot be");
     assert_eq!(error.to_string(), FOLLOWER_ENDED);

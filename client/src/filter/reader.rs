@@ -199,8 +199,8 @@ impl<'t> Reader<'t> {
         let place = self.at;
         self.at += sign.len();
         match field.kind {
-            Kind::Number { units, .. } => self.number_test(field, units, (place, relation)),
-            Kind::Word { only, .. } => self.word_test(field, only, (place, relation)),
+            Kind::Number { units, .. } => self.number_test(field, units, place, relation),
+            Kind::Word { only, .. } => self.word_test(field, only, place, relation),
         }
     }
 
@@ -228,7 +228,8 @@ impl<'t> Reader<'t> {
         &mut self,
         field: &'static Field,
         units: Units,
-        (place, relation): (usize, Relation),
+        place: usize,
+        relation: Relation,
     ) -> Result<Expression, Fault> {
         let name = field.name();
         let field_ref = FieldRef(field);

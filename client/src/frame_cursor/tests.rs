@@ -38,7 +38,7 @@ fn all(cursor: &mut FrameCursor, to: Moment) -> Vec<(Moment, Frame)> {
 fn what_is_read_ahead_is_what_is_read() {
     for damaged in [false, true] {
         let (mut ahead, mut plain) = (cursor(damaged), cursor(damaged));
-        let last = plain.span().1;
+        let last = plain.span().last;
         ahead.wind(last);
         assert!(ahead.reader.is_some(), "{} blocks are a long way", ahead.entries.len());
         let (read, expected) = (all(&mut ahead, last), all(&mut plain, last));
@@ -47,7 +47,7 @@ fn what_is_read_ahead_is_what_is_read() {
         assert_eq!(ahead.complaints(), plain.complaints());
         assert_eq!(ahead.complaints().len(), usize::from(damaged), "{:?}", ahead.complaints());
         // Back, and no further than asked.
-        let middle = plain.span().0.after(Duration::from_secs(SECONDS / 2));
+        let middle = plain.span().first.after(Duration::from_secs(SECONDS / 2));
         ahead.wind(middle);
         let until = expected.iter().take_while(|(at, _)| *at <= middle);
         assert_eq!(all(&mut ahead, middle).len(), until.count());

@@ -65,13 +65,21 @@ pub(super) struct Fetched {
     pub why: Option<String>,
 }
 
+/// A part to ask for.
+#[derive(Debug)]
+pub(super) struct Due {
+    pub(super) host: HostName,
+    pub(super) rank: Rank,
+    pub(super) part: u32,
+}
+
 impl Fetch {
     pub(super) fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), under_way: BTreeMap::new(), done: BTreeMap::new() }
     }
 
     /// Parts to ask for now, and of whom.
-    pub(super) fn due(&mut self, ranks: &Ranks, now: Instant) -> Vec<(HostName, Rank, u32)> {
+    pub(super) fn due(&mut self, ranks: &Ranks, now: Instant) -> Vec<Due> {
         self.begin(ranks, now);
         self.forsake(now);
         let is_due = |fetch: &UnderWay| fetch.asked.is_none_or(|asked| now.duration_since(asked) >= AGAIN);
@@ -80,7 +88,7 @@ impl Fetch {
             let Some(fetch) = self.under_way.get_mut(&rank).filter(|fetch| is_due(fetch)) else { continue };
             if let Some(host) = &one.host {
                 fetch.asked = Some(now);
-                due.push((host.clone(), rank, fetch.next));
+                due.push(Due { host: host.clone(), rank, part: fetch.next });
             }
         }
         due

@@ -191,7 +191,7 @@ fn one_rank(rank: Rank, one: &One, ranks: &Ranks, fetch: &Fetch) -> OneRank {
     OneRank {
         rank,
         host: one.host.clone(),
-        pid: one.told.as_ref().map(|told| told.pid.0),
+        pid: one.reported.as_ref().map(|reported| reported.pid.0),
         status,
         why,
         file: here.map(|_| fetch::name(rank)),
@@ -200,7 +200,7 @@ fn one_rank(rank: Rank, one: &One, ranks: &Ranks, fetch: &Fetch) -> OneRank {
         optimizer_steps: here.map_or(0, |here| here.end.optimizer_steps),
         first_step_unix_ns: here.and_then(|here| nanoseconds(here.end.first)),
         last_step_unix_ns: here.and_then(|here| nanoseconds(here.end.last)),
-        clock_offset_ns: one.told.as_ref().map(|told| told.clock_offset),
+        clock_offset_ns: one.reported.as_ref().map(|reported| reported.clock_offset),
         asks_every_s: one.every.map(|every| every.as_secs_f64()),
     }
 }

@@ -55,7 +55,7 @@ impl Plan {
         let time = |length| KinetoWindow::Time { at: now.after(by_time), length: Nanoseconds::from(length) };
         match (wanted.steps, wanted.duration, step_time) {
             (Some(steps), _, Some(each)) if ranks.all_count() => {
-                let window = Self::steps((steps, ranks.calls()), ranks.furthest()?, (lead, each));
+                let window = Self::steps(steps, ranks.calls(), ranks.furthest()?, lead, each);
                 Some(Self { window, lead, step_time, instead_of_steps: false })
             }
             (Some(steps), _, Some(each)) => Some(Self {
@@ -71,7 +71,7 @@ impl Plan {
         }
     }
 
-    fn steps((steps, calls): (u32, u32), furthest: u64, (lead, each): (Duration, Duration)) -> KinetoWindow {
+    fn steps(steps: u32, calls: u32, furthest: u64, lead: Duration, each: Duration) -> KinetoWindow {
         let in_steps = |time: Duration| time.as_nanos().div_ceil(each.as_nanos().max(1)) as u64;
         let spare = if each > LONG_STEP { 0 } else { in_steps(AT_LATEST) };
         let latest = furthest + in_steps(lead) + 1;
@@ -114,7 +114,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn window(furthest: u64, lead: Duration, each: Duration) -> (u64, u64) {
-        match Plan::steps((3, 1), furthest, (lead, each)) {
+        match Plan::steps(3, 1, furthest, lead, each) {
             KinetoWindow::Steps { first, latest, .. } => (first.0, latest.0),
             KinetoWindow::Time { .. } => panic!(),
         }

@@ -19,7 +19,7 @@ const STEPS_SEEN: u64 = 3;
 #[derive(Debug, Default)]
 pub(super) struct One {
     pub host: Option<HostName>,
-    pub told: Option<KinetoRank>,
+    pub reported: Option<KinetoRank>,
     /// Kineto's count when it first got the order, and the time.
     first: Option<(KinetoCount, Instant)>,
     last: Option<(KinetoCount, Instant)>,
@@ -62,16 +62,21 @@ impl Ranks {
         self.number == number
     }
 
-    pub(super) fn hear(&mut self, host: &HostName, told: &KinetoRank) {
-        let Some(one) = self.all.get_mut(&told.rank).filter(|_| told.number == self.number) else { return };
+    pub(super) fn hear(&mut self, host: &HostName, reported: &KinetoRank) {
+        let Some(one) = self.all.get_mut(&reported.rank).filter(|_| reported.number == self.number) else {
+            return;
+        };
         // Once it is settled, a late earlier answer changes nothing.
         if self.number > 0
-            && one.told.as_ref().is_some_and(|known| known.number == self.number && known.standing.is_last())
+            && one
+                .reported
+                .as_ref()
+                .is_some_and(|known| known.number == self.number && known.standing.is_last())
         {
             return;
         }
         one.host = Some(host.clone());
-        if let Some(count) = told.count {
+        if let Some(count) = reported.count {
             let now = Instant::now();
             let began_anew = one.last.is_some_and(|(last, _)| last.step > count.step);
             if one.first.is_none() || began_anew {
@@ -79,13 +84,16 @@ impl Ranks {
             }
             one.last = Some((count, now));
         }
-        let every = told.every.map(|every| Duration::from_nanos(every.0));
+        let every = reported.every.map(|every| Duration::from_nanos(every.0));
         one.every = one.every.max(every);
-        one.told = Some(told.clone());
+        one.reported = Some(reported.clone());
     }
 
     fn standing(&self, one: &One) -> Option<KinetoStanding> {
-        one.told.as_ref().filter(|told| told.number == self.number).map(|told| told.standing.clone())
+        one.reported
+            .as_ref()
+            .filter(|reported| reported.number == self.number)
+            .map(|reported| reported.standing.clone())
     }
 
     pub(super) fn are_all_registered(&self) -> bool {
@@ -97,9 +105,9 @@ impl Ranks {
 
     pub(super) fn with_kineto(&self) -> usize {
         let has = |one: &&One| {
-            one.told
+            one.reported
                 .as_ref()
-                .is_some_and(|told| !matches!(told.standing, KinetoStanding::Unregistered { .. }))
+                .is_some_and(|reported| !matches!(reported.standing, KinetoStanding::Unregistered { .. }))
         };
         self.all.values().filter(has).count()
     }
@@ -119,7 +127,7 @@ impl Ranks {
     pub(super) fn give_up_unheard(&mut self) {
         let number = self.number;
         for one in self.all.values_mut() {
-            one.given_up |= one.told.as_ref().is_none_or(|told| told.number != number);
+            one.given_up |= one.reported.as_ref().is_none_or(|reported| reported.number != number);
         }
     }
 
@@ -135,9 +143,9 @@ impl Ranks {
     /// Whether every rank that can be asked counts steps: else they have to be asked by time.
     pub(super) fn all_count(&self) -> bool {
         let can = |one: &&One| {
-            one.told
+            one.reported
                 .as_ref()
-                .is_some_and(|told| !matches!(told.standing, KinetoStanding::Unregistered { .. }))
+                .is_some_and(|reported| !matches!(reported.standing, KinetoStanding::Unregistered { .. }))
         };
         self.with_kineto() > 0 && self.all.values().filter(can).all(|one| one.last.is_some())
     }

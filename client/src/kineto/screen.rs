@@ -59,7 +59,8 @@ impl Tracer {
     /// for them.
     pub fn begin(
         &mut self,
-        (job, ranks): (JobName, Option<Vec<Rank>>),
+        job: JobName,
+        ranks: Option<Vec<Rank>>,
         folder: PathBuf,
         wanted: Wanted,
         mut heard: impl FnMut(News) + Send + 'static,
@@ -69,13 +70,13 @@ impl Tracer {
         let (targets, standing, stop) =
             (self.targets.clone(), Arc::clone(&self.standing), Arc::clone(&self.stop));
         self.thread = Some(thread::spawn(move || {
-            let mut tell = |news: News| {
+            let mut report = |news: News| {
                 if let News::Line(line) = &news {
                     *lock(&standing) = Standing::UnderWay(line.clone());
                 }
                 heard(news);
             };
-            let outcome = take(targets, (job, ranks), &folder, wanted, stop, &mut tell);
+            let outcome = take(targets, job, ranks, &folder, wanted, stop, &mut report);
             *lock(&standing) = match outcome {
                 Ok(Some(outcome)) => Standing::Done(outcome),
                 Ok(None) => Standing::Failed(NO_STEPS.to_owned()),
@@ -105,11 +106,12 @@ fn lock(standing: &Mutex<Standing>) -> MutexGuard<'_, Standing> {
 
 fn take(
     targets: Targets,
-    (job, ranks): (JobName, Option<Vec<Rank>>),
+    job: JobName,
+    ranks: Option<Vec<Rank>>,
     folder: &Path,
     wanted: Wanted,
     stop: Stop,
-    tell: &mut dyn FnMut(News),
+    report: &mut dyn FnMut(News),
 ) -> anyhow::Result<Option<Outcome>> {
     let mut following = Following::new(targets.endpoints.iter().cloned(), Some(job.clone()));
     let (live, mut arrivals) = live::connect_to_capture(targets.endpoints, targets.key, Some(job.clone()));
@@ -119,6 +121,6 @@ fn take(
         let ranks = ranks.unwrap_or(all);
         anyhow::ensure!(!ranks.is_empty(), "no rank of {job} is alive");
         new_file::check_absent(files(folder, &ranks))?;
-        trace(folder, Subject { job, ranks, following, arrivals, live }, wanted, stop, tell).await
+        trace(folder, Subject { job, ranks, following, arrivals, live }, wanted, stop, report).await
     })
 }

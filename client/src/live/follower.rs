@@ -16,11 +16,11 @@ use xpu_net::{
 use xpu_wire::{
     codec,
     frame::{Body, Frame, RankRecord, Request, topic},
-    id::{HostName, JobName, Rank},
+    id::{HostName, JobName},
 };
 use zmq::{DONTWAIT, POLLIN, Socket};
 
-use super::{Order, outbox::Outbox};
+use super::{Order, WatchedRanks, outbox::Outbox};
 use crate::arrival::{Arrival, Endpoint, Link};
 
 /// How often the connections are looked after. Frames of the SUB are passed on as they come.
@@ -43,7 +43,7 @@ pub(super) struct Follower {
     data: Socket,
     connections: Vec<Connection>,
     /// The last report about each host: its connection's state, and its name.
-    told: HashMap<Endpoint, (Link, Option<HostName>)>,
+    reported: HashMap<Endpoint, (Link, Option<HostName>)>,
     prober: Prober,
     outbox: Outbox,
     /// The past of all hosts, while it is waited for, and what came meanwhile.
@@ -73,7 +73,7 @@ impl Follower {
             contexts,
             data,
             connections,
-            told: HashMap::new(),
+            reported: HashMap::new(),
             prober: Prober::start(),
             outbox: Outbox::new(arrivals),
             recall: Some((Recall::begin(Instant::now()), Vec::new())),
@@ -97,7 +97,7 @@ impl Follower {
                     Order::Switch { job, on } => {
                         self.ask(&job, true, || Request::Enable { job: job.clone(), on });
                     }
-                    Order::Capture { job, ranks, asked: (order, window) } => {
+                    Order::Capture { job, ranks, order, window } => {
                         self.ask(&job, true, || {
                             let (job, ranks) = (job.clone(), ranks.clone());
                             match window {
@@ -227,14 +227,15 @@ impl Follower {
         }
         let mut all = true;
         for host in connection.relayed_hosts() {
-            let told = self.told.get(&host.endpoint);
-            let (link, called) = told.map_or((None, None), |(link, called)| (Some(link), called.as_ref()));
+            let reported = self.reported.get(&host.endpoint);
+            let (link, called) =
+                reported.map_or((None, None), |(link, called)| (Some(link), called.as_ref()));
             let is_link_new = link != Some(&host.link);
             let new_name = host.called.as_ref().filter(|&name| called != Some(name));
             let link_taken = !is_link_new || self.outbox.report(&host.endpoint, &host.link);
             let name_taken = new_name.is_none_or(|name| self.outbox.name(&host.endpoint, name));
             if link_taken && name_taken {
-                self.told.insert(host.endpoint, (host.link, host.called));
+                self.reported.insert(host.endpoint, (host.link, host.called));
             } else {
                 all = false;
             }
@@ -291,8 +292,8 @@ impl Follower {
         }
     }
 
-    fn watch(&mut self, ranks: Option<(JobName, BTreeSet<Rank>)>) {
-        let topics = |(job, ranks): (JobName, BTreeSet<Rank>)| -> BTreeSet<String> {
+    fn watch(&mut self, ranks: Option<WatchedRanks>) {
+        let topics = |WatchedRanks { job, ranks }| -> BTreeSet<String> {
             ranks.into_iter().map(|rank| topic::detail(&job, rank)).collect()
         };
         let wanted = ranks.map(topics).unwrap_or_default();

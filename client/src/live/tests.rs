@@ -52,7 +52,7 @@ struct PretendCollector {
 impl PretendCollector {
     fn start(base: BasePort, key: Option<&Key>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&stop);
+        let reported = Arc::clone(&stop);
         let context = Context::new();
         let control = socket::control_server(&context, key).unwrap();
         control.bind(&format!("tcp://127.0.0.1:{}", base.control())).unwrap();
@@ -61,7 +61,7 @@ impl PretendCollector {
         let thread = thread::spawn(move || {
             let simulation = Simulation::new(3, 1, 2);
             let mut number = 0;
-            while !told.load(Relaxed) {
+            while !reported.load(Relaxed) {
                 if let Ok(parts) = control.recv_multipart(DONTWAIT) {
                     let answer = codec::encode(&simulation.snapshots(1)[0]);
                     control.send_multipart([&parts[0], &answer], 0).unwrap();
@@ -145,7 +145,7 @@ fn a_topic_that_was_left_for_a_while_has_lost_nothing() {
     let (live, mut arrivals) = connect(vec![endpoint(base)], None, None);
     let mut number = 0;
     for _ in 0..2 {
-        live.watch_ranks(Some(("llama-70b".into(), BTreeSet::from([Rank(0)]))));
+        live.watch_ranks(Some(WatchedRanks { job: "llama-70b".into(), ranks: BTreeSet::from([Rank(0)]) }));
         number = until(&mut arrivals, "details", |arrival| {
             let Arrival::Frame(frame) = arrival else { return None };
             assert_eq!(frame.lost, 0, "{frame:?}");

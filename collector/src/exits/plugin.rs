@@ -34,7 +34,7 @@ const UNKNOWN: &str = "NOT_SET";
 pub(super) struct Plugin {
     file: PathBuf,
     python: Option<PathBuf>,
-    told: Vec<u8>,
+    input: Vec<u8>,
 }
 
 pub(super) fn of(departure: &Departure) -> Vec<Plugin> {
@@ -42,11 +42,11 @@ pub(super) fn of(departure: &Departure) -> Vec<Plugin> {
     if surroundings.plugins.is_empty() {
         return Vec::new();
     }
-    let told = document(departure).to_string().into_bytes();
+    let input = document(departure).to_string().into_bytes();
     let one = |file: &PathBuf| Plugin {
         file: file.clone(),
         python: surroundings.python.clone(),
-        told: told.clone(),
+        input: input.clone(),
     };
     surroundings.plugins.iter().map(one).collect()
 }
@@ -87,7 +87,7 @@ impl Plugin {
         for name in [endpoint::variable::EXIT_PLUGIN, endpoint::variable::KEY_FILE] {
             command.env_remove(name);
         }
-        ChildTask::start(&mut command, &self.told, now + LIMIT)
+        ChildTask::start(&mut command, &self.input, now + LIMIT)
             .map_err(|error| format!("cannot start Python: {error}"))
     }
 

@@ -53,7 +53,7 @@ pub(crate) struct Known {
     step_times: BTreeMap<JobName, StepTimes>,
     tallies: BTreeMap<Place, Tally>,
     /// When each rank was last in a snapshot.
-    told: BTreeMap<Place, Moment>,
+    reported: BTreeMap<Place, Moment>,
     /// Ranks that a reader wants in full.
     looked_at: BTreeMap<Place, Instant>,
     subscribed: BTreeSet<String>,
@@ -61,7 +61,7 @@ pub(crate) struct Known {
     missed: u64,
     pages: Pages,
     since: Moment,
-    told_once: bool,
+    has_snapshot: bool,
 }
 
 impl Known {
@@ -70,8 +70,8 @@ impl Known {
     }
 
     /// Whether a snapshot has come.
-    pub(crate) fn is_told(&self) -> bool {
-        self.told_once
+    pub(crate) fn has_snapshot(&self) -> bool {
+        self.has_snapshot
     }
 
     pub(crate) fn jobs(&self) -> &Jobs {
@@ -146,15 +146,15 @@ impl Known {
                 return;
             }
             Body::Snapshot(snapshot) => {
-                self.told_once = true;
+                self.has_snapshot = true;
                 let ranks = snapshot
                     .jobs
                     .iter()
                     .flat_map(|job| job.ranks.iter().map(|rank| (job.job.clone(), rank.info.rank)));
-                self.told.extend(ranks.map(|place| (place, now)));
+                self.reported.extend(ranks.map(|place| (place, now)));
             }
             Body::Event(Event::Joined(info)) => {
-                self.told.insert((info.job.clone(), info.rank), now);
+                self.reported.insert((info.job.clone(), info.rank), now);
             }
             _ => {}
         }
@@ -200,13 +200,13 @@ impl Known {
     /// Forgets ranks that are gone, and returns the topics to subscribe to from now on.
     pub(crate) fn wishes(&mut self, instant: Instant, now: Moment) -> Wishes {
         self.looked_at.retain(|_, looked| instant.duration_since(*looked) < LOOKED_FOR);
-        let Self { looked_at, told, .. } = self;
-        told.retain(|_, told| now.since(*told) < FORGOTTEN);
-        self.jobs.forget(|job, rank| !told.contains_key(&(job.clone(), rank)));
+        let Self { looked_at, reported, .. } = self;
+        reported.retain(|_, reported| now.since(*reported) < FORGOTTEN);
+        self.jobs.forget(|job, rank| !reported.contains_key(&(job.clone(), rank)));
         self.chronicles.retain(|job, _| self.jobs.get(job).is_some());
         self.step_times.retain(|job, _| self.jobs.get(job).is_some());
         self.jobs.keep_details(|job, rank| looked_at.contains_key(&(job.clone(), rank)));
-        self.tallies.retain(|place, _| told.contains_key(place));
+        self.tallies.retain(|place, _| reported.contains_key(place));
         let wanted = self.wanted();
         let wishes = Wishes {
             subscribe: wanted.difference(&self.subscribed).cloned().collect(),
@@ -244,12 +244,12 @@ mod tests {
     fn what_a_snapshot_reports_is_heard_and_forgotten_when_nobody_reports_it_any_more() {
         let simulation = Simulation::new(2, 2, 4);
         let (mut known, now) = (Known::new(Moment(0), Pages::default()), Moment(1_000_000_000_000));
-        assert!(known.wishes(Instant::now(), now).subscribe.is_empty() && !known.is_told());
+        assert!(known.wishes(Instant::now(), now).subscribe.is_empty() && !known.has_snapshot());
         snapshot(&mut known, &simulation, now);
         let job = simulation.job.clone();
         let wishes = known.wishes(Instant::now(), now);
         assert_eq!(wishes.subscribe.len(), 2 + 8, "{wishes:?}");
-        assert!(known.is_told() && wishes.unsubscribe.is_empty());
+        assert!(known.has_snapshot() && wishes.unsubscribe.is_empty());
         assert!(known.wishes(Instant::now(), now).subscribe.is_empty(), "once is enough");
         let later = now.after(FORGOTTEN);
         let wishes = known.wishes(Instant::now(), later);
@@ -264,7 +264,7 @@ mod tests {
         let simulation = Simulation::new(7, 1_250, 8);
         let (mut known, now) = (Known::new(Moment(0), Pages::default()), Moment(1_000_000_000_000));
         snapshot(&mut known, &simulation, now);
-        assert_eq!(known.told.len(), 10_000);
+        assert_eq!(known.reported.len(), 10_000);
         known.wishes(Instant::now(), now);
         let mut times: Vec<_> = (0..100)
             .map(|_| {

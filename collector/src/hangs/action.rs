@@ -113,7 +113,8 @@ impl Action {
     /// `None` if the job disables it with an empty line.
     pub(super) fn new(
         wish: &Wish,
-        (job, cause): (&JobName, Cause),
+        job: &JobName,
+        cause: Cause,
         document: Vec<u8>,
         place: Option<&Path>,
     ) -> Option<Self> {
@@ -201,7 +202,7 @@ mod tests {
 
     fn action(line: &str) -> Option<Action> {
         let wish = Wish { line: line.to_owned(), folder: PathBuf::from("/none/there") };
-        Action::new(&wish, (&"a".into(), Cause::Hang), b"{\"it\": \"$(touch no) `touch no`\"}".to_vec(), None)
+        Action::new(&wish, &"a".into(), Cause::Hang, b"{\"it\": \"$(touch no) `touch no`\"}".to_vec(), None)
     }
 
     fn done(mut actions: Actions) {
@@ -214,12 +215,12 @@ mod tests {
     #[test]
     fn the_document_is_read_and_never_run() {
         let dir = tempfile::tempdir().unwrap();
-        let told = dir.path().join("told");
+        let output = dir.path().join("told");
         let mut actions = Actions::default();
-        let line = format!("cat > '{}'; echo $XPU_TOP_EVENT $XPU_TOP_JOB >> '{0}'", told.display());
+        let line = format!("cat > '{}'; echo $XPU_TOP_EVENT $XPU_TOP_JOB >> '{0}'", output.display());
         actions.take(action(&line).unwrap());
         done(actions);
-        let said = fs::read_to_string(told).unwrap();
+        let said = fs::read_to_string(output).unwrap();
         assert_eq!(said, "{\"it\": \"$(touch no) `touch no`\"}hang a\n");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         assert!(action(" ").is_none(), "a job that wants none");

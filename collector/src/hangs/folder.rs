@@ -26,14 +26,22 @@ const BYTES: u64 = 256 << 20;
 const LEFT: Duration = Duration::from_hours(1);
 
 /// Prefix of marker files for finished notifications, and how long they stay.
-const TOLD: &str = ".told-";
-const TOLD_FOR: Duration = Duration::from_hours(24);
+const CLAIMED: &str = ".told-";
+const CLAIMED_FOR: Duration = Duration::from_hours(24);
 
 /// Incidents that begin within this time, on all hosts of a job, are one hang.
 const ONE: u64 = 60_000_000_000;
 
 #[derive(Debug)]
 pub(super) struct Folder(PathBuf);
+
+/// What a folder holds of one incident; the answer of RAS where there is one.
+#[derive(Clone, Copy)]
+pub(super) struct Files<'a> {
+    pub(super) recording: &'a [u8],
+    pub(super) status: &'a [u8],
+    pub(super) ras: Option<&'a [u8]>,
+}
 
 impl Folder {
     pub(super) fn new(path: PathBuf) -> Self {
@@ -52,14 +60,9 @@ impl Folder {
         self.0.join(format!("{job}-{}-{}", stamp(at), fit(host.as_str())))
     }
 
-    /// Writes the files, `ras` if there is one. A new folder appears complete; in an existing one, each file is
+    /// Writes the files. A new folder appears complete; in an existing one, each file is
     /// replaced as a whole.
-    pub(super) fn write(
-        &self,
-        place: &Path,
-        (recording, status): (&[u8], &[u8]),
-        ras: Option<&[u8]>,
-    ) -> io::Result<()> {
+    pub(super) fn write(&self, place: &Path, Files { recording, status, ras }: Files<'_>) -> io::Result<()> {
         private().recursive(true).create(&self.0)?;
         let files = [(RECORDING, recording), (STATUS, status)].into_iter().chain(ras.map(|ras| (RAS, ras)));
         if place.is_dir() {
@@ -95,7 +98,7 @@ impl Folder {
             let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
             if is_hidden && about.is_dir() && age > LEFT {
                 remove(&path);
-            } else if is_hidden && about.is_file() && age > TOLD_FOR {
+            } else if is_hidden && about.is_file() && age > CLAIMED_FOR {
                 let _ = fs::remove_file(&path);
             } else if !is_hidden && about.is_dir() && path != newest {
                 kept.push((modified, bytes_of(&path), path));
@@ -115,7 +118,7 @@ impl Folder {
     /// Whether this is the first notification for the incident: of the hosts that share a home, one sends it.
     pub(super) fn claim(&self, job: &JobName, since: Moment) -> bool {
         let time = since.0 / ONE;
-        let mark = |time: u64| self.0.join(format!("{TOLD}{}-{time}", fit(job.as_str())));
+        let mark = |time: u64| self.0.join(format!("{CLAIMED}{}-{time}", fit(job.as_str())));
         if mark(time.saturating_sub(1)).exists() || mark(time + 1).exists() {
             return false;
         }
@@ -184,12 +187,12 @@ mod tests {
         let folder = Folder::new(dir.path().join("a/hangs"));
         let place = folder.place(&"../a b".into(), AT, &"node/1".into());
         assert_eq!(place, dir.path().join("a/hangs/_._a_b-20270115T080000Z-node_1"));
-        folder.write(&place, (b"frames", b"{}"), None).unwrap();
+        folder.write(&place, Files { recording: b"frames", status: b"{}", ras: None }).unwrap();
         assert_eq!(
             (mode(folder.path()), mode(&place), mode(&place.join(RECORDING)), mode(&place.join(STATUS))),
             (0o700, 0o700, 0o600, 0o600)
         );
-        folder.write(&place, (b"more frames", b"{}"), Some(b"[]")).unwrap();
+        folder.write(&place, Files { recording: b"more frames", status: b"{}", ras: Some(b"[]") }).unwrap();
         assert_eq!(fs::read(place.join(RECORDING)).unwrap(), b"more frames");
         assert_eq!((fs::read(place.join(RAS)).unwrap(), mode(&place.join(RAS))), (b"[]".to_vec(), 0o600));
         assert_eq!(fs::read_dir(&place).unwrap().count(), 3, "nothing is left behind");
@@ -201,7 +204,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("hangs"), "a file").unwrap();
         let folder = Folder::new(dir.path().join("hangs"));
-        folder.write(&folder.place(&"a".into(), AT, &"b".into()), (b"", b""), None).unwrap_err();
+        folder
+            .write(
+                &folder.place(&"a".into(), AT, &"b".into()),
+                Files { recording: b"", status: b"", ras: None },
+            )
+            .unwrap_err();
         assert_eq!(fs::read(dir.path().join("hangs")).unwrap(), b"a file");
         assert!(folder.claim(&"a".into(), AT), "it is told all the same");
     }
@@ -214,7 +222,7 @@ mod tests {
             .map(|hour| folder.place(&"a".into(), AT.after(Duration::from_hours(hour)), &"b".into()))
             .collect();
         for (age, place) in places.iter().rev().enumerate() {
-            folder.write(place, (b"1", b"2"), Some(b"3")).unwrap();
+            folder.write(place, Files { recording: b"1", status: b"2", ras: Some(b"3") }).unwrap();
             if *place == places[1] {
                 fs::write(place.join("notes"), "mine").unwrap();
             }

@@ -54,7 +54,7 @@ pub(super) fn cause(job: &Job, now: Moment) -> Option<Cause> {
     let standstill: Vec<_> = finding::standstill(job, now).into_iter().collect();
     // The cause of a rank's end arrives soon.
     let is_hang = || standstill.iter().all(|found| found.kind == finding::Kind::Hang);
-    (job.living() > 0 && finding::stands(job, &standstill) && is_hang()).then_some(Cause::Hang)
+    (job.living() > 0 && finding::is_stuck(job, &standstill) && is_hang()).then_some(Cause::Hang)
 }
 
 /// Whether the end was requested: `scancel`, a launcher, Ctrl-C.
@@ -104,7 +104,7 @@ pub(super) struct Incident {
 
 impl Incident {
     pub(super) fn new(job: &Job, cause: Cause, now: Moment, instant: Instant) -> Self {
-        let moved = job.ranks().map(|(_, view)| view.stands_for()).min();
+        let moved = job.ranks().map(|(_, view)| view.stalled_for()).min();
         Self {
             cause,
             since: Moment(now.0.saturating_sub(moved.unwrap_or_default().as_nanos() as u64)),
@@ -187,7 +187,7 @@ impl Incident {
     }
 
     /// Whether the user's program should run now, which it does once.
-    pub(super) fn is_to_be_told(&mut self, job: &Job, instant: Instant) -> bool {
+    pub(super) fn is_to_be_reported(&mut self, job: &Job, instant: Instant) -> bool {
         let is_quiet = instant.duration_since(self.news) >= QUIET
             || self.asked.is_some_and(|asked| instant.duration_since(asked) >= PATIENCE + QUIET);
         let is_due = !self.has_acted && is_quiet && self.is_whole(job, instant) && self.written.is_some();

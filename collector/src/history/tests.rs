@@ -115,8 +115,8 @@ fn where_nothing_can_be_written_the_past_is_in_memory() {
 }
 
 /// The seconds between one frame and the next, in order.
-fn apart(told: &[u64]) -> Vec<u64> {
-    told.windows(2).map(|pair| pair[1] - pair[0]).collect()
+fn apart(reported: &[u64]) -> Vec<u64> {
+    reported.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
 /// Half a day, with every tier full for longer than it keeps.

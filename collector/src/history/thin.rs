@@ -140,10 +140,10 @@ impl Thinned {
         self.coarsen(SAMPLES);
         let Self { mut digest, samples, mut paces, .. } = self;
         let place = |id| digest.communicators.iter().position(|state| state.id == id);
-        let told = samples.into_iter().filter_map(|(id, sample)| {
+        let indexed = samples.into_iter().filter_map(|(id, sample)| {
             Some(CollectiveSample { communicator: u8::try_from(place(id)?).ok()?, ..sample })
         });
-        digest.samples = told.collect();
+        digest.samples = indexed.collect();
         paces.sort_unstable();
         digest.step_count = paces.iter().map(|(_, count)| count).sum();
         let mut below = 0;

@@ -156,13 +156,13 @@ pub(super) async fn ranks(
     for _ in 0..LOOKS {
         let Some(rank) = rank else { break };
         let name = name.clone();
-        let told = seen(&app, move |known| {
+        let is_seen = seen(&app, move |known| {
             let job = find(known, name.as_deref())?.name().clone();
             known.look_at(job.clone(), rank, std::time::Instant::now());
             let view = known.jobs().get(&job).and_then(|job| job.rank(rank));
             Ok(view.is_none_or(|view| view.summary().is_some() || !view.is_alive()))
         });
-        if told.await? {
+        if is_seen.await? {
             break;
         }
         tokio::time::sleep(LOOK).await;

@@ -177,9 +177,9 @@ pub(super) async fn start(app: &Arc<App>, wanted: Wanted, after: Duration) -> Re
     let program = program()?;
     let capture = app.captures.make(&way, &job, window)?;
     app.own.dumps(Dump::Making);
-    let answer = told(&capture);
+    let answer = document(&capture);
     let arguments = wanted.arguments(capture.window);
-    let command = command(&program, &way, (What::Capture, &capture), arguments, &ranks);
+    let command = command(&program, &way, What::Capture, &capture, arguments, &ranks);
     let (making, id) = (Arc::clone(app), capture.id);
     let spawned = thread::Builder::new().name("capture".to_owned()).spawn(move || {
         thread::sleep(after);
@@ -208,7 +208,8 @@ pub(super) fn program() -> Result<PathBuf, Problem> {
 pub(super) fn command(
     program: &Path,
     way: &CaptureWay,
-    (what, capture): (What, &Capture),
+    what: What,
+    capture: &Capture,
     arguments: Vec<String>,
     ranks: &[Rank],
 ) -> Command {
@@ -236,7 +237,7 @@ pub(super) fn command(
     command
 }
 
-fn told(capture: &Capture) -> Value {
+fn document(capture: &Capture) -> Value {
     let mut value = json!(capture);
     if capture.state != Phase::Recording {
         value["file"] = json!(format!("/api/v1/capture/{}/file", capture.id));
@@ -319,12 +320,12 @@ impl Captures {
 }
 
 pub(super) async fn list(State(app): State<Arc<App>>) -> Answer {
-    let all: Vec<_> = app.captures.lock().values().map(told).collect();
+    let all: Vec<_> = app.captures.lock().values().map(document).collect();
     Ok(Json(json!({ "captures": all })))
 }
 
 pub(super) async fn show(State(app): State<Arc<App>>, InPath(id): InPath<String>) -> Answer {
-    Ok(Json(told(&app.captures.get(&id)?)))
+    Ok(Json(document(&app.captures.get(&id)?)))
 }
 
 pub(super) async fn file(

@@ -114,8 +114,8 @@ pub(super) async fn begin(
     })?;
     let program = program()?;
     let traces = app.traces.make(&way, &job, window)?;
-    let told = told(&traces);
-    let command = command(&program, &way, (What::Kineto, &traces), wanted.arguments(window), &ranks);
+    let document = document(&traces);
+    let command = command(&program, &way, What::Kineto, &traces, wanted.arguments(window), &ranks);
     let (making, id) = (Arc::clone(&app), traces.id);
     let spawned =
         thread::Builder::new().name("kineto".to_owned()).spawn(move || making.traces.run(command, &traces));
@@ -124,11 +124,11 @@ pub(super) async fn begin(
         app.traces.fail(id, error.clone());
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error, "raise `ulimit -u`, and try again")
     })?;
-    Ok((StatusCode::ACCEPTED, Json(told)).into_response())
+    Ok((StatusCode::ACCEPTED, Json(document)).into_response())
 }
 
 /// Its state, and where its files are.
-fn told(traces: &Capture) -> Value {
+fn document(traces: &Capture) -> Value {
     let mut value = json!(traces);
     if traces.state != Phase::Recording {
         let at = |name: String| format!("/api/v1/kineto/{}/{name}", traces.id);
@@ -146,11 +146,11 @@ fn names(folder: &Path) -> Vec<String> {
 
 pub(super) async fn list(State(app): State<Arc<App>>) -> Answer {
     let all = app.traces.all();
-    Ok(Json(json!({ "traces": all.iter().map(told).collect::<Vec<_>>() })))
+    Ok(Json(json!({ "traces": all.iter().map(document).collect::<Vec<_>>() })))
 }
 
 pub(super) async fn show(State(app): State<Arc<App>>, InPath(id): InPath<String>) -> Answer {
-    Ok(Json(told(&app.traces.get(&id)?)))
+    Ok(Json(document(&app.traces.get(&id)?)))
 }
 
 /// One of the files that lie there: the name of a request is only compared.

@@ -7,7 +7,7 @@ use xpu_wire::{
     ledger::KinetoCount,
 };
 
-use crate::clock::RequestTime;
+use crate::request_time::RequestTime;
 
 /// CUPTI's buffers for one trace: beyond that Kineto ends it early.
 const BUFFERS_MIB: u32 = 512;
@@ -168,14 +168,14 @@ mod tests {
     fn a_moment_is_that_of_the_clock_here() {
         let second = 1_000_000_000;
         let order = order(KinetoWindow::Time { at: Moment(100 * second), length: Nanoseconds(second / 2) });
-        let told = |now, ahead| text(&order, FILE, None, RequestTime { at: Moment(now * second), ahead });
-        let text = told(90, 0).unwrap();
+        let text_of = |now, ahead| text(&order, FILE, None, RequestTime { at: Moment(now * second), ahead });
+        let text = text_of(90, 0).unwrap();
         assert_eq!(value(&text, "PROFILE_START_TIME"), Some(100_000));
         assert_eq!(value(&text, "ACTIVITIES_DURATION_MSECS"), Some(500));
-        assert_eq!(told(98, 0), Err(Unfit::TooLate));
-        let early = told(990, 900 * second as i64).unwrap();
+        assert_eq!(text_of(98, 0), Err(Unfit::TooLate));
+        let early = text_of(990, 900 * second as i64).unwrap();
         assert_eq!(value(&early, "PROFILE_START_TIME"), Some(1_000_000), "its clock is 900 s before");
-        assert_eq!(value(&told(90, 1000).unwrap(), "PROFILE_START_TIME"), Some(100_000));
+        assert_eq!(value(&text_of(90, 1000).unwrap(), "PROFILE_START_TIME"), Some(100_000));
     }
 
     #[test]

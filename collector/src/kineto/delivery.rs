@@ -5,12 +5,9 @@ use std::{
     os::fd::AsRawFd as _,
 };
 
-use xpu_wire::{
-    frame::Body,
-    id::{JobName, Rank},
-};
+use xpu_wire::frame::Body;
 
-use super::{Answers, Kineto};
+use super::{Answers, JobRank, Kineto};
 
 /// Traces read at the same time, each by a thread.
 const AT_ONCE: usize = 4;
@@ -19,7 +16,7 @@ pub(super) type Bell = (PipeReader, PipeWriter);
 
 impl Kineto {
     /// A part, if it is here and not too many others are read.
-    pub(super) fn part(&mut self, place: &(JobName, Rank), part: u32) -> Option<Body> {
+    pub(super) fn part(&mut self, place: &JobRank, part: u32) -> Option<Body> {
         let at_once = self.ordered.values().filter(|ordered| ordered.is_being_read()).count();
         let ordered = self.ordered.get_mut(place)?;
         if !ordered.is_there() {
@@ -38,7 +35,7 @@ impl Kineto {
             Some((_, bell)) => bell.try_clone(),
             None => Err(io::ErrorKind::NotConnected.into()),
         };
-        ordered.part(part, (&place.0, place.1), || bell).map(Body::KinetoPart)
+        ordered.part(part, place, || bell).map(Body::KinetoPart)
     }
 
     pub(super) fn hear_bell(&mut self) -> Answers {

@@ -8,17 +8,18 @@ use std::{
 
 use xpu_wire::{
     frame::{KinetoBytes, KinetoEnd, KinetoOrder, KinetoPart, KinetoStanding, KinetoWindow},
-    id::{JobName, Pid, Rank},
+    id::Pid,
     ledger::KinetoCount,
     unit::Moment,
 };
 
 use super::{
+    JobRank,
     clients::Client,
     config::{self, Unfit},
     trace::{Place, Reading},
 };
-use crate::{address::Address, clock::RequestTime};
+use crate::{address::Address, request_time::RequestTime};
 
 /// After the steps or the time of its order, a Kineto that neither traces nor has written anything will not.
 const GRACE: Duration = Duration::from_secs(15);
@@ -124,7 +125,7 @@ impl Ordered {
         if !accepts {
             return None;
         }
-        match config::text(&self.order, &self.place.told, count, RequestTime { at: now, ..self.asked }) {
+        match config::text(&self.order, &self.place.log_file, count, RequestTime { at: now, ..self.asked }) {
             Ok(text) => Some(text),
             Err(unfit) => {
                 self.refuse(self.why_unfit(&unfit));
@@ -154,7 +155,7 @@ impl Ordered {
             }
             Unfit::Path => format!(
                 "Kineto cannot read the path {}: set KINETO_ONDEMAND_TRACE_DIR to one of letters and digits",
-                self.place.told
+                self.place.log_file
             ),
         }
     }
@@ -245,7 +246,7 @@ impl Ordered {
     pub(super) fn part(
         &mut self,
         part: u32,
-        (job, rank): (&JobName, Rank),
+        of: &JobRank,
         bell: impl FnOnce() -> io::Result<PipeWriter>,
     ) -> Option<KinetoPart> {
         if part == 0 && self.reading.as_ref().is_none_or(|reading| reading.next() > 1) {
@@ -255,22 +256,16 @@ impl Ordered {
                 Err(error) => {
                     let wrong = Some(format!("it could not be read: {error}"));
                     let end = Some(KinetoEnd { wrong, ..KinetoEnd::default() });
-                    return Some(self.whole_part(part, (job, rank), KinetoBytes::default(), end));
+                    return Some(self.whole_part(part, of, KinetoBytes::default(), end));
                 }
             }
         }
         let piece = self.reading.as_mut()?.part(part)?;
-        Some(self.whole_part(part, (job, rank), piece.bytes, piece.end))
+        Some(self.whole_part(part, of, piece.bytes, piece.end))
     }
 
-    fn whole_part(
-        &self,
-        part: u32,
-        (job, rank): (&JobName, Rank),
-        bytes: KinetoBytes,
-        end: Option<KinetoEnd>,
-    ) -> KinetoPart {
-        KinetoPart { number: self.order.number, job: job.clone(), rank, part, bytes, end }
+    fn whole_part(&self, part: u32, of: &JobRank, bytes: KinetoBytes, end: Option<KinetoEnd>) -> KinetoPart {
+        KinetoPart { number: self.order.number, job: of.job.clone(), rank: of.rank, part, bytes, end }
     }
 
     /// The number of the awaited part.

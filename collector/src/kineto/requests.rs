@@ -5,11 +5,11 @@ use std::fs;
 use xpu_wire::{
     endpoint::user_id,
     frame::{Body, KinetoOrder, KinetoRank, KinetoStanding, KinetoWish},
-    id::{JobName, Rank},
+    id::JobName,
 };
 
-use super::{Kineto, KinetoName, Subject, order::Ordered, trace, trace::Place};
-use crate::{address::Address, clock::RequestTime};
+use super::{JobRank, Kineto, KinetoName, Subject, order::Ordered, trace, trace::Place};
+use crate::{address::Address, request_time::RequestTime};
 
 impl Kineto {
     /// Takes a viewer's request for these ranks, and returns the immediate answers.
@@ -23,7 +23,7 @@ impl Kineto {
     ) -> Vec<Body> {
         let mut answers = Vec::new();
         for subject in subjects {
-            let place = (job.clone(), subject.rank);
+            let place = JobRank { job: job.clone(), rank: subject.rank };
             match wish {
                 KinetoWish::Tell => answers.push(Body::Kineto(self.of_none(job, &subject, 0, asked.ahead))),
                 KinetoWish::Trace(order) => {
@@ -44,7 +44,7 @@ impl Kineto {
 
     fn trace(
         &mut self,
-        place: &(JobName, Rank),
+        place: &JobRank,
         subject: &Subject,
         order: &KinetoOrder,
         viewer: &Address,
@@ -55,7 +55,7 @@ impl Kineto {
             let ordered = &self.ordered[place];
             return self.of_order(place, ordered, subject.count);
         }
-        let none = self.of_none(&place.0, subject, order.number, asked.ahead);
+        let none = self.of_none(&place.job, subject, order.number, asked.ahead);
         if matches!(none.standing, KinetoStanding::Unregistered { .. }) {
             return none;
         }
@@ -75,7 +75,7 @@ impl Kineto {
     }
 
     /// The order is no longer wanted. A trace that Kineto was asked for is awaited, and then removed.
-    fn end(&mut self, place: &(JobName, Rank), number: u64) {
+    fn end(&mut self, place: &JobRank, number: u64) {
         self.queue.remove(place);
         let ended = self.of_number(place, number).is_some_and(Ordered::abandon);
         if ended {

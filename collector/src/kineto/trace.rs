@@ -36,7 +36,7 @@ const LEVEL: Compression = Compression::new(3);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// The path given to Kineto, which inserts its process id before the extension.
-    pub told: String,
+    pub log_file: String,
     /// The path as seen from here.
     seen: PathBuf,
     /// The same in this program's view of the file system, for when the process has ended.
@@ -52,7 +52,7 @@ impl Place {
         let plain = PathBuf::from(format!("{folder}/{stem}_{own}.json"));
         let below = plain.strip_prefix("/").unwrap_or(&plain);
         Self {
-            told: format!("{folder}/{stem}.json"),
+            log_file: format!("{folder}/{stem}.json"),
             seen: Path::new("/proc").join(pid.to_string()).join("root").join(below),
             plain,
             owner,

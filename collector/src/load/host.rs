@@ -42,8 +42,8 @@ impl HostCounts {
             // Disks that are made of others count the same bytes again.
             disk: sum(disks
                 .iter()
-                .filter(|(name, ..)| !is_made_of_others(name))
-                .map(|(_, read, written)| (bytes(*read), bytes(*written)))),
+                .filter(|disk| !is_made_of_others(&disk.name))
+                .map(|disk| (bytes(disk.read), bytes(disk.written)))),
         }
     }
 

@@ -79,7 +79,8 @@ impl Levels {
     /// `on_host`: the number of a communicator's ranks on the rank's host.
     pub(super) fn take(
         &mut self,
-        (summary, nccl): (&Summary, &NcclReport),
+        summary: &Summary,
+        nccl: &NcclReport,
         on_host: impl Fn(CommunicatorId) -> u32,
         at: Moment,
     ) {
@@ -273,14 +274,16 @@ pub(super) fn expose(
     exposition: &mut Exposition,
     pod: &Pod,
     job: &Job,
-    (rank, view): (Rank, &RankView),
-    (levels, stands): (Option<&Levels>, bool),
+    rank: Rank,
+    view: &RankView,
+    levels: Option<&Levels>,
+    is_stuck: bool,
     dump: Dump,
     now: Moment,
 ) {
     let labels = |more: &[(&'static str, String)]| pod.labels(job, rank, view, more);
     if view.is_alive() {
-        exposition.put(HANG, &labels(&[]), Value::Whole(i64::from(stands)));
+        exposition.put(HANG, &labels(&[]), Value::Whole(i64::from(is_stuck)));
         for (metric, is) in [(DUMPING, Dump::Making), (DUMPED, Dump::Done)] {
             exposition.put(metric, &labels(&[]), Value::Whole(i64::from(dump == is)));
         }

@@ -52,8 +52,8 @@ fn each_operation_has_a_level_of_its_own() {
     durations.record_n(Nanoseconds(100), 3);
     durations.record_n(Nanoseconds(1000), 1);
     let cells = by_level(&durations, 8.0, |took| took.0 > 500);
-    let told: Vec<_> = cells.iter().map(|(slow, cell)| (*slow, cell.launched, cell.work)).collect();
-    assert_eq!(told, [(false, 3, 24.0), (true, 1, 8.0)]);
+    let reported: Vec<_> = cells.iter().map(|(slow, cell)| (*slow, cell.launched, cell.work)).collect();
+    assert_eq!(reported, [(false, 3, 24.0), (true, 1, 8.0)]);
 }
 
 #[test]

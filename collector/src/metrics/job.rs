@@ -20,7 +20,8 @@ const NAMED: usize = 64;
 pub(super) fn expose(
     exposition: &mut Exposition,
     job: &Job,
-    (findings, stands): (&[Finding], bool),
+    findings: &[Finding],
+    is_stuck: bool,
     now: Moment,
 ) {
     let labels: Vec<Label> = vec![("job_name", label(job.name().as_str()))];
@@ -28,8 +29,8 @@ pub(super) fn expose(
     exposition.gauge(all::JOB_WORLD_SIZE, &labels, f64::from(job.world_size()));
     exposition.gauge(all::JOB_RANKS_SEEN, &labels, seen as f64);
     exposition.gauge(all::JOB_RANKS_LIVING, &labels, job.living() as f64);
-    exposition.gauge(all::JOB_HANG, &labels, f64::from(u8::from(stands)));
-    let live = || job.ranks().filter(|&(rank, view)| is_live(job, findings, (rank, view), now));
+    exposition.gauge(all::JOB_HANG, &labels, f64::from(u8::from(is_stuck)));
+    let live = || job.ranks().filter(|&(rank, view)| is_live(job, findings, rank, view, now));
     let over_ranks = |of: fn(&RankView) -> Option<Nanoseconds>| {
         median(live().filter_map(|(_, view)| of(view)).map(Nanoseconds::seconds).collect())
     };

@@ -29,7 +29,7 @@ pub(super) fn expose(exposition: &mut Exposition) {
         }
     }
     let is_disk = |name: &str| fs::metadata(format!("/sys/block/{name}")).is_ok();
-    for (name, read, written) in disks(&read("/proc/diskstats"), is_disk).into_iter().take(DEVICES) {
+    for Disk { name, read, written } in disks(&read("/proc/diskstats"), is_disk).into_iter().take(DEVICES) {
         for (direction, sectors) in [("read", read), ("write", written)] {
             let labels = [("device", label(&name)), ("direction", label(direction))];
             exposition.counter(all::HOST_DISK, &labels, sectors as f64 * SECTOR);
@@ -70,14 +70,22 @@ pub(crate) fn network(text: &str) -> Vec<Network> {
     text.lines().filter_map(device).filter(|device| device.name != "lo").collect()
 }
 
-/// Sectors read and written by whole disks (`proc_diskstats(5)`).
-pub(crate) fn disks(text: &str, is_disk: impl Fn(&str) -> bool) -> Vec<(String, u64, u64)> {
+/// Sectors read and written.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Disk {
+    pub(crate) name: String,
+    pub(crate) read: u64,
+    pub(crate) written: u64,
+}
+
+/// Whole disks (`proc_diskstats(5)`).
+pub(crate) fn disks(text: &str, is_disk: impl Fn(&str) -> bool) -> Vec<Disk> {
     let disk = |line: &str| {
         let words: Vec<_> = line.split_whitespace().collect();
         let (name, read, written) = (words.get(2)?, words.get(5)?, words.get(9)?);
         let is_real = !name.starts_with("loop") && !name.starts_with("ram") && is_disk(name);
         is_real.then_some(())?;
-        Some(((*name).to_owned(), read.parse().ok()?, written.parse().ok()?))
+        Some(Disk { name: (*name).to_owned(), read: read.parse().ok()?, written: written.parse().ok()? })
     };
     text.lines().filter_map(disk).collect()
 }
@@ -101,7 +109,10 @@ mod tests {
         assert_eq!(devices.len(), 1);
         assert_eq!((devices[0].received, devices[0].sent, devices[0].wrong), (100, 300, [3, 5]));
         let text = " 259 0 nvme0n1 10 0 800 5 20 0 1600 7 0 1 1\n 259 1 nvme0n1p1 1 0 8 0 1 0 8 0 0 0 0\n   7 0 loop0 1 0 2 0 0 0 0 0 0 0 0\n";
-        assert_eq!(disks(text, |name| name == "nvme0n1"), [("nvme0n1".to_owned(), 800, 1600)]);
+        assert_eq!(
+            disks(text, |name| name == "nvme0n1"),
+            [Disk { name: "nvme0n1".to_owned(), read: 800, written: 1600 }]
+        );
         assert_eq!(kilobytes("MemTotal:       8 kB\nMemAvailable: 4 kB\n", "MemAvailable:"), Some(4096.0));
         for text in ["", "cpu", "cpu \n", "a: b", "1 2 3", "\u{fffd}"] {
             assert!(cpu(text).is_empty() && network(text).is_empty() && disks(text, |_| true).is_empty());

@@ -84,9 +84,9 @@ fn cpu_seconds() -> Option<f64> {
     // SAFETY: all zero is a valid rusage.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is to a live rusage.
-    let told = unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } == 0;
+    let is_known = unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } == 0;
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    told.then(|| seconds(usage.ru_utime) + seconds(usage.ru_stime))
+    is_known.then(|| seconds(usage.ru_utime) + seconds(usage.ru_stime))
 }
 
 fn resident_bytes() -> Option<f64> {

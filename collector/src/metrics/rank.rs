@@ -34,7 +34,8 @@ pub(super) fn expose(
     job: &Job,
     rank: Rank,
     view: &RankView,
-    (tally, findings): (Option<&Tally>, &[Finding]),
+    tally: Option<&Tally>,
+    findings: &[Finding],
     now: Moment,
 ) {
     let labels: Vec<Label> = vec![
@@ -48,7 +49,7 @@ pub(super) fn expose(
         let labels = with(&labels, &[("state", &word(&each))]);
         exposition.gauge(all::RANK_STATE, &labels, f64::from(u8::from(each == state)));
     }
-    if is_live(job, findings, (rank, view), now) {
+    if is_live(job, findings, rank, view, now) {
         expose_figures(exposition, &labels, job, view);
     }
     exposition.gauge(all::LOSS, &labels, view.loss());
@@ -64,7 +65,7 @@ pub(super) fn expose(
     }
     if let Some(reading) = view.device() {
         let age = age_of(reading, |then| now.since(job.common(view.host(), then)));
-        expose_device(exposition, &labels, (reading, age), view.is_alive());
+        expose_device(exposition, &labels, reading, age, view.is_alive());
     }
 }
 
@@ -75,7 +76,7 @@ pub(super) fn word(value: &impl serde::Serialize) -> String {
 }
 
 /// Whether a rank's figures are current: stale ones have no gauges.
-pub(super) fn is_live(job: &Job, findings: &[Finding], (rank, view): (Rank, &RankView), now: Moment) -> bool {
+pub(super) fn is_live(job: &Job, findings: &[Finding], rank: Rank, view: &RankView, now: Moment) -> bool {
     let silence = now.since(job.common(view.host(), view.heard()));
     stale_since(view, finding::state(findings, rank, view), silence).is_none()
 }
@@ -139,7 +140,7 @@ fn expose_digest(exposition: &mut Exposition, labels: &[Label], digest: &RankDig
     exposition.gauge(all::OVERHEAD, labels, f64::from(digest.overhead_ppm) / 1e6);
     exposition.gauge(all::BUDGET, labels, digest.budget_ppm.map(|budget| f64::from(budget) / 1e6));
     for (kind, rate) in [("gemm", digest.gemm_rate), ("collective", digest.collective_rate)] {
-        let one_in = (rate != Rate::NEVER).then(|| rate.stands_for() as f64);
+        let one_in = (rate != Rate::NEVER).then(|| rate.denominator() as f64);
         exposition.gauge(all::TIMED_ONE_IN, &with(labels, &[("kind", kind)]), one_in);
     }
     exposition.counter(all::DROPPED, labels, digest.dropped_records as f64);
@@ -207,7 +208,8 @@ fn expose_bandwidth(exposition: &mut Exposition, labels: &[Label], job: &Job, vi
 fn expose_device(
     exposition: &mut Exposition,
     labels: &[Label],
-    (reading, age): (&DeviceReading, Duration),
+    reading: &DeviceReading,
+    age: Duration,
     is_alive: bool,
 ) {
     exposition.gauge(all::GPU_READ, labels, age.as_secs_f64());

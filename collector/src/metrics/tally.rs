@@ -112,11 +112,9 @@ impl Tally {
         let RankDetail { rank, summary, .. } = detail;
         if pages.compat {
             let on_host = |id| ranks_beside(job, *rank, id);
-            self.levels.get_or_insert_with(|| Levels::new(pages.peaks, now)).take(
-                (summary, &self.nccl),
-                on_host,
-                now,
-            );
+            self.levels
+                .get_or_insert_with(|| Levels::new(pages.peaks, now))
+                .take(summary, &self.nccl, on_host, now);
         }
         if pages.per_shape {
             self.shapes.get_or_insert_with(|| Shapes::new(now)).take(summary, now);

@@ -68,14 +68,14 @@ fn gauges_are_of_ranks_whose_figures_are_of_now() {
         "xpu_top_gpu_power_watts",
     ];
     for gauge in gauges {
-        let told = |rank: u32| {
+        let reported = |rank: u32| {
             let is = |line: &&str| line.starts_with(gauge) && line.contains(&format!("rank=\"{rank}\""));
             page.lines().any(|line| is(&line))
         };
         // The collectives are no longer matched on all ranks, so no rank has those gauges.
         let joined = ["bus_bandwidth", "lateness"].iter().all(|of| !gauge.contains(of));
         assert_eq!(
-            (0..8).map(told).collect::<Vec<_>>(),
+            (0..8).map(reported).collect::<Vec<_>>(),
             [[joined; 4], [false; 4]].concat(),
             "{gauge}\n{page}"
         );

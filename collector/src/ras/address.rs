@@ -5,15 +5,16 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _},
 };
 
-use super::Target;
+use super::{Target, library::Version};
 use crate::environment::Environment;
 
 /// NCCL's own default.
 const DEFAULT: &str = "localhost:28028";
 
 /// The first version with a JSON form, and the ones that may end a process that they are asked about.
-const JSON: (u32, u32, u32) = (2, 28, 7);
-const CRASHES: std::ops::RangeInclusive<(u32, u32, u32)> = (2, 26, 2)..=(2, 26, 5);
+const JSON: Version = Version { major: 2, minor: 28, patch: 7 };
+const CRASHES: std::ops::RangeInclusive<Version> =
+    Version { major: 2, minor: 26, patch: 2 }..=Version { major: 2, minor: 26, patch: 5 };
 
 /// As NCCL takes it from `NCCL_RAS_ADDR`: `host:port`, `[address]:port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,9 +38,8 @@ pub(super) enum Unasked {
 }
 
 impl Unasked {
-    pub(super) fn of_version(version: (u32, u32, u32)) -> Option<Self> {
-        let (major, minor, patch) = version;
-        let text = format!("{major}.{minor}.{patch}");
+    pub(super) fn of_version(version: Version) -> Option<Self> {
+        let text = version.to_string();
         if CRASHES.contains(&version) {
             Some(Self::Crashes(text))
         } else {
@@ -92,14 +92,15 @@ mod tests {
 
     #[test]
     fn versions_that_crash_or_have_no_json_are_not_asked() {
+        let of = |(major, minor, patch)| Version { major, minor, patch };
         let said = |version| Unasked::of_version(version).map(|why| why.to_string()).unwrap_or_default();
         for patch in 2..=5 {
-            assert!(said((2, 26, patch)).contains("may crash when asked"), "{patch}");
+            assert!(said(of((2, 26, patch))).contains("may crash when asked"), "{patch}");
         }
-        for version in [(2, 23, 4), (2, 26, 1), (2, 26, 6), (2, 27, 7), (2, 28, 3)] {
+        for version in [(2, 23, 4), (2, 26, 1), (2, 26, 6), (2, 27, 7), (2, 28, 3)].map(of) {
             assert!(said(version).contains("no JSON"), "{version:?}");
         }
-        for version in [(2, 28, 7), (2, 28, 9), (2, 29, 2), (3, 0, 0)] {
+        for version in [(2, 28, 7), (2, 28, 9), (2, 29, 2), (3, 0, 0)].map(of) {
             assert_eq!(said(version), "");
         }
     }

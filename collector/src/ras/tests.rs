@@ -49,8 +49,8 @@ fn ask_now(target: &Target) -> (RasReport, Vec<u8>) {
 fn answered(ras: &mut Ras) -> Answered {
     let deadline = Instant::now() + Duration::from_mins(1);
     loop {
-        if let Some(told) = ras.turn(Instant::now()).pop() {
-            return told;
+        if let Some(reported) = ras.turn(Instant::now()).pop() {
+            return reported;
         }
         assert!(Instant::now() < deadline);
         thread::yield_now();
@@ -90,9 +90,9 @@ fn one_question_serves_all_who_ask_at_the_same_time_or_soon_after() {
         assert_eq!(ras.want(target.clone(), &viewer(number), now), None);
     }
     assert_eq!(ras.asking.len(), 1);
-    let told = answered(&mut ras);
-    assert_eq!(told.viewers, [viewer(1), viewer(2)]);
-    let again = Answered { viewers: vec![viewer(3)], ..told };
+    let reported = answered(&mut ras);
+    assert_eq!(reported.viewers, [viewer(1), viewer(2)]);
+    let again = Answered { viewers: vec![viewer(3)], ..reported };
     assert_eq!(ras.want(target.clone(), &viewer(3), Instant::now()), Some(again));
     assert_eq!(ras.want(target, &viewer(3), Instant::now() + RECENT), None, "it is asked again");
 }
@@ -132,6 +132,6 @@ fn who_does_not_answer_in_time_is_given_up() {
     let mut ras = Ras::default();
     ras.asking.push(Asking { job, viewers: vec![viewer(1)], answer, since });
     assert!(ras.turn(since).is_empty());
-    let told = ras.turn(since + LIMIT).pop().unwrap();
-    assert!(told.report.why.contains("did not answer in time") && ras.asking.is_empty());
+    let reported = ras.turn(since + LIMIT).pop().unwrap();
+    assert!(reported.report.why.contains("did not answer in time") && ras.asking.is_empty());
 }

@@ -78,15 +78,16 @@ fn a_call_is_reported_with_the_stacks_only_if_it_lasted_all_the_while() {
     let mut roster = Roster::default();
     let ledger = page.descriptor().map(|fd| fd as u32);
     roster.hello(&who("x"), 0, RankInfo { ledger, ..info("j", 0) }, at(0.0));
-    let (_, targets) = roster.stacks(&"j".into(), &[], false, false, at(5.0)).unwrap();
+    let FoundStacks { targets, .. } = roster.stacks(&"j".into(), &[], false, false, at(5.0)).unwrap();
     threads[1].leave();
     threads[2].leave();
     threads[2].enter(Call::StreamSynchronize, at(5.5));
     let mut stacks = RankStacks::unread("j".into(), Rank(0), targets[0].pid, String::new());
     stacks.threads = targets[0].inside.iter().map(|inside| thread_in(*inside)).collect();
     roster.keep(&mut stacks, targets[0].looked);
-    let told: Vec<_> = stacks.threads.iter().map(|thread| (thread.thread, thread.inside.is_some())).collect();
-    assert_eq!(told, [(Some(42), true), (Some(43), false), (Some(44), false)]);
+    let reported: Vec<_> =
+        stacks.threads.iter().map(|thread| (thread.thread, thread.inside.is_some())).collect();
+    assert_eq!(reported, [(Some(42), true), (Some(43), false), (Some(44), false)]);
 }
 
 fn thread_in(inside: Inside) -> ThreadStack {

@@ -26,6 +26,12 @@ const UNASKED: Duration = Duration::from_mins(1);
 /// read for each request.
 const RECENT: Duration = Duration::from_secs(10);
 
+/// The stacks that need not be read, and the ranks to read.
+pub(crate) struct FoundStacks {
+    pub(crate) known: Vec<RankStacks>,
+    pub(crate) targets: Vec<Target>,
+}
+
 impl Roster {
     /// The kept stacks of a job, and the ranks to read, of all or of the named ones. `None` if there are
     /// none.
@@ -36,11 +42,11 @@ impl Roster {
         kept: bool,
         natively: bool,
         now: Moment,
-    ) -> Option<(Vec<RankStacks>, Vec<Target>)> {
-        let can_tell = |worker: &Worker| worker.life() != Life::Ended || (kept && worker.kept().is_some());
+    ) -> Option<FoundStacks> {
+        let has_stacks = |worker: &Worker| worker.life() != Life::Ended || (kept && worker.kept().is_some());
         let moved = self.of_job(job).map(|worker| worker.motion().moved).max()?;
         let changed = self.of_job(job).map(Worker::changed).max()?;
-        if !self.of_job(job).any(can_tell) {
+        if !self.of_job(job).any(has_stacks) {
             return None;
         }
         let (mut known, mut targets) = (Vec::new(), Vec::new());
@@ -59,17 +65,12 @@ impl Roster {
                 None => targets.push(worker.target(natively, now)),
             }
         }
-        Some((known, targets))
+        Some(FoundStacks { known, targets })
     }
 
     /// The ranks whose GPUs may be read, of all or of the named ones, and why the others may not. `None` if
     /// there are none.
-    pub(crate) fn gpu_stacks(
-        &self,
-        job: &JobName,
-        ranks: &[Rank],
-        now: Moment,
-    ) -> Option<(Vec<RankStacks>, Vec<Target>)> {
+    pub(crate) fn gpu_stacks(&self, job: &JobName, ranks: &[Rank], now: Moment) -> Option<FoundStacks> {
         let living = || self.processes(job).filter(|worker| worker.life() != Life::Ended);
         living().next()?;
         let refusal = why_not_gpus(living, now);
@@ -85,7 +86,7 @@ impl Roster {
                 targets.push(Target { gpus, ..worker.target(true, now) });
             }
         }
-        Some((refused, targets))
+        Some(FoundStacks { known: refused, targets })
     }
 
     pub(super) fn of_job(&self, job: &JobName) -> impl Iterator<Item = &Worker> {
@@ -124,9 +125,9 @@ impl Roster {
             let thorough =
                 self.of_job(job).filter_map(|worker| worker.kept().filter(|kept| kept.is_thorough()));
             let read = thorough.map(|kept| kept.read_at).max();
-            let stands_for = now.since(motion.moved);
+            let stalled_for = now.since(motion.moved);
             motion.enabled
-                && stands_for >= self.patience(job, *motion, stands_for)
+                && stalled_for >= self.patience(job, *motion, stalled_for)
                 && read.is_none_or(|read| read < motion.moved && now.since(read) >= UNASKED)
         });
         let standing = self.places.values().filter(|worker| worker.is_there());
@@ -139,9 +140,9 @@ impl Roster {
 
 impl Roster {
     /// How long the ranks of a job here may stand. Where all of them wait for their GPUs, none loads or compiles.
-    fn patience(&self, job: &JobName, motion: Motion, stands_for: Duration) -> Duration {
+    fn patience(&self, job: &JobName, motion: Motion, stalled_for: Duration) -> Duration {
         let usual = finding::patience(motion.begun, motion.pace);
-        let might_be_early = !motion.begun && stands_for < usual && stands_for >= finding::EARLY_PATIENCE;
+        let might_be_early = !motion.begun && stalled_for < usual && stalled_for >= finding::EARLY_PATIENCE;
         let mut living = self.of_job(job).filter(|worker| worker.is_there());
         if might_be_early && living.all(Worker::waits_for_gpu) { finding::EARLY_PATIENCE } else { usual }
     }

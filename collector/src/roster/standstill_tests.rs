@@ -91,7 +91,7 @@ fn what_was_read_by_hand_does_not_stand_for_what_a_standstill_is_read_with() {
     read_by_hand(&mut roster, 0, at(3.0));
     assert_eq!(standing(&roster, 10.0), [0]);
     let asked = |roster: &Roster, natively| {
-        let (known, _) = roster.stacks(&"a".into(), &[], true, natively, at(11.0)).unwrap();
+        let FoundStacks { known, .. } = roster.stacks(&"a".into(), &[], true, natively, at(11.0)).unwrap();
         known.iter().map(|stacks| stacks.read_at).collect::<Vec<_>>()
     };
     assert_eq!((asked(&roster, false), asked(&roster, true)), (vec![at(3.0)], vec![]));
@@ -101,7 +101,7 @@ fn what_was_read_by_hand_does_not_stand_for_what_a_standstill_is_read_with() {
     // Once it has moved, earlier stacks are out of date.
     step(&mut roster, 0, 2, 100, at(20.0));
     read_by_hand(&mut roster, 0, at(21.0));
-    assert_eq!(roster.stacks(&"a".into(), &[], true, false, at(500.0)).unwrap().0[0].read_at, at(21.0));
+    assert_eq!(roster.stacks(&"a".into(), &[], true, false, at(500.0)).unwrap().known[0].read_at, at(21.0));
 }
 
 #[test]
@@ -132,7 +132,8 @@ fn what_was_read_since_the_job_moved_is_not_read_again_for_who_will_do_with_it()
     let mut roster = trained(2, 100);
     read(&mut roster, 0, at(10.0));
     let asked = |roster: &Roster, kept, seconds| {
-        let (known, targets) = roster.stacks(&"a".into(), &[], kept, false, at(seconds)).unwrap();
+        let FoundStacks { known, targets } =
+            roster.stacks(&"a".into(), &[], kept, false, at(seconds)).unwrap();
         let known: Vec<_> = known.iter().map(|stacks| stacks.rank.0).collect();
         (known, targets.iter().map(|target| target.rank.0).collect::<Vec<_>>())
     };
@@ -151,7 +152,7 @@ fn what_was_read_before_the_end_is_there_after_it() {
     let mut roster = trained(1, 100);
     read(&mut roster, 0, at(10.0));
     roster.goodbye(&who(0), at(11.0));
-    let (known, targets) = roster.stacks(&"a".into(), &[], true, false, at(60.0)).unwrap();
+    let FoundStacks { known, targets } = roster.stacks(&"a".into(), &[], true, false, at(60.0)).unwrap();
     assert_eq!((known.len(), targets.len()), (1, 0));
     assert!(roster.stacks(&"a".into(), &[], false, false, at(60.0)).is_none());
     assert!(roster.stacks(&"b".into(), &[], true, false, at(60.0)).is_none());
@@ -161,7 +162,7 @@ fn what_was_read_before_the_end_is_there_after_it() {
 fn stacks_of_another_process_are_not_kept() {
     let mut roster = trained(1, 100);
     roster.keep(&mut RankStacks::unread("a".into(), Rank(0), Pid(1), String::new()), at(60.0));
-    assert_eq!(roster.stacks(&"a".into(), &[], true, false, at(60.0)).unwrap().0, []);
+    assert_eq!(roster.stacks(&"a".into(), &[], true, false, at(60.0)).unwrap().known, []);
 }
 
 /// A second fault in the same hang: no rank has moved, but stacks from before it are out of date.
@@ -171,7 +172,8 @@ fn what_was_read_before_a_rank_was_gone_is_read_again_of_those_that_are_there() 
     (0..2).for_each(|rank| read(&mut roster, rank, at(10.0)));
     roster.goodbye(&who(1), at(40.0));
     let asked = |roster: &Roster, seconds| {
-        let (known, targets) = roster.stacks(&"a".into(), &[], true, false, at(seconds)).unwrap();
+        let FoundStacks { known, targets } =
+            roster.stacks(&"a".into(), &[], true, false, at(seconds)).unwrap();
         let known: Vec<_> = known.iter().map(|stacks| stacks.rank.0).collect();
         (known, targets.iter().map(|target| target.rank.0).collect::<Vec<_>>())
     };
@@ -185,7 +187,8 @@ fn what_was_read_before_a_rank_was_gone_is_read_again_of_those_that_are_there() 
 fn gpus_are_read_only_of_a_job_none_of_whose_ranks_advances() {
     let mut roster = trained(2, 100);
     let asked = |roster: &Roster, ranks: &[Rank], seconds| {
-        let (refused, targets) = roster.gpu_stacks(&"a".into(), ranks, at(seconds)).unwrap();
+        let FoundStacks { known: refused, targets } =
+            roster.gpu_stacks(&"a".into(), ranks, at(seconds)).unwrap();
         let why = refused.first().map(|stacks| stacks.why[0].clone()).unwrap_or_default();
         (why, targets.iter().map(|target| (target.rank.0, target.gpus.is_some())).collect::<Vec<_>>())
     };
@@ -213,6 +216,6 @@ fn gpus_of_a_program_without_steps_and_communicators_are_not_read() {
     let mut summary = Summary::default();
     summary.hook.enabled = true;
     roster.summary(&who(0), 1, summary, at(1.0));
-    let (refused, targets) = roster.gpu_stacks(&"a".into(), &[], at(600.0)).unwrap();
+    let FoundStacks { known: refused, targets } = roster.gpu_stacks(&"a".into(), &[], at(600.0)).unwrap();
     assert!(targets.is_empty() && refused[0].why[0].contains("no steps"), "{refused:?}");
 }

@@ -21,15 +21,15 @@ pub(crate) struct Idling {
 impl Roster {
     /// By job.
     pub(crate) fn times(&self, now: Moment) -> Vec<HostTimes> {
-        let mut told: Vec<HostTimes> = Vec::new();
+        let mut jobs: Vec<HostTimes> = Vec::new();
         for (place, worker) in self.places.iter().filter(|(_, worker)| worker.is_there()) {
             let Some(times) = worker.times(now) else { continue };
-            match told.last_mut().filter(|last| last.job == place.job) {
+            match jobs.last_mut().filter(|last| last.job == place.job) {
                 Some(last) => last.ranks.push(times),
-                None => told.push(HostTimes { job: place.job.clone(), ranks: vec![times] }),
+                None => jobs.push(HostTimes { job: place.job.clone(), ranks: vec![times] }),
             }
         }
-        told
+        jobs
     }
 
     /// Ranks whose GPUs wait for their hosts.
@@ -50,7 +50,9 @@ impl Roster {
 
     pub(crate) fn see_main_thread(
         &mut self,
-        (job, rank, pid): (&JobName, Rank, Pid),
+        job: &JobName,
+        rank: Rank,
+        pid: Pid,
         seen: MainThread,
         now: Moment,
     ) {

@@ -4,15 +4,13 @@ use std::time::Instant;
 
 use xpu_wire::{
     VERSION, codec,
-    frame::{
-        Body, CaptureWindow, Command, Frame, HostSnapshot, KinetoWish, RankStacks, Request, SampleOrder,
-    },
+    frame::{Body, CaptureWindow, Command, Frame, HostSnapshot, KinetoWish, Request, SampleOrder},
     id::{JobName, Rank},
     unit::Moment,
 };
 
 use super::{Collector, TURN};
-use crate::{address::Address, clock::RequestTime, envelope::Envelope, stacks::Target};
+use crate::{address::Address, envelope::Envelope, request_time::RequestTime, roster::FoundStacks};
 
 impl Collector {
     pub(super) fn take_requests(&mut self, now: Moment) -> zmq::Result<()> {
@@ -125,11 +123,11 @@ impl Collector {
     fn take_stacks(
         &mut self,
         job: &JobName,
-        found: Option<(Vec<RankStacks>, Vec<Target>)>,
+        found: Option<FoundStacks>,
         viewer: &Address,
         now: Moment,
     ) -> Option<Body> {
-        let Some((known, targets)) = found else { return Some(self.nobody(job)) };
+        let Some(FoundStacks { known, targets }) = found else { return Some(self.nobody(job)) };
         for stacks in known {
             self.send(viewer, Body::Stacks(stacks), now);
         }
@@ -172,8 +170,8 @@ impl Collector {
     ) -> Option<Body> {
         let window = order.window.map(|window| CaptureWindow { at: received.here(window.at), ..window });
         let order = SampleOrder { window, ..order };
-        for target in self.roster.sampled(job, ranks, received.at) {
-            if let Some(refused) = self.samplers.begin(target, &order, viewer, Instant::now()) {
+        for (target, ledger) in self.roster.sampled(job, ranks, received.at) {
+            if let Some(refused) = self.samplers.begin(target, ledger, &order, viewer, Instant::now()) {
                 self.send_all(vec![(viewer.clone(), Body::PythonSamples(refused))], received.at);
             }
         }

@@ -68,7 +68,7 @@ impl Collector {
     pub(super) fn carry_out(&mut self, effects: Vec<Effect>, now: Moment) {
         for effect in effects {
             match effect {
-                Effect::Tell(to, command) => self.command(&to, command, now),
+                Effect::Command(to, command) => self.command(&to, command, now),
                 Effect::Publish(body) => self.publish(*body, now),
                 Effect::Fresh(job, rank) => {
                     if self.subscriptions.cover(&topic::detail(&job, rank))

@@ -19,7 +19,7 @@ use xpu_wire::{
     id::Pid,
 };
 
-use super::read::brief;
+use super::brief::brief;
 
 /// The file has 20 to 200 MB, mostly the code of loaded modules.
 const PATIENCE: Duration = Duration::from_secs(50);
@@ -159,12 +159,12 @@ fn threads_of(kernels: &[core::Kernel]) -> Vec<ThreadStack> {
     if kernels.is_empty() {
         return vec![thread(0, vec!["no kernel".to_owned()])];
     }
-    let told = kernels.iter().take(KERNELS);
+    let shown = kernels.iter().take(KERNELS);
     let lines = |kernel: &core::Kernel| {
         let name = brief(kernel.name.as_deref().unwrap_or("a kernel of no loaded module"));
         [Some(name), kernel.stopped_by(), Some(kernel.sized())].into_iter().flatten().collect()
     };
-    told.map(|kernel| thread(kernel.device, lines(kernel))).collect()
+    shown.map(|kernel| thread(kernel.device, lines(kernel))).collect()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use xpu_wire::{
     id::Pid,
 };
 
-use super::read::brief;
+use super::brief::brief;
 
 /// Threads that are read: further ones are only counted.
 const LOOKED_AT: usize = 4096;

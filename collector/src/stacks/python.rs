@@ -8,7 +8,7 @@ use xpu_wire::{
     id::Pid,
 };
 
-use super::read::brief;
+use super::brief::brief;
 
 /// Attempts on a running process: its memory may change between two reads.
 const ATTEMPTS: usize = 3;

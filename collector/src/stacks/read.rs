@@ -9,7 +9,7 @@ use xpu_wire::{
     codec,
     frame::{Body, Frame, RankStacks, ThreadStack},
     id::{JobName, Pid, Rank},
-    process, text,
+    process,
     unit::Moment,
 };
 
@@ -157,18 +157,6 @@ pub(crate) fn end_with_the_collector(limit: Duration) {
         libc::alarm(seconds);
         libc::setrlimit(libc::RLIMIT_DATA, &raw const limit);
     }
-}
-
-/// A foreign process's text: cut, and fit for a terminal.
-pub(super) fn brief(text: &str) -> String {
-    const MOST: usize = RankStacks::TEXT;
-    let kept = match text.len() {
-        0..=MOST => text,
-        // The end of a path is more specific than its beginning.
-        length if text.starts_with('/') => &text[text.ceil_char_boundary(length - MOST)..],
-        _ => &text[..text.floor_char_boundary(MOST)],
-    };
-    text::clean(kept).into_owned()
 }
 
 #[cfg(test)]

@@ -67,13 +67,3 @@ fn the_longest_stacks_fit_into_a_frame() {
     say(stacks, &mut bytes).unwrap();
     assert!(codec::decode(&bytes).is_ok(), "{} bytes", bytes.len());
 }
-
-#[test]
-fn texts_are_cut_and_fit_for_a_terminal() {
-    assert_eq!(brief("a\x1b[31m\u{202e}\n"), "a [31m  ");
-    let path = format!("/{}/train.py", "d".repeat(500));
-    assert!(brief(&path).ends_with("/train.py") && brief(&path).len() == RankStacks::TEXT);
-    assert_eq!(brief(&"f".repeat(500)).len(), RankStacks::TEXT);
-    let snakes = "\u{1f40d}".repeat(500);
-    assert!(brief(&snakes).len() <= RankStacks::TEXT && brief(&format!("/a{snakes}")).ends_with('\u{1f40d}'));
-}

@@ -9,10 +9,10 @@
 //! Nothing is kept here: a part goes to the viewer as soon as it is complete, and a sampler whose parts are not
 //! taken waits.
 
-mod clock;
 mod part;
 mod sample;
 mod sampler;
+mod schedule;
 
 use std::{os::fd::RawFd, path::PathBuf, process::Child, time::Instant};
 
@@ -49,7 +49,8 @@ impl Samplers {
     /// Begins to sample a rank. The same order again changes nothing. `Some` if that is refused, with the reason.
     pub(crate) fn begin(
         &mut self,
-        (target, ledger): (Target, Option<u32>),
+        target: Target,
+        ledger: Option<u32>,
         order: &SampleOrder,
         viewer: &Address,
         now: Instant,
@@ -83,7 +84,7 @@ impl Samplers {
                 "too many ranks of this host are sampled at the same time: name some with --ranks",
             );
         }
-        match Sampler::start(&self.program, (&target, ledger), order, viewer, now) {
+        match Sampler::start(&self.program, &target, ledger, order, viewer, now) {
             Ok(sampler) => {
                 self.running.push(sampler);
                 None

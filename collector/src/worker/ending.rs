@@ -116,12 +116,12 @@ fn verdict(
     // shutdown.
     let leaving = exit.is_some() && life == Life::Ended;
     let status = status.filter(|&status| !(leaving && is_sent_away(status)));
-    let (told, at) = match (status, exit) {
+    let (how, at) = match (status, exit) {
         (Some(status), exit) => (Some(status), exit.map_or(gone, |(_, at)| at)),
         (None, Some((code, at))) => (Some(code), at),
         (None, None) => (None, gone),
     };
-    let fault = last.fault.as_ref().filter(|fault| match told {
+    let fault = last.fault.as_ref().filter(|fault| match how {
         // Handlers of a fatal signal end the process by `abort()` or an exit too, which is then noted as its
         // end.
         Some(ExitStatus::Signal(number)) => number == fault.number || (fault.is_final && number == ABORT),
@@ -133,7 +133,7 @@ fn verdict(
         let certain = fault.is_final || status == Some(ExitStatus::Signal(fault.number));
         return Some((Ending::Signal(FatalSignal { certain, ..signal(fault) }), noted));
     }
-    match told {
+    match how {
         Some(ExitStatus::Code(0)) => return None,
         Some(ExitStatus::Code(code)) => return Some((Ending::Code(code), at)),
         // The signal's sender and reason are unknown; lack of memory is one possible reason.

@@ -87,7 +87,7 @@ impl Worker {
             self.progress.pop_front();
         }
         if !self.digest.samples.is_empty() {
-            self.telling = Some(self.digest.clone());
+            self.reporting = Some(self.digest.clone());
         }
         Some(&self.digest)
     }
@@ -111,19 +111,19 @@ impl Worker {
     pub(crate) fn said(&self) -> RankDigest {
         let mut said = RankDigest { life: self.life, ..self.digest.clone() };
         if !self.is_there()
-            && let Some(telling) = self.telling.as_ref().filter(|_| said.samples.is_empty())
+            && let Some(reporting) = self.reporting.as_ref().filter(|_| said.samples.is_empty())
         {
             // Samples name communicators by their place; the counts are of the last digest.
-            let newest = std::mem::replace(&mut said.communicators, telling.communicators.clone());
+            let newest = std::mem::replace(&mut said.communicators, reporting.communicators.clone());
             for state in &mut said.communicators {
                 let same = newest.iter().find(|one| (one.id, one.rank) == (state.id, state.rank));
                 if let Some(newer) = same {
                     state.clone_from(newer);
                 }
             }
-            said.samples.clone_from(&telling.samples);
+            said.samples.clone_from(&reporting.samples);
             if said.step_median.is_none() {
-                (said.step_median, said.step_count) = (telling.step_median, telling.step_count);
+                (said.step_median, said.step_count) = (reporting.step_median, reporting.step_count);
             }
         }
         said

@@ -50,14 +50,14 @@ mod tests {
             timed.record_n(Nanoseconds(milliseconds * 1_000_000), count);
             timed
         };
-        let told =
+        let shown =
             |times: &StepTimes| times.percentiles([50, 99]).map(|took| took.unwrap().milliseconds().round());
         times.take(&interval(100, 10));
         for _ in 1..Progress::WINDOW {
             times.take(&interval(20, 10));
         }
-        assert_eq!(told(&times), [20.0, 100.0]);
+        assert_eq!(shown(&times), [20.0, 100.0]);
         times.take(&Histogram::new());
-        assert_eq!(told(&times), [20.0, 20.0], "the pause was more than half a minute ago");
+        assert_eq!(shown(&times), [20.0, 20.0], "the pause was more than half a minute ago");
     }
 }

@@ -73,8 +73,8 @@ impl Lab {
     pub(crate) fn start(&mut self) {
         let stop = Arc::new(AtomicBool::new(false));
         let mut collector = Collector::open(self.config.clone(), Moment::now()).unwrap();
-        let told = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || collector.serve(&told).unwrap());
+        let reported = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || collector.serve(&reported).unwrap());
         self.running = Some((stop, thread));
     }
 

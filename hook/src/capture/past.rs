@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use super::{Span, UnderWay};
-use crate::{functions, record::Single};
+use super::{KeptOperation, Span, UnderWay};
+use crate::functions;
 
 /// Operations kept: half a megabyte.
 const OPERATIONS: usize = 4096;
@@ -23,13 +23,13 @@ pub(super) struct Past {
 
 #[derive(Clone, Debug)]
 struct Operation {
-    single: Single,
+    single: KeptOperation,
     thread: u32,
     span: Span,
 }
 
 impl Past {
-    pub(super) fn keep(&mut self, thread: usize, single: Single, span: Span) {
+    pub(super) fn keep(&mut self, thread: usize, single: KeptOperation, span: Span) {
         if single.label.is_function() && !functions::are_always_recorded() {
             // From steps before a capture, where they are not expected: they must not displace others.
             return;

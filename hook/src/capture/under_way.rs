@@ -10,8 +10,8 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-use super::{Activity, Past};
-use crate::{clock::monotonic, record::Single};
+use super::{Activity, KeptOperation, Past};
+use crate::clock::monotonic;
 
 /// Operations kept of one capture.
 pub(super) const OPERATIONS: usize = 64 << 10;
@@ -145,7 +145,7 @@ impl UnderWay {
         self.marks.last().filter(|_| self.closed).map_or(u64::MAX, |&(_, at)| at)
     }
 
-    pub(super) fn mark(&mut self, (completed, at): (u64, u64), source: StepSource) {
+    pub(super) fn mark(&mut self, completed: u64, at: u64, source: StepSource) {
         if self.closed {
             return;
         }
@@ -167,7 +167,7 @@ impl UnderWay {
         self.functions = 0;
         for Kept { at: launched, label, thread, sequence, span } in std::mem::take(&mut self.operations) {
             let Some(label) = labels.get(&label).cloned() else { continue };
-            let single = Single { label, at: launched, sequence, held: None, timeable: false };
+            let single = KeptOperation { label, at: launched, sequence, held: None, timeable: false };
             if launched < at {
                 past.keep(thread as usize, single, span);
             } else {
@@ -176,7 +176,7 @@ impl UnderWay {
         }
     }
 
-    pub(super) fn keep(&mut self, thread: usize, single: Single, span: Span) {
+    pub(super) fn keep(&mut self, thread: usize, single: KeptOperation, span: Span) {
         let is_function = single.label.is_function();
         if is_function && self.functions >= FUNCTIONS {
             self.lost_functions += 1;

@@ -12,7 +12,7 @@ use crate::{
     activity::{DIRECTIONS, Waiting},
     capture,
     clock::monotonic,
-    graphs::CaptureId,
+    graphs::GraphCaptureId,
     interpose::{interpose, interpose_twins},
     lane::{Lane, Timing},
     launches::{self, Launch},
@@ -24,7 +24,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Move {
     stream: cudaStream_t,
-    captured: Option<CaptureId>,
+    captured: Option<GraphCaptureId>,
     timing: Timing,
     /// In the record's units.
     at: u64,
@@ -34,7 +34,7 @@ impl Move {
     /// Before the call.
     #[inline]
     pub(crate) fn begin(lane: &Lane, stream: cudaStream_t) -> Self {
-        let captured = lane.observer().capture_of(stream);
+        let captured = lane.observer().graph_capture_of(stream);
         let mut new = Self { stream, captured, timing: Timing::Not, at: 0 };
         if captured.is_none() && capture::is_on() {
             new.at = monotonic();

@@ -33,7 +33,7 @@ impl Wait {
         match observer.exposure.waits_for(event, stream) {
             WaitsFor::Other => Self::Other,
             // Waiting may make the stream part of a capture, where the hook's events are forbidden.
-            _ if observer.may_capture() => Self::Other,
+            _ if observer.may_capture_graph() => Self::Other,
             WaitsFor::Communication => Self::Follows,
             WaitsFor::CommunicationWithGemms => {
                 let number = lane.counters.waits.add(1);

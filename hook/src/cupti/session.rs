@@ -16,10 +16,10 @@ use xpu_wire::endpoint::variable;
 use super::{
     NOT_INITIALIZED, SUCCESS, TAKEN,
     buffers::{self, Records},
-    clock::{self, Reading, Scale},
     cuptiActivityDisable, cuptiActivityEnable, cuptiActivityFlushAll, cuptiActivityGetNumDroppedRecords,
     cuptiActivityRegisterCallbacks, cuptiSubscribe, cuptiUnsubscribe, library, others,
     record::KERNEL,
+    timestamps::{self, Reading, Scale},
     why,
 };
 use crate::clock::monotonic;
@@ -99,7 +99,7 @@ impl Session {
                 disable(&mut switched);
                 return Err(why(code));
             }
-            let Some(first) = clock::read() else {
+            let Some(first) = timestamps::read() else {
                 disable(&mut switched);
                 return Err(why(NOT_INITIALIZED));
             };
@@ -114,7 +114,7 @@ impl Session {
             if switched.on {
                 disable(&mut switched);
             }
-            self.last = self.last.or_else(clock::read);
+            self.last = self.last.or_else(timestamps::read);
         });
     }
 

@@ -28,7 +28,7 @@ pub(super) struct Exposed {
     read: u64,
     read_then: u64,
     /// The others, as far as `held` includes them.
-    stood_for: u64,
+    represented: u64,
 }
 
 impl Exposed {
@@ -38,10 +38,10 @@ impl Exposed {
         &mut self,
         observer: &Observer,
         duration: Nanoseconds,
-        stands_for: Option<Rate>,
+        chosen_by: Option<Rate>,
     ) {
-        let Some(rate) = stands_for else { return };
-        self.held += own(observer, duration) as f64 * rate.stands_for() as f64;
+        let Some(rate) = chosen_by else { return };
+        self.held += own(observer, duration) as f64 * rate.denominator() as f64;
     }
 
     pub(super) fn choose(&mut self) {
@@ -74,10 +74,10 @@ impl Exposed {
         }
         self.read_then = self.read;
         // Some may have been chosen since they were counted: never less than before.
-        let others = waits.saturating_sub(self.chosen).max(self.stood_for);
+        let others = waits.saturating_sub(self.chosen).max(self.represented);
         let mean = self.sum as f64 / self.recent.len() as f64;
-        self.held += (others - self.stood_for) as f64 * mean;
-        self.stood_for = others;
+        self.held += (others - self.represented) as f64 * mean;
+        self.represented = others;
     }
 }
 

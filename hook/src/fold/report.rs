@@ -1,14 +1,13 @@
 //! What the publisher takes of it.
 
 use xpu_wire::{
-    frame::{CollectiveTotals, GemmTotals, PlannedCollective, TimedBy},
-    histogram::Histogram,
+    frame::{CollectiveTotals, GemmTotals, PlannedCollective},
     id::DeviceIndex,
     sampling,
     unit::Nanoseconds,
 };
 
-use super::{CollectiveKey, Fold, GemmKey, Mark, Sample, TOTALS_AT_ONCE, Waiting, totals::Total};
+use super::{CollectiveKey, Fold, GemmKey, Sample, TOTALS_AT_ONCE, TakenSteps, Waiting, totals::Total};
 use crate::plugin;
 
 /// With its GPU, as [`crate::gpus::Gpus::beside_home`].
@@ -82,7 +81,7 @@ impl Fold {
     }
 
     /// As [`Steps::take`].
-    pub(crate) fn take_steps(&mut self) -> Option<(Mark, Histogram, TimedBy)> {
+    pub(crate) fn take_steps(&mut self) -> Option<TakenSteps> {
         self.steps.take()
     }
 

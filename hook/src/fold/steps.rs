@@ -60,6 +60,14 @@ fn rank(source: StepSource) -> u8 {
     }
 }
 
+/// The steps since the last summary.
+pub(crate) struct TakenSteps {
+    pub(crate) last: Mark,
+    pub(crate) durations: Histogram,
+    /// The clock of the durations.
+    pub(crate) timed_by: TimedBy,
+}
+
 impl Steps {
     /// The program, or its optimizer, reports a completed step. From then on less reliable sources are
     /// ignored: `false` then.
@@ -160,9 +168,8 @@ impl Steps {
         }
     }
 
-    /// The last step, the durations of those since the last call, and their clock; `None` while none is
-    /// known.
-    pub(super) fn take(&mut self) -> Option<(Mark, Histogram, TimedBy)> {
+    /// The last step, and those since the last call; `None` while none is known.
+    pub(super) fn take(&mut self) -> Option<TakenSteps> {
         let last = self.last?;
         let (by_host, by_gpu) = (self.by_host.take(), self.by_gpu.take());
         self.without_gpu = match self.without_gpu {
@@ -172,7 +179,7 @@ impl Steps {
         };
         let (durations, timed_by) =
             if self.without_gpu.is_some() { (by_gpu, TimedBy::Gpu) } else { (by_host, TimedBy::Host) };
-        Some((last, durations, timed_by))
+        Some(TakenSteps { last, durations, timed_by })
     }
 
     /// Bytes held, about.
@@ -208,7 +215,7 @@ mod tests {
         let mut steps = Steps::default();
         steps.mark(StepSource::Marked, 10, 1000 * MS);
         steps.mark(StepSource::Marked, 20, 2000 * MS);
-        let (mark, durations, _) = steps.take().unwrap();
+        let TakenSteps { last: mark, durations, .. } = steps.take().unwrap();
         assert_eq!((mark.completed, durations.count()), (20, 1));
         assert!((durations.median().unwrap().milliseconds() - 100.0).abs() < 1.0);
     }
@@ -222,7 +229,7 @@ mod tests {
                 steps.timed(Nanoseconds(25 * MS));
             }
             if step % 5 == 0 {
-                let (_, durations, timed_by) = steps.take().unwrap();
+                let TakenSteps { durations, timed_by, .. } = steps.take().unwrap();
                 let by_gpu = (10..=10 + 5 * u64::from(GONE)).contains(&step);
                 assert_eq!(timed_by == TimedBy::Gpu, by_gpu, "{step}");
                 assert_eq!(durations.is_empty(), by_gpu && step != 10, "{step}");
@@ -235,14 +242,14 @@ mod tests {
         let observer = Observer::get_or_start().unwrap();
         let mut steps = Steps::default();
         train(&mut steps, observer, 1..200);
-        let (mark, durations, _) = steps.take().unwrap();
+        let TakenSteps { last: mark, durations, .. } = steps.take().unwrap();
         assert_eq!(mark.source, StepSource::Detected);
         assert!(mark.completed == 199, "{mark:?}");
         assert!((durations.median().unwrap().milliseconds() - 25.0).abs() < 0.5);
         steps.mark(StepSource::Marked, 7, 10_000 * MS);
         assert!(!steps.mark(StepSource::Optimizer, 90, 10_001 * MS), "the program knows better");
         train(&mut steps, observer, 500..800);
-        let (mark, durations, _) = steps.take().unwrap();
+        let TakenSteps { last: mark, durations, .. } = steps.take().unwrap();
         assert_eq!((mark.source, mark.completed, durations.count()), (StepSource::Marked, 7, 0));
     }
 }

@@ -202,7 +202,7 @@ impl Plan {
 
 /// Cost of timing at this rate.
 fn at(rate: Rate, demand: f64) -> f64 {
-    demand / rate.stands_for() as f64
+    demand / rate.denominator() as f64
 }
 
 /// The largest share for each, so that all together take no more than `left`.

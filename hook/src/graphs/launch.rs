@@ -9,7 +9,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use super::{CaptureId, Contents, contents::Share, executable::Executable};
+use super::{Contents, GraphCaptureId, contents::Share, executable::Executable};
 use crate::{
     clock::{coarse_now, monotonic},
     communicator::Slot,
@@ -26,7 +26,7 @@ pub(crate) struct Launch {
     executable: &'static Executable,
     stream: cudaStream_t,
     /// It is captured into another graph.
-    captured: Option<CaptureId>,
+    captured: Option<GraphCaptureId>,
     /// It was to be timed.
     chosen: bool,
     timing: Timing,
@@ -37,7 +37,7 @@ impl Launch {
     pub(crate) fn begin(lane: &'static Lane, graph: cudaGraphExec_t, stream: cudaStream_t) -> Self {
         let observer = lane.observer();
         let executable = observer.graphs.executables.pin(graph.addr());
-        let captured = observer.capture_of(stream);
+        let captured = observer.graph_capture_of(stream);
         let now = coarse_now();
         lane.entered(Call::GraphLaunch, now);
         let (mut chosen, mut timing) = (false, Timing::Not);

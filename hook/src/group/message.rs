@@ -6,7 +6,7 @@ use cudarc::runtime::sys::cudaStream_t;
 use xpu_wire::{collective::Operation, datatype::DataType, sampling::Rate};
 
 use crate::{
-    graphs::CaptureId,
+    graphs::GraphCaptureId,
     lane::Lane,
     launches::{self, Launch},
     nccl::IN_PROGRESS,
@@ -34,12 +34,19 @@ pub(crate) struct Message {
     /// Observing was on at the request.
     pub(crate) observed: bool,
     /// It is captured into a CUDA graph, and not launched now.
-    pub(crate) captured: Option<CaptureId>,
+    pub(crate) captured: Option<GraphCaptureId>,
+}
+
+/// The timer of a launch, and the sampling rate by which it was chosen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timed {
+    pub(crate) timer: TimerId,
+    pub(crate) rate: Rate,
 }
 
 impl Message {
-    /// Numbers it, and counts and records it as launched at this time. `timed`: its timer and sampling rate.
-    pub(crate) fn launched(&self, lane: &Lane, timed: Option<(TimerId, Rate)>, result: c_int, at: u64) {
+    /// Numbers it, and counts and records it as launched at this time.
+    pub(crate) fn launched(&self, lane: &Lane, timed: Option<Timed>, result: c_int, at: u64) {
         if let Some(capture) = self.captured {
             return self.kept(lane, capture, 1);
         }
@@ -68,8 +75,8 @@ impl Message {
             sequence,
             at,
             meets: self.meets(),
-            timer: timed.map(|(timer, _)| timer),
-            exposed: timed.map(|(_, rate)| rate).filter(|_| holds_up),
+            timer: timed.map(|timed| timed.timer),
+            exposed: timed.map(|timed| timed.rate).filter(|_| holds_up),
             ticket: self.ticket,
         });
         if collective {
@@ -93,7 +100,7 @@ impl Message {
     }
 
     /// `count` of its kind are in a graph now; they get their numbers when that is launched.
-    pub(super) fn kept(&self, lane: &Lane, capture: CaptureId, count: u64) {
+    pub(super) fn kept(&self, lane: &Lane, capture: GraphCaptureId, count: u64) {
         let observer = lane.observer();
         let slot = observer.communicators.slot(self.communicator);
         slot.captured();

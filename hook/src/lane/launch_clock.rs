@@ -12,17 +12,27 @@ use crate::clock::monotonic;
 /// A launch takes some 5 us; one that took more nanoseconds than this was blocked.
 const HELD: u64 = 20_000;
 
+/// The counter and monotonic nanoseconds at one moment.
+#[derive(Clone, Copy, Debug)]
+struct Origin {
+    ticks: u64,
+    at: u64,
+}
+
 #[derive(Debug)]
 pub(super) struct LaunchClock {
-    /// The counter, and monotonic nanoseconds, when the lane was created; `None` if the counter is unusable.
-    origin: Option<(u64, u64)>,
+    /// When the lane was created; `None` if the counter is unusable.
+    origin: Option<Origin>,
     /// The counter when the thread's launch began.
     from: AtomicU64,
 }
 
 impl LaunchClock {
     pub(super) fn new() -> Self {
-        Self { origin: runs_evenly().then(|| (ticks(), monotonic())), from: AtomicU64::new(0) }
+        Self {
+            origin: runs_evenly().then(|| Origin { ticks: ticks(), at: monotonic() }),
+            from: AtomicU64::new(0),
+        }
     }
 }
 
@@ -60,17 +70,18 @@ impl Lane {
 
     /// Nanoseconds since then; `None` if the counter is not read.
     pub(crate) fn passed_since(&self, from: u64) -> Option<u64> {
-        let (first, at) = self.launch_clock.origin.filter(|_| from > 0)?;
+        let origin = self.launch_clock.origin.filter(|_| from > 0)?;
         let until = ticks();
-        let passed = u128::from(monotonic().saturating_sub(at));
+        let passed = u128::from(monotonic().saturating_sub(origin.at));
         let ticks = u128::from(until.saturating_sub(from));
-        Some((ticks * passed / u128::from(until.saturating_sub(first).max(1))) as u64)
+        Some((ticks * passed / u128::from(until.saturating_sub(origin.ticks).max(1))) as u64)
     }
 
     #[cold]
-    fn launch_took(&self, took: u64, until: u64, (ticks, at): (u64, u64)) {
-        let passed = monotonic().saturating_sub(at);
-        let took = u128::from(took) * u128::from(passed) / u128::from(until.saturating_sub(ticks).max(1));
+    fn launch_took(&self, took: u64, until: u64, origin: Origin) {
+        let passed = monotonic().saturating_sub(origin.at);
+        let took =
+            u128::from(took) * u128::from(passed) / u128::from(until.saturating_sub(origin.ticks).max(1));
         let took = took as u64;
         if took > HELD {
             let held = &self.counters.held[BlockingCall::Launch as usize];

@@ -10,7 +10,7 @@ use std::{
 use cudarc::runtime::sys::cudaStream_t;
 
 use super::{Lane, Timing};
-use crate::{graphs::CaptureId, record::Record, runtime, steps};
+use crate::{graphs::GraphCaptureId, record::Record, runtime, steps};
 
 /// No mark waits for a launch.
 const NONE: u64 = 0;
@@ -38,13 +38,13 @@ impl Lane {
     }
 
     /// A launch of this thread was captured.
-    pub(crate) fn captured(&self, capture: CaptureId) {
+    pub(crate) fn captured(&self, capture: GraphCaptureId) {
         self.step_clock.capture.store(capture.get(), Relaxed);
     }
 
     /// The capture of this thread's last captured launch. It may have ended.
-    pub(crate) fn last_capture(&self) -> Option<CaptureId> {
-        CaptureId::new(self.step_clock.capture.load(Relaxed))
+    pub(crate) fn last_graph_capture(&self) -> Option<GraphCaptureId> {
+        GraphCaptureId::new(self.step_clock.capture.load(Relaxed))
     }
 
     /// Before a launch. `stream` is called only if it is needed.
@@ -60,7 +60,7 @@ impl Lane {
     #[cold]
     fn time_step(&self, stream: cudaStream_t) {
         // The hook's event must not become part of a graph.
-        if self.observer.may_capture() {
+        if self.observer.may_capture_graph() {
             return;
         }
         let completed = self.step_clock.mark.swap(NONE, Relaxed).wrapping_sub(1);

@@ -194,7 +194,8 @@ pub(super) unsafe fn begin_init(
     place: *const ncclComm_t,
     identity: Identity,
     config: *const c_void,
-    (rank, size): (c_int, c_int),
+    rank: c_int,
+    size: c_int,
 ) -> Option<Joining> {
     entered(lane);
     // SAFETY: the caller promises it.

@@ -48,7 +48,7 @@ interpose! {
         made: *mut ncclComm_t, ranks: c_int, id: UniqueId, rank: c_int,
     ) -> c_int in NCCL, or MISSING, even off;
     // SAFETY: there is no configuration.
-    before |lane| unsafe { begin_init(lane, made, Identity::of_id(&id), ptr::null(), (rank, ranks)) };
+    before |lane| unsafe { begin_init(lane, made, Identity::of_id(&id), ptr::null(), rank, ranks) };
     // SAFETY: as NCCL documents.
     after |lane, joining, result| unsafe { end(lane, joining, result) };
 
@@ -56,7 +56,7 @@ interpose! {
         made: *mut ncclComm_t, ranks: c_int, id: UniqueId, rank: c_int, config: *mut c_void,
     ) -> c_int in NCCL, or MISSING, even off;
     // SAFETY: as NCCL documents.
-    before |lane| unsafe { begin_init(lane, made, Identity::of_id(&id), config, (rank, ranks)) };
+    before |lane| unsafe { begin_init(lane, made, Identity::of_id(&id), config, rank, ranks) };
     // SAFETY: as NCCL documents.
     after |lane, joining, result| unsafe { end(lane, joining, result) };
 
@@ -68,7 +68,7 @@ interpose! {
         None
     } else {
         // SAFETY: as NCCL documents: at least one id, and a configuration.
-        unsafe { begin_init(lane, made, Identity::of_id(&*ids), config, (rank, ranks)) }
+        unsafe { begin_init(lane, made, Identity::of_id(&*ids), config, rank, ranks) }
     };
     // SAFETY: as NCCL documents.
     after |lane, joining, result| unsafe { end(lane, joining, result) };
@@ -116,7 +116,7 @@ interpose! {
     } else {
         let size = u32::try_from(ranks).unwrap_or(0);
         // SAFETY: as NCCL documents.
-        unsafe { begin_init(lane, made, Identity::joined(&*id, size), config, (rank, ranks)) }
+        unsafe { begin_init(lane, made, Identity::joined(&*id, size), config, rank, ranks) }
     };
     // SAFETY: as NCCL documents.
     after |lane, joining, result| unsafe { end(lane, joining, result) };

@@ -14,7 +14,7 @@ use super::{IN_PROGRESS, MISSING, NCCL, joining::find};
 use crate::{
     call_site,
     clock::{monotonic, time_of_day},
-    group::{Group, Message, NO_PEER},
+    group::{Group, Message, NO_PEER, Timed},
     interpose::{
         interpose,
         stub::{BY_ADDRESS, caller, returns_to},
@@ -37,8 +37,14 @@ struct Ticket {
     queued: bool,
 }
 
-/// Count and datatype of an operation that moves nothing.
-const NOTHING: (usize, c_int) = (0, 0);
+/// What an operation moves, as the caller names it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Elements {
+    pub(crate) count: usize,
+    pub(crate) datatype: c_int,
+}
+
+const NOTHING: Elements = Elements { count: 0, datatype: 0 };
 
 /// Arguments beside count and type: all ranks of a communicator pass the same reduction and root.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,7 +59,7 @@ pub(crate) struct Asked {
 fn begin(
     lane: &Lane,
     operation: Operation,
-    (count, number): (usize, c_int),
+    elements: Elements,
     asked: Asked,
     communicator: ncclComm_t,
     stream: cudaStream_t,
@@ -61,8 +67,8 @@ fn begin(
     let observer = lane.observer();
     let index = find(lane, communicator)?;
     let slot = observer.communicators.slot(index);
-    let datatype = DataType::from_nccl(number);
-    let count = count as u64;
+    let datatype = DataType::from_nccl(elements.datatype);
+    let count = elements.count as u64;
     let peer = asked.peer.map_or(NO_PEER, c_int::cast_unsigned);
     let bytes = operation.message_bytes(count, datatype.bytes(), slot.size());
     let mut message = Message {
@@ -76,7 +82,7 @@ fn begin(
         bus_bytes: if peer == slot.rank() { 0 } else { operation.bus_bytes_of(bytes, slot.part_of_others()) },
         stream,
         observed: switch::is_on(),
-        captured: observer.capture_of(stream),
+        captured: observer.graph_capture_of(stream),
     };
     let at = monotonic();
     let now = time_of_day(at);
@@ -107,7 +113,7 @@ fn begin(
         member: slot.rank(),
         number: place,
         operation,
-        datatype: number as u8,
+        datatype: elements.datatype as u8,
         reduction: asked.reduction.map_or(0, |reduction| reduction.clamp(0, 14) as u8 + 1),
         peer: asked.root.or(asked.peer).map_or(-1, i64::from),
         bytes: message.bytes,
@@ -180,7 +186,8 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
         ledger.record.not_queued(message.ticket);
     }
     let evident = timer.is_none() && result == 0 && message.observed && message.captured.is_none();
-    message.launched(lane, timer.zip(chosen), result, at);
+    let timed = timer.zip(chosen).map(|(timer, rate)| Timed { timer, rate });
+    message.launched(lane, timed, result, at);
     if evident && line.is_some() {
         observer.completions.launched(lane, message.communicator, message.stream, slot.next(true) - 1);
     }
@@ -190,12 +197,12 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
 pub(crate) fn called(
     lane: &Lane,
     operation: Operation,
-    size: (usize, c_int),
+    elements: Elements,
     asked: Asked,
     communicator: ncclComm_t,
     stream: cudaStream_t,
 ) {
-    if let Some(ticket) = begin(lane, operation, size, asked, communicator, stream) {
+    if let Some(ticket) = begin(lane, operation, elements, asked, communicator, stream) {
         end(lane, ticket, 0);
     }
 }
@@ -205,15 +212,15 @@ pub(crate) fn called(
 pub(crate) fn launched_unseen(
     lane: &Lane,
     operation: Operation,
-    (count, number): (usize, c_int),
+    elements: Elements,
     asked: Asked,
     communicator: ncclComm_t,
 ) {
     let observer = lane.observer();
     let Some(index) = find(lane, communicator) else { return };
     let slot = observer.communicators.slot(index);
-    let datatype = DataType::from_nccl(number);
-    let bytes = operation.message_bytes(count as u64, datatype.bytes(), slot.size());
+    let datatype = DataType::from_nccl(elements.datatype);
+    let bytes = operation.message_bytes(elements.count as u64, datatype.bytes(), slot.size());
     let (ledger, at) = (observer.ledger(), monotonic());
     let now = time_of_day(at);
     let collective = operation.is_collective();
@@ -234,7 +241,7 @@ pub(crate) fn launched_unseen(
         member: slot.rank(),
         number: place,
         operation,
-        datatype: number as u8,
+        datatype: elements.datatype as u8,
         reduction: 0,
         peer: asked.root.or(asked.peer).map_or(-1, i64::from),
         bytes,
@@ -301,7 +308,7 @@ macro_rules! operations {
                     reduction: named([$($reduction)?]), root: named([$($root)?]), peer: named([$($peer)?]),
                     unseen: false,
                 };
-                begin(lane, Operation::$operation, (count, datatype), asked, communicator, stream)
+                begin(lane, Operation::$operation, Elements { count, datatype }, asked, communicator, stream)
             };
             after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
         )*}
@@ -338,7 +345,7 @@ interpose! {
         from: *const c_void, count: usize, datatype: c_int, peer: c_int, window: *mut c_void, offset: usize,
         signal: c_int, context: c_int, flags: c_uint, communicator: ncclComm_t, stream: cudaStream_t,
     ) -> c_int in NCCL, or MISSING, even off;
-    before |lane| begin(lane, Operation::PutSignal, (count, datatype), Asked { peer: Some(peer), ..Asked::default() }, communicator, stream);
+    before |lane| begin(lane, Operation::PutSignal, Elements { count, datatype }, Asked { peer: Some(peer), ..Asked::default() }, communicator, stream);
     after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
 
     fn ncclSignal(

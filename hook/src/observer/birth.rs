@@ -122,7 +122,7 @@ impl Observer {
             work: Working::default(),
             optimizers: Optimizers::default(),
             is_marked: AtomicBool::new(false),
-            captures: AtomicU32::new(0),
+            graph_captures: AtomicU32::new(0),
             complaints: complaints.into_iter().flatten().chain(functions).collect(),
             overhead: Overhead::default(),
             stop: AtomicBool::new(false),

@@ -14,6 +14,7 @@ use xpu_wire::id::CommunicatorId;
 
 use crate::{
     communicator::{Communicators, Name, Origin},
+    identity::Membership,
     lane::Lane,
     nccl::Identity,
     observer::Observer,
@@ -62,15 +63,15 @@ impl Context {
     }
 
     /// For a communicator with this identity, rank and size. `None` if there are too many.
-    pub(super) fn make(known: Option<(u64, u32, u32)>) -> Option<&'static Self> {
+    pub(super) fn make(known: Option<Membership>) -> Option<&'static Self> {
         let free = |context: &&Self| context.state.compare_exchange(FREE, MAKING, AcqRel, Relaxed).is_ok();
         let context = ALL.iter().find(free)?;
-        let (id, rank, size) = known.unwrap_or_default();
-        context.id.store(id, Relaxed);
+        let Membership { communicator, rank, size } = known.unwrap_or_default();
+        context.id.store(communicator.0, Relaxed);
         context.rank.store(rank, Relaxed);
         context.size.store(size, Relaxed);
         context.is_theirs.store(0, Relaxed);
-        let usable = known.is_some() && id != 0 && size > 0;
+        let usable = known.is_some() && communicator.0 != 0 && size > 0;
         context.state.store(if usable { NEW } else { NAMELESS }, Release);
         MADE.fetch_add(1, SeqCst);
         Some(context)
@@ -190,7 +191,8 @@ mod tests {
 
     #[test]
     fn only_contexts_of_this_process_are_taken_for_such() {
-        let context = Context::make(Some((7, 1, 2))).unwrap();
+        let context =
+            Context::make(Some(Membership { communicator: CommunicatorId(7), rank: 1, size: 2 })).unwrap();
         let passed = context.passed();
         assert!(Context::of(passed).is_some_and(|found| ptr::eq(found, context)));
         for other in [ptr::null_mut(), passed.wrapping_byte_add(8), passed.wrapping_byte_sub(1 << 20)] {

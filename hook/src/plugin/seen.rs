@@ -27,7 +27,7 @@ use crate::{
     lane::Lane,
     nccl::{
         IN_PROGRESS,
-        operations::{self, Asked},
+        operations::{self, Asked, Elements},
     },
 };
 
@@ -143,7 +143,8 @@ unsafe fn call(lane: &Lane, handle: ncclComm_t, event: Descriptor) {
     }
     lane.counters.by_plugin.add(1);
     let stream: cudaStream_t = stream.cast();
-    operations::called(lane, operation, (count as usize, number(datatype)), asked, handle, stream);
+    let elements = Elements { count: count as usize, datatype: number(datatype) };
+    operations::called(lane, operation, elements, asked, handle, stream);
 }
 
 /// A collective was launched: how, and on a communicator without calls, that.
@@ -198,7 +199,8 @@ unsafe fn launched(lane: &Lane, context: &Context, alone: Option<ncclComm_t>, ev
     if let Some(handle) = alone.filter(|_| event.layout.narrow_type) {
         lane.counters.by_plugin.add(1);
         let asked = Asked { root: Some(root), ..Asked::default() };
-        operations::launched_unseen(lane, operation, (count as usize, datatype), asked, handle);
+        let elements = Elements { count: count as usize, datatype };
+        operations::launched_unseen(lane, operation, elements, asked, handle);
     }
 }
 
@@ -223,7 +225,8 @@ unsafe fn exchanged(lane: &Lane, handle: ncclComm_t, event: Descriptor) {
     let Some(operation @ (Operation::Send | Operation::Recv)) = operation else { return };
     lane.counters.by_plugin.add(1);
     let asked = Asked { peer: Some(peer), ..Asked::default() };
-    operations::launched_unseen(lane, operation, (count as usize, datatype), asked, handle);
+    let elements = Elements { count: count as usize, datatype };
+    operations::launched_unseen(lane, operation, elements, asked, handle);
 }
 
 fn operation(name: &[u8]) -> Option<Operation> {

@@ -13,7 +13,7 @@ use super::Publisher;
 use crate::{
     clock::monotonic,
     communicator::Slot,
-    fold::{OnGpu, Sample},
+    fold::{OnGpu, Sample, TakenSteps},
     functions,
     lane::{Count, Counters, Lane},
     spans,
@@ -53,7 +53,7 @@ impl Publisher {
         if !self.fold.has_more() {
             samples = self.fold.take_samples(Summary::SAMPLES);
             add_closed(&mut communicators, &samples);
-            steps = self.fold.take_steps().map(|(last, durations, timed_by)| Steps {
+            steps = self.fold.take_steps().map(|TakenSteps { last, durations, timed_by }| Steps {
                 source: last.source,
                 completed: xpu_wire::id::Step(last.completed),
                 at: last.moment(),

@@ -209,17 +209,17 @@ fn bound(name: &Name<'_>, caller: &mut Caller, count: usize) -> (Option<usize>, 
     if global.is_some() || caller.path.is_null() {
         return (global, true);
     }
-    let told = bound_by_references(name, caller.span, count);
+    let by_references = bound_by_references(name, caller.span, count);
     // SAFETY: as above; with RTLD_NOLOAD nothing is loaded and no constructor runs. The caller keeps itself loaded, and
     // what it is bound to.
     unsafe {
-        let handle = libc::dlopen(told.unwrap_or(caller.path), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        let handle = libc::dlopen(by_references.unwrap_or(caller.path), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
         if handle.is_null() {
             return (None, false);
         }
         let local = look_up(handle, name, caller.version);
         unload::close(handle);
-        (local, told.is_some())
+        (local, by_references.is_some())
     }
 }
 
@@ -230,7 +230,7 @@ fn bound(name: &Name<'_>, caller: &mut Caller, count: usize) -> (Option<usize>, 
 #[inline(never)]
 fn bound_by_references(name: &Name<'_>, caller: Span, count: usize) -> Option<*const c_char> {
     let (mut user, mut copies, mut seen) = (None, [None; COPIES], 0);
-    let (mut told, mut is_behind) = (None, is_alone());
+    let (mut by_references, mut is_behind) = (None, is_alone());
     loaded::each(|object| {
         if object.span == caller {
             user = Some(*object);
@@ -252,12 +252,12 @@ fn bound_by_references(name: &Name<'_>, caller: Span, count: usize) -> Option<*c
             let suffices = wanted.is_none_or(|wanted| wanted == version)
                 && copy.find(&name) == Some(to)
                 && copies().all(|copy| copy.find(&name).is_some());
-            told = suffices.then_some(copy.path);
+            by_references = suffices.then_some(copy.path);
             suffices
         });
         true
     });
-    told.filter(|_| count <= COPIES)
+    by_references.filter(|_| count <= COPIES)
 }
 
 /// The loader's choice for a reference to this version: the first definition in the scope, if it has no

@@ -14,7 +14,7 @@ use std::{
 
 use xpu_wire::endpoint::Endpoint;
 
-use super::tunnel::Tunnels;
+use super::{tunnel::Tunnels, way::Way};
 
 /// Longest wait for one address to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -24,14 +24,6 @@ const ADDRESSES: usize = 4;
 
 /// Concurrent lookups.
 const THREADS: usize = 16;
-
-/// ZeroMQ addresses at which a host is reached from here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
-    pub(super) control: String,
-    pub(super) data: String,
-    pub(super) is_ipv6: bool,
-}
 
 pub type Found = Result<Way, String>;
 

@@ -29,7 +29,7 @@ use xpu_wire::{
     text,
 };
 
-use super::probe::Way;
+use super::way::Way;
 
 /// Largest number of such hosts: each takes a process. For more, run a relay where the ports are open.
 const MOST: usize = 256;

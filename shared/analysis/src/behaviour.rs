@@ -27,6 +27,10 @@ use xpu_wire::id::Rank;
 
 use crate::capture::{Capture, Per};
 
+/// What a function may take of the critical path, if it is no GPU compute and no communication. It is
+/// `PerfTracker`'s limit.
+const EXPECTED: f64 = 0.01;
+
 /// Functions below this share of the critical path on every worker are left out.
 pub const LEAST: f64 = 0.01;
 

@@ -61,13 +61,13 @@ pub struct Capture {
     /// The collectors' reports about the job meanwhile.
     pub world_size: Option<u32>,
     pub pids: BTreeMap<Rank, Pid>,
-    pub parties: BTreeMap<CommunicatorId, Party>,
+    pub communicators: BTreeMap<CommunicatorId, CapturedCommunicator>,
     number: Option<u64>,
 }
 
 /// A communicator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Party {
+pub struct CapturedCommunicator {
     /// The program's name for it; empty if it has none.
     pub name: String,
     pub size: u32,
@@ -152,18 +152,26 @@ impl Single {
     }
 
     /// The collective's identity, equal on all ranks, if all ranks end in it at nearly the same time.
-    pub fn meeting(&self) -> Option<(CommunicatorId, Sequence, Operation)> {
+    pub fn meeting(&self) -> Option<CollectiveId> {
         let sequence = self.sequence?;
         match *self.label {
             CapturedLabel::Collective { communicator, operation, .. } if operation.is_collective() => {
-                Some((communicator, sequence, operation))
+                Some(CollectiveId { communicator, sequence, operation })
             }
             CapturedLabel::Group { communicator, operation, collectives, .. } if collectives > 0 => {
-                Some((communicator, sequence, operation))
+                Some(CollectiveId { communicator, sequence, operation })
             }
             _ => None,
         }
     }
+}
+
+/// What is equal on all ranks of one collective.
+#[derive(Clone, Copy, Debug)]
+pub struct CollectiveId {
+    pub communicator: CommunicatorId,
+    pub sequence: Sequence,
+    pub operation: Operation,
 }
 
 impl Capture {
@@ -208,7 +216,10 @@ impl Capture {
         self.pids.insert(digest.rank, digest.pid);
         self.world_size = Some(digest.world_size).filter(|&size| size > 0).or(self.world_size);
         for CommunicatorState { id, name, size, .. } in &digest.communicators {
-            let known = self.parties.entry(*id).or_insert_with(|| Party { name: name.clone(), size: *size });
+            let known = self
+                .communicators
+                .entry(*id)
+                .or_insert_with(|| CapturedCommunicator { name: name.clone(), size: *size });
             if known.name.is_empty() {
                 known.name.clone_from(name);
             }

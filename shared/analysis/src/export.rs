@@ -6,5 +6,6 @@ pub mod folded;
 pub mod perfetto;
 pub mod profile;
 pub mod python;
+mod slice;
 pub mod timeline;
 pub mod words;

@@ -150,10 +150,13 @@ mod tests {
             all.filter(|fill| fill != "rgb(0,0,0)").collect()
         };
         let (frames, legend) = svg.split_once("<g id=\"legend\">").expect("a legend");
-        let told = fills(legend);
-        assert_eq!(told.len(), KINDS.len(), "{legend}");
+        let colours = fills(legend);
+        assert_eq!(colours.len(), KINDS.len(), "{legend}");
         let frames = fills(frames);
-        assert!(frames.len() >= 3 && frames.iter().all(|fill| told.contains(fill)), "{frames:?} of {told:?}");
+        assert!(
+            frames.len() >= 3 && frames.iter().all(|fill| colours.contains(fill)),
+            "{frames:?} of {colours:?}"
+        );
         assert!(legend.trim_end().ends_with("</svg>"), "{legend}");
     }
 }

@@ -14,6 +14,10 @@ use crate::capture::{Capture, Report};
 /// Rows of each table unless somebody asked for another number.
 const ROWS: usize = 20;
 
+fn milliseconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e6
+}
+
 /// A capture's report as a page.
 pub fn page(capture: &Capture) -> String {
     html(capture, &Report::of(capture), ROWS)

@@ -22,7 +22,7 @@ const MOST: usize = 8;
 const TRIED: usize = 32;
 
 /// The multiple of the noise's variance that a cut must explain to be tried.
-const TELLING: f64 = 12.0;
+const SIGNIFICANT: f64 = 12.0;
 
 /// One permanent change.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,7 +50,7 @@ pub fn changes(figures: &[f64]) -> Vec<ChangePoint> {
     while let Some((from, to)) = open.pop() {
         let Some((gain, at)) = best_cut(&calm[from..to]) else { continue };
         // A change that reverts differs in no median before it is cut twice.
-        if cuts.len() < TRIED && gain > TELLING * noise {
+        if cuts.len() < TRIED && gain > SIGNIFICANT * noise {
             cuts.push(from + at);
             open.extend([(from, from + at), (from + at, to)]);
         }

@@ -3,11 +3,11 @@
 //!
 //! Pure: no clock, no network. Everything after the first divergence follows from it.
 
+mod collectives;
+mod describe;
 mod order;
 mod pairs;
-mod parting;
 mod sequence;
-mod tell;
 
 use std::collections::BTreeMap;
 
@@ -20,11 +20,11 @@ use xpu_wire::{
 };
 
 /// Distinct calls of a divergence that are reported.
-const TOLD: usize = 4;
+const MOST_CALLS: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Divergence {
-    pub kind: Parting,
+    pub kind: DivergenceKind,
     pub communicator: String,
     #[serde(skip)]
     pub id: CommunicatorId,
@@ -37,7 +37,7 @@ pub struct Divergence {
     /// How that is known.
     pub by: By,
     /// The calls there, each with its ranks; those of `ranks` first.
-    pub calls: Vec<PartedCall>,
+    pub calls: Vec<DivergentCall>,
     /// It did not stop the job: later calls ended on all ranks.
     pub passed: bool,
     /// One sentence.
@@ -50,10 +50,30 @@ pub struct Divergence {
     at: Moment,
 }
 
+impl Divergence {
+    /// Between calls that have no number of their own, with what is known of every divergence; the rest is added.
+    fn new(kind: DivergenceKind, id: CommunicatorId, name: &str, at: Moment) -> Self {
+        Self {
+            kind,
+            communicator: id.to_string(),
+            id,
+            name: name.to_owned(),
+            number: None,
+            ranks: Vec::new(),
+            by: By::Nothing,
+            calls: Vec::new(),
+            passed: false,
+            sentence: String::new(),
+            ends: Vec::new(),
+            at,
+        }
+    }
+}
+
 /// The form of a divergence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Parting {
+pub enum DivergenceKind {
     /// A rank made additional calls.
     Extra,
     /// A rank omitted calls that the others made.
@@ -85,7 +105,7 @@ pub enum By {
 
 /// One call, and its ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PartedCall {
+pub struct DivergentCall {
     pub ranks: Vec<Rank>,
     /// `AllReduce (492 B)`
     pub call: String,
@@ -96,9 +116,9 @@ pub struct PartedCall {
 }
 
 /// The first of all: one that blocks the job comes before those that did not, and a call that does not match
-/// before a missing one. `stands`: no rank has moved since its record was read, so a missing call will not
+/// before a missing one. `is_stuck`: no rank has moved since its record was read, so a missing call will not
 /// follow a moment later.
-pub fn first<'a>(records: impl Iterator<Item = &'a RankRecord>, stands: bool) -> Option<Divergence> {
+pub fn first<'a>(records: impl Iterator<Item = &'a RankRecord>, is_stuck: bool) -> Option<Divergence> {
     let records: Vec<_> = records.collect();
     let mut of: BTreeMap<CommunicatorId, Vec<Sequence<'a>>> = BTreeMap::new();
     for record in &records {
@@ -106,10 +126,10 @@ pub fn first<'a>(records: impl Iterator<Item = &'a RankRecord>, stands: bool) ->
             of.entry(sequence.communicator().id).or_default().push(sequence);
         }
     }
-    let parted = of.values().filter_map(|sequences| parting::first(sequences, stands));
-    let unmatched = stands.then(|| pairs::first(&records)).flatten();
-    let all = parted.chain(unmatched).chain(order::first(&records));
-    all.min_by_key(|found| (found.passed, found.kind == Parting::NotEntered, found.at))
+    let differing = of.values().filter_map(|sequences| collectives::first(sequences, is_stuck));
+    let unmatched = is_stuck.then(|| pairs::first(&records)).flatten();
+    let all = differing.chain(unmatched).chain(order::first(&records));
+    all.min_by_key(|found| (found.passed, found.kind == DivergenceKind::NotEntered, found.at))
 }
 
 #[cfg(test)]

@@ -119,7 +119,7 @@ pub fn runs(numbers: &[u64]) -> String {
 /// The moment in UTC, for a file's name: `20270115T080000Z`.
 pub fn stamp(moment: Moment) -> String {
     let seconds = moment.0 / 1_000_000_000;
-    let (year, month, day) = date(seconds / 86_400);
+    let Date { year, month, day } = date(seconds / 86_400);
     let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
@@ -127,7 +127,7 @@ pub fn stamp(moment: Moment) -> String {
 /// The moment in UTC, to be read: `2027-01-15 08:00:00 UTC`.
 pub fn clock(moment: Moment) -> String {
     let seconds = moment.0 / 1_000_000_000;
-    let (year, month, day) = date(seconds / 86_400);
+    let Date { year, month, day } = date(seconds / 86_400);
     format!("{year:04}-{month:02}-{day:02} {} UTC", time_of_day(moment))
 }
 
@@ -137,9 +137,15 @@ pub fn time_of_day(moment: Moment) -> String {
     format!("{:02}:{:02}:{:02}", seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60)
 }
 
+struct Date {
+    year: u64,
+    month: u64,
+    day: u64,
+}
+
 /// The Gregorian date of a day counted from 1970-01-01, by eras of 400 years that begin in March,
 /// where the leap day is the last of its year.
-fn date(days: u64) -> (u64, u64, u64) {
+fn date(days: u64) -> Date {
     let shifted = days + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -147,7 +153,7 @@ fn date(days: u64) -> (u64, u64, u64) {
     let shifted_month = (5 * of_year + 2) / 153;
     let day = of_year - (153 * shifted_month + 2) / 5 + 1;
     let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+    Date { year: era * 400 + year_of_era + u64::from(month <= 2), month, day }
 }
 
 #[cfg(test)]

@@ -16,13 +16,13 @@ mod link;
 mod log;
 mod pace;
 mod past_run;
-pub(crate) mod phrase;
-mod price;
+pub(crate) mod price;
 mod rank_profile;
 mod slow;
+mod state;
 mod wait;
 
-use std::{fmt, ops::Add as _, time::Duration};
+use std::{fmt, ops::Add as _};
 
 pub use chronicle::Chronicle;
 pub use cohort::peers;
@@ -33,16 +33,14 @@ pub use hang::{Doing, EARLY_PATIENCE, GPU_WAITS, Witness, patience};
 pub use log::{Entry, Episode, Log, What};
 pub use price::{Money, PRICE, Price};
 use serde::{Deserialize, Serialize};
+pub use state::{RankState, state};
 use xpu_wire::{
     frame::EndCause,
     id::Rank,
     unit::{Moment, Nanoseconds},
 };
 
-use crate::{
-    job::{Job, RankView},
-    status::RankState,
-};
+use crate::{job::Job, phrase};
 
 /// One problem.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -97,6 +95,22 @@ pub struct Standstill {
     /// The operation and its bytes; `None` if its ranks went on to others, so that it is unknown.
     pub operation: Option<String>,
     pub bytes: Option<u64>,
+}
+
+/// `AllReduce number 80 of communicator 9ca792c9 (data_parallel), 64 MiB`
+impl fmt::Display for Standstill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { communicator, name, number, operation, bytes } = self;
+        let what = operation.as_deref().unwrap_or("collective");
+        write!(f, "{what} number {number} of communicator {communicator}")?;
+        if !name.is_empty() {
+            write!(f, " ({name})")?;
+        }
+        match bytes.filter(|&bytes| operation.is_some() && bytes > 0) {
+            Some(bytes) => write!(f, ", {}", phrase::bytes(bytes)),
+            None => Ok(()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -232,7 +246,7 @@ pub enum Severity {
 
 impl Cost {
     /// This share of the time, of all GPUs of a job, for this duration.
-    fn of(share: f64, error: f64, step: Option<Nanoseconds>, (ranks, since_s): (usize, f64)) -> Self {
+    fn of(share: f64, error: f64, step: Option<Nanoseconds>, ranks: usize, since_s: f64) -> Self {
         Self {
             pct: 100.0 * share,
             pct_error: 100.0 * error,
@@ -293,7 +307,7 @@ impl Finding {
         let host = self.ranks.first().and_then(|&rank| Some(job?.rank(rank)?.host().as_str()));
         let line = self.evidence.headline(&self.ranks, host);
         let cost = self.cost.filter(|_| !self.stops_the_job());
-        evidence::headline::joined(line, cost.map(|cost| (cost.ms_per_step, cost.pct)))
+        evidence::headline::joined(line, cost)
     }
 
     /// What its evidence says beyond this headline; the GPUs of a hang have a sentence of their own.
@@ -323,31 +337,15 @@ pub fn standstill(job: &Job, now: Moment) -> Option<Finding> {
     dead::ranks(job, now).or_else(|| hang::examine(job, now))
 }
 
-/// Whether the job makes no progress: a cheap part of [`stands`]. One without a living rank is over.
+/// Whether the job makes no progress: a cheap part of [`is_stuck`]. One without a living rank is over.
 pub fn hangs(job: &Job, now: Moment) -> bool {
     job.living() > 0 && standstill(job, now).is_some()
 }
 
 /// Whether the job makes no progress: by its findings, or if only a part of it is seen, because that part
 /// hangs.
-pub fn stands(job: &Job, findings: &[Finding]) -> bool {
+pub fn is_stuck(job: &Job, findings: &[Finding]) -> bool {
     findings.iter().any(Finding::stops_the_job) || hang::part(job)
-}
-
-/// A rank of a hung job waits once it has not moved for this long, and for twice its usual step.
-const WAITS: Duration = Duration::from_secs(5);
-
-/// A rank's state, given the findings.
-pub fn state(findings: &[Finding], rank: Rank, view: &RankView) -> RankState {
-    let named = || findings.iter().filter(|finding| finding.ranks.contains(&rank));
-    let step = view.pace().map_or(Duration::ZERO, |pace| Duration::from_nanos(pace.0));
-    let waits = || findings.iter().any(Finding::stops_the_job) && view.stands_for() >= WAITS.max(step * 2);
-    match view.life().into() {
-        RankState::Ok if named().any(|finding| finding.kind == Kind::Hang) => RankState::Hung,
-        RankState::Ok if waits() => RankState::Waiting,
-        RankState::Ok if named().any(|finding| finding.kind == Kind::SlowRank) => RankState::Slow,
-        other => other,
-    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ mod rank;
 mod ras;
 mod records;
 mod stacks;
-mod toll;
+mod straggler_delay;
 mod transfers;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -34,7 +34,7 @@ pub use pace_history::PaceSample;
 pub use rank::{Ahead, CpuWait, Load, RankView, Sample};
 use records::Records;
 use stacks::Stacks;
-pub use toll::Toll;
+pub use straggler_delay::StragglerDelay;
 pub use transfers::{Route, Track, Traffic, Transfers};
 
 use xpu_wire::{
@@ -109,7 +109,7 @@ impl Job {
             .ranks
             .entry(digest.rank)
             .or_insert_with(|| Box::new(RankView::new(host.clone(), digest.pid)));
-        view.digest((host, *now), digest, self.revision, &mut self.joins, &mut self.transfers);
+        view.digest(host, *now, digest, self.revision, &mut self.joins, &mut self.transfers);
         if view.is_alive() {
             // The report of its end was premature.
             self.exits.remove(&digest.rank);

@@ -17,6 +17,7 @@ pub mod hangs;
 pub mod hosts;
 pub mod job;
 pub mod peak;
+mod phrase;
 pub mod ras;
 pub mod stack;
 pub mod status;

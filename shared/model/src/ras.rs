@@ -23,7 +23,7 @@ use crate::{figure, job::Job};
 use own::Own;
 
 /// Ranks without progress for this long have launched what they will launch: both counts are of one state.
-const STANDS: Duration = Duration::from_secs(3);
+const STALLED: Duration = Duration::from_secs(3);
 
 /// Statements that are kept: a job may have thousands of communicators.
 const STATEMENTS: usize = 64;
@@ -124,7 +124,7 @@ impl Witness {
         if !report.is_answered() {
             return Self::unanswered(&report.why);
         }
-        let (stands, own) = (stands(job), own::of(job, |_| true));
+        let (is_stuck, own) = (is_stuck(job), own::of(job, |_| true));
         let mut named: BTreeMap<CommunicatorId, usize> = BTreeMap::new();
         for one in &report.communicators {
             *named.entry(one.id).or_default() += 1;
@@ -133,7 +133,7 @@ impl Witness {
         let mine = |id: CommunicatorId| own.get(&id).filter(|_| named.get(&id) == Some(&1));
         let (mut statements, mut are_compared) = (Vec::new(), true);
         for one in &report.communicators {
-            let (said, is_compared) = of_one(one, mine(one.id), (job, stands));
+            let (said, is_compared) = of_one(one, mine(one.id), job, is_stuck);
             statements.extend(said);
             // A rank alone has no other to be apart from.
             are_compared &= is_compared || one.ranks.len() < 2;
@@ -144,7 +144,7 @@ impl Witness {
         }
         let unknown = own.values().filter(|own| !named.contains_key(&own.id));
         statements.extend(unknown.filter_map(own::unknown));
-        statements.extend(answer(report, stands));
+        statements.extend(answer(report, is_stuck));
         let verdict = if statements.iter().any(|one| one.agrees == Some(false)) {
             Verdict::Differs
         } else if statements.iter().any(|one| one.agrees == Some(true)) {
@@ -164,21 +164,21 @@ impl Witness {
         let mut named = report.communicators.iter().filter(|one| one.id == id);
         let (one, is_only) = (named.next()?, named.next().is_none());
         let own = own::of(job, |of| of == id).remove(&id).filter(|_| is_only);
-        let (statements, is_compared) = of_one(one, own.as_ref(), (job, stands(job)));
+        let (statements, is_compared) = of_one(one, own.as_ref(), job, is_stuck(job));
         let alone = RasReport { communicators: vec![one.clone()], ..RasReport::default() };
         statements.into_iter().min_by_key(Statement::order).or_else(|| counts::alike(&alone, is_compared))
     }
 }
 
 /// Whether no living rank makes progress.
-fn stands(job: &Job) -> bool {
+fn is_stuck(job: &Job) -> bool {
     let living = || job.ranks().filter(|(_, view)| view.is_alive());
-    living().next().is_some() && living().all(|(_, view)| view.stands_for() >= STANDS)
+    living().next().is_some() && living().all(|(_, view)| view.stalled_for() >= STALLED)
 }
 
 /// Also whether xpu-top's own counts were compared.
-fn of_one(one: &RasCommunicator, mine: Option<&Own>, (job, stands): (&Job, bool)) -> (Vec<Statement>, bool) {
-    let (mut statements, is_compared) = counts::statements(one, mine, stands);
+fn of_one(one: &RasCommunicator, mine: Option<&Own>, job: &Job, is_stuck: bool) -> (Vec<Statement>, bool) {
+    let (mut statements, is_compared) = counts::statements(one, mine, is_stuck);
     statements.extend(state::statements(one, mine, job));
     for statement in &mut statements {
         statement.communicator = one.id.to_string();
@@ -188,7 +188,7 @@ fn of_one(one: &RasCommunicator, mine: Option<&Own>, (job, stands): (&Job, bool)
 }
 
 /// What limits the answer as a whole.
-fn answer(report: &RasReport, stands: bool) -> Vec<Statement> {
+fn answer(report: &RasReport, is_stuck: bool) -> Vec<Statement> {
     let mut statements = Vec::new();
     if report.timeouts > 0 {
         let times = figure::counted(report.timeouts as usize, "time", "times");
@@ -197,7 +197,7 @@ fn answer(report: &RasReport, stands: bool) -> Vec<Statement> {
     if report.communicators.is_empty() {
         statements.push(Statement::of(About::Answer, "it knows no communicator".to_owned()));
     }
-    if !stands {
+    if !is_stuck {
         let why = "the job makes progress: these counts are of different moments and may differ by what is under way";
         statements.push(Statement::of(About::Answer, why.to_owned()));
     }

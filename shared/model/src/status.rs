@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use xpu_wire::{
-    frame::{Life, StepSource, TimedBy},
+    frame::{StepSource, TimedBy},
     histogram::Histogram,
     id::{JobName, Rank, Step},
     unit::Moment,
@@ -29,6 +29,7 @@ use crate::{
     job::{Bound, Job, Jobs, RankView, mean, median, processes},
 };
 
+pub use crate::finding::RankState;
 pub use activity::{Activity, BlockedStatus, CopiesStatus, GraphStatus, KernelStatus, MemoryStatus};
 pub use detail::{CollectiveStatus, CommunicatorStatus, GemmStatus, InsideStatus};
 pub use device::{DeviceStatus, XidStatus};
@@ -148,43 +149,6 @@ impl From<TimedBy> for StepClock {
         match by {
             TimedBy::Gpu => Self::Gpu,
             TimedBy::Host => Self::Host,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RankState {
-    Ok,
-    /// For a rank that hangs or is gone: it is not the cause.
-    Waiting,
-    Slow,
-    Hung,
-    Silent,
-    Exited,
-}
-
-impl RankState {
-    /// As in documents.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Waiting => "waiting",
-            Self::Slow => "slow",
-            Self::Hung => "hung",
-            Self::Silent => "silent",
-            Self::Exited => "exited",
-        }
-    }
-}
-
-impl From<Life> for RankState {
-    /// By the rank's own state alone: what the others show about it is a [`Finding`].
-    fn from(life: Life) -> Self {
-        match life {
-            Life::Alive => Self::Ok,
-            Life::Silent => Self::Silent,
-            Life::Ended | Life::Died => Self::Exited,
         }
     }
 }

@@ -23,7 +23,7 @@ pub use block::{Block, Entry, Kind, Record, SealedBlock};
 pub use header::Header;
 pub use media::{Media, Place};
 pub use packer::Packer;
-pub use reader::{Damage, Recording, RecordingError};
+pub use reader::{Damage, Recording, RecordingError, Span};
 pub use ring::Ring;
 pub use writer::{Totals, Writer};
 

@@ -11,7 +11,7 @@ use xpu_wire::unit::Moment;
 use super::{Block, Entry, Header, Kind, MAGIC, VERSION, header, index, media::Media};
 
 /// Damaged places that are listed one by one.
-const TOLD: usize = 1024;
+const LISTED: usize = 1024;
 
 /// An open recording.
 #[derive(Debug)]
@@ -55,6 +55,13 @@ pub enum RecordingError {
         "it has no complete block of frames: the recorder ended within a second, or the file is damaged; record again"
     )]
     NoBlocks,
+}
+
+/// The time that a recording covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub first: Moment,
+    pub last: Moment,
 }
 
 impl Recording {
@@ -128,10 +135,10 @@ impl Recording {
     }
 
     /// Arrival of the first and the last frame.
-    pub fn span(&self) -> (Moment, Moment) {
+    pub fn span(&self) -> Span {
         let frames = || self.entries.iter().filter(|entry| matches!(entry.kind, Kind::Overview));
         let first = frames().map(|entry| entry.first).min().unwrap_or_default();
-        (first, frames().map(|entry| entry.last).max().unwrap_or_default())
+        Span { first, last: frames().map(|entry| entry.last).max().unwrap_or_default() }
     }
 
     /// One block. `None` if it is damaged, which [`Recording::damage`] then lists.
@@ -144,7 +151,7 @@ impl Recording {
     }
 
     fn note(&mut self, damage: Damage) {
-        if self.damage.len() < TOLD && !self.damage.contains(&damage) {
+        if self.damage.len() < LISTED && !self.damage.contains(&damage) {
             self.damage.push(damage);
         }
     }

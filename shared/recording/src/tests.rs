@@ -93,7 +93,7 @@ fn what_was_recorded_is_read_with_and_without_its_index() {
         assert_eq!(recording.is_closed(), close);
         let expected = Header { hosts: vec!["gpu-001".to_owned(), "gpu?002".to_owned()], ..header() };
         assert_eq!(*recording.header(), expected);
-        assert_eq!(recording.span(), (arrivals[0].0, arrivals.last().unwrap().0));
+        assert_eq!(recording.span(), Span { first: arrivals[0].0, last: arrivals.last().unwrap().0 });
         assert_eq!(sorted(&read(&mut recording)), sorted(&arrivals));
         assert!(recording.damage().is_empty());
     }
@@ -181,7 +181,7 @@ fn the_clock_may_jump_back_and_the_recording_does_not() {
     arrivals.last_mut().unwrap().0 = Moment(5);
     let (bytes, _) = written(&arrivals, true);
     let mut recording = open(&bytes).unwrap();
-    let (first, last) = recording.span();
+    let Span { first, last } = recording.span();
     assert!(read(&mut recording).iter().all(|(at, _)| (first..=last).contains(at)));
     assert_eq!(first, arrivals[0].0);
 }
@@ -195,10 +195,10 @@ fn a_ring_keeps_the_last_and_is_a_recording() {
         packer.due(*at).unwrap().into_iter().for_each(|block| ring.push(block));
         packer.push(*at, frame).unwrap().into_iter().for_each(|block| ring.push(block));
     }
-    let last = ring.recording(&header()).unwrap().span().1;
+    let last = ring.recording(&header()).unwrap().span().last;
     let first = ring.first().unwrap();
     assert!((Duration::from_secs(3)..=Duration::from_secs(5)).contains(&last.since(first)));
-    assert_eq!(ring.recording(&header()).unwrap().span().0, first);
+    assert_eq!(ring.recording(&header()).unwrap().span().first, first);
     let full = ring.bytes();
     let mut small = Ring::new(full / 2, Duration::from_secs(400));
     let mut packer = Packer::default();

@@ -27,7 +27,7 @@ impl Rate {
     }
 
     /// How many operations one timed operation stands for.
-    pub fn stands_for(self) -> u64 {
+    pub fn denominator(self) -> u64 {
         1 << self.0.min(63)
     }
 

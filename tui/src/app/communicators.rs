@@ -62,6 +62,13 @@ impl fmt::Display for Kind {
     }
 }
 
+/// Collectives of one communicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entered {
+    pub least: u64,
+    pub most: u64,
+}
+
 /// One communicator.
 #[derive(Clone, Debug)]
 pub struct Communicator {
@@ -74,7 +81,7 @@ pub struct Communicator {
     /// Its ranks that were seen.
     pub ranks: Ranks,
     /// Collectives entered, by the rank that entered fewest and the one that entered most.
-    pub entered: (u64, u64),
+    pub entered: Entered,
     /// Known to be done on all its ranks.
     pub completed: u64,
     /// Ranks that others wait for.
@@ -123,25 +130,25 @@ pub(super) fn of(
     }
     let spread = |members: &[Member<'_>]| {
         let entered = || members.iter().map(|member| member.state.entered);
-        (entered().min().unwrap_or(0), entered().max().unwrap_or(0))
+        Entered { least: entered().min().unwrap_or(0), most: entered().max().unwrap_or(0) }
     };
     let mut members: Vec<_> = members.into_iter().collect();
     members.retain(|(_, members)| members.iter().any(|member| is_meant(member.rank)));
     let waits = |members: &[Member<'_>]| {
-        let (least, most) = spread(members);
+        let Entered { least, most } = spread(members);
         let mut first = members.iter().filter(|member| member.state.entered == most);
-        least < most && first.all(|member| whereabouts::stands(member.view))
+        least < most && first.all(|member| whereabouts::is_stuck(member.view))
     };
     members.sort_by_cached_key(|(id, members)| {
         let size = members.first().map_or(0, |member| member.state.size);
-        (!waits(members), Reverse((size, spread(members).1)), *id)
+        (!waits(members), Reverse((size, spread(members).most)), *id)
     });
     let total = members.len();
     let mut kinds: BTreeMap<(String, u32), usize> = BTreeMap::new();
     for (_, members) in &members {
         *kinds.entry(likeness(members)).or_default() += 1;
     }
-    let mut stands_for: BTreeMap<CommunicatorId, Kind> = BTreeMap::new();
+    let mut representatives: BTreeMap<CommunicatorId, Kind> = BTreeMap::new();
     if !every && total > ONE_BY_ONE {
         let mut seen: BTreeSet<(String, u32)> = BTreeSet::new();
         members.retain(|(id, members)| {
@@ -150,14 +157,14 @@ pub(super) fn of(
             if count == 1 || waits(members) {
                 return true;
             }
-            stands_for.insert(*id, Kind { count, name: name.clone(), size });
+            representatives.insert(*id, Kind { count, name: name.clone(), size });
             seen.insert((name, size))
         });
     }
     members.truncate(MOST);
     let lines = members.into_iter().map(|(id, members)| Communicator {
-        kind: stands_for.remove(&id),
-        ..one(job, id, &members, spread(&members), (meant, &counts))
+        kind: representatives.remove(&id),
+        ..one(job, id, &members, spread(&members), meant, &counts)
     });
     let lines = lines.collect();
     let mut kinds: Vec<_> =
@@ -177,8 +184,9 @@ fn one(
     job: &Job,
     id: CommunicatorId,
     members: &[Member<'_>],
-    entered: (u64, u64),
-    (meant, counts): (Option<&Ranks>, &impl Fn(Rank) -> bool),
+    entered: Entered,
+    meant: Option<&Ranks>,
+    counts: &impl Fn(Rank) -> bool,
 ) -> Communicator {
     let furthest = members.iter().max_by_key(|member| member.state.entered).map(|member| member.state);
     let named = members.iter().map(|member| &member.state.name).find(|name| !name.is_empty());
@@ -228,7 +236,7 @@ fn traffic<'a>(
         let key = (sample.bus_bytes, sample.operation as u8);
         kinds.entry(key).or_insert_with(|| (sample.operation, Vec::new())).1.push(sample);
     }
-    let told = kinds.into_iter().rev().map(|((bus_bytes, _), (operation, samples))| {
+    let rows = kinds.into_iter().rev().map(|((bus_bytes, _), (operation, samples))| {
         let factor = operation.bus_factor(size);
         let durations = samples.iter().map(|sample| sample.duration.0 as f64).collect();
         Traffic {
@@ -239,7 +247,7 @@ fn traffic<'a>(
             duration: median(durations).map(|nanoseconds| Nanoseconds(nanoseconds as u64)),
         }
     });
-    told.collect()
+    rows.collect()
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ struct Code(u8);
 
 /// The meaning of a byte.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Told {
+pub enum PastValue {
     Unknown,
     /// The rank waits for another.
     Waits,
@@ -108,16 +108,16 @@ impl Code {
         Self((f64::from(Self::MIDDLE) + steps.copysign(far)).clamp(f64::from(Self::WAITS) + 1.0, 255.0) as u8)
     }
 
-    fn decoded(self, figures: &Figures) -> Told {
+    fn decoded(self, figures: &Figures) -> PastValue {
         match self.0 {
-            Self::UNKNOWN => Told::Unknown,
-            Self::ALARM => Told::Alarm,
-            Self::WAITS => Told::Waits,
+            Self::UNKNOWN => PastValue::Unknown,
+            Self::ALARM => PastValue::Alarm,
+            Self::WAITS => PastValue::Waits,
             code => {
                 let steps = f64::from(code) - f64::from(Self::MIDDLE);
                 let fine = steps.abs().min(Self::FINES) * Self::FINE;
                 let far = fine + (steps.abs() - Self::FINES).max(0.0) * Self::COARSE;
-                Told::Value(far.copysign(steps).exp() * figures.reference() - f64::from(figures.offset))
+                PastValue::Value(far.copysign(steps).exp() * figures.reference() - f64::from(figures.offset))
             }
         }
     }
@@ -244,7 +244,7 @@ impl History {
         rows: impl Iterator<Item = usize>,
         metric: Metric,
         columns: std::ops::RangeInclusive<u64>,
-    ) -> Vec<Told> {
+    ) -> Vec<PastValue> {
         let severities: [u16; 256] = std::array::from_fn(|code| Code(code as u8).severity(metric.worse()));
         let slots: Vec<_> = columns.clone().map(|number| self.column(number).map(|_| slot(number))).collect();
         let mut worst = vec![Code::UNKNOWN; slots.len()];
@@ -261,19 +261,19 @@ impl History {
     }
 
     /// The meaning of a byte in this column.
-    fn decoded(&self, code: Code, metric: Metric, number: u64) -> Told {
+    fn decoded(&self, code: Code, metric: Metric, number: u64) -> PastValue {
         match (code.0, self.figures(metric, number)) {
-            (Code::ALARM, _) => Told::Alarm,
-            (Code::WAITS, _) => Told::Waits,
+            (Code::ALARM, _) => PastValue::Alarm,
+            (Code::WAITS, _) => PastValue::Waits,
             (_, Some(figures)) => code.decoded(figures),
-            (_, None) => Told::Unknown,
+            (_, None) => PastValue::Unknown,
         }
     }
 
     /// A row's values from column to column; where none is known, there is none.
     pub fn values(&self, row: usize, metric: Metric) -> Vec<Option<f32>> {
         self.along(|number| match self.decoded(self.code(row, metric, number), metric, number) {
-            Told::Value(value) => Some(value as f32),
+            PastValue::Value(value) => Some(value as f32),
             _ => None,
         })
     }
@@ -302,7 +302,7 @@ impl History {
             Worse::High => (lowest(&lows), high_of(highs).max(latest.highest.into())),
         };
         let whole = (latest.offset > 0.0).then_some(f64::from(latest.whole));
-        Some(Scale::reaching(median(of(|figures| figures.median))?, (lowest, highest), metric.worse(), whole))
+        Some(Scale::reaching(median(of(|figures| figures.median))?, lowest, highest, metric.worse(), whole))
     }
 }
 

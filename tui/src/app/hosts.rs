@@ -164,8 +164,8 @@ impl Host {
         }
         if view.life() == Life::Alive {
             self.off += usize::from(!digest.enabled);
-            self.gemm_one_in = self.gemm_one_in.max(Some(digest.gemm_rate.stands_for()));
-            self.collective_one_in = self.collective_one_in.max(Some(digest.collective_rate.stands_for()));
+            self.gemm_one_in = self.gemm_one_in.max(Some(digest.gemm_rate.denominator()));
+            self.collective_one_in = self.collective_one_in.max(Some(digest.collective_rate.denominator()));
         }
         for text in &digest.blind {
             if self.blind.len() < BLIND && !self.blind.contains(text) {
@@ -258,14 +258,15 @@ impl Hosts {
     /// Brings it up to date, once a second: it goes through all ranks.
     pub(super) fn settle(
         &mut self,
-        (jobs, shown): (&Jobs, Option<&Job>),
+        jobs: &Jobs,
+        shown: Option<&Job>,
         connections: &Connections,
         arrived: &HashMap<HostName, Moment>,
         now: Moment,
     ) {
         if self.made != Some(now.0 / 1_000_000_000) {
             self.made = Some(now.0 / 1_000_000_000);
-            self.rows = gather::hosts((jobs, shown), connections, arrived, now);
+            self.rows = gather::hosts(jobs, shown, connections, arrived, now);
             self.version = gather::usual_version(&self.rows);
             for host in &mut self.rows {
                 let version = host.collector.as_ref().map(|collector| &collector.version);

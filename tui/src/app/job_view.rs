@@ -196,8 +196,8 @@ impl JobView {
 
     /// The quantities with a figure of any rank, and those whose absence is explained.
     pub fn reported(&self) -> Vec<Metric> {
-        let told = |metric: &Metric| metric.is_always_shown() || self.scale(*metric).is_some();
-        Metric::ALL.into_iter().filter(told).collect()
+        let is_shown = |metric: &Metric| metric.is_always_shown() || self.scale(*metric).is_some();
+        Metric::ALL.into_iter().filter(is_shown).collect()
     }
 
     pub fn row_of(&self, rank: Rank) -> Option<usize> {

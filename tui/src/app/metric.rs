@@ -44,28 +44,28 @@ impl Maps {
     }
 
     /// As [`Self::metrics`]; until the user has chosen, the second is the one that shows the worst finding.
-    pub(super) fn following(self, told: &[Metric], worst: Option<&Finding>) -> [Metric; ABREAST] {
-        let [first, second] = self.metrics(told);
-        let late = worst.is_some_and(shows_in_arrival) && told.contains(&Metric::Skew);
+    pub(super) fn following(self, shown: &[Metric], worst: Option<&Finding>) -> [Metric; ABREAST] {
+        let [first, second] = self.metrics(shown);
+        let late = worst.is_some_and(shows_in_arrival) && shown.contains(&Metric::Skew);
         if late && !self.chosen { [first, Metric::Skew] } else { [first, second] }
     }
 
     /// Number of pages.
-    pub fn pages(told: &[Metric]) -> usize {
-        told.len().div_ceil(ABREAST)
+    pub fn pages(shown: &[Metric]) -> usize {
+        shown.len().div_ceil(ABREAST)
     }
 
     /// Which of them is shown.
-    pub fn page(self, told: &[Metric]) -> usize {
-        let passed = told.iter().take_while(|metric| **metric as usize <= self.at).count();
+    pub fn page(self, shown: &[Metric]) -> usize {
+        let passed = shown.iter().take_while(|metric| **metric as usize <= self.at).count();
         passed.saturating_sub(1) / ABREAST
     }
 
     /// An outlier has the first beside it.
-    pub fn metrics(self, told: &[Metric]) -> [Metric; ABREAST] {
-        let from = self.page(told) * ABREAST;
+    pub fn metrics(self, shown: &[Metric]) -> [Metric; ABREAST] {
+        let from = self.page(shown) * ABREAST;
         std::array::from_fn(|nth| {
-            told.get((from + nth) % told.len().max(1)).copied().unwrap_or(Metric::ALL[nth])
+            shown.get((from + nth) % shown.len().max(1)).copied().unwrap_or(Metric::ALL[nth])
         })
     }
 }
@@ -209,22 +209,22 @@ mod tests {
 
     #[test]
     fn each_quantity_is_shown_by_its_name_and_belongs_to_one_pair() {
-        let told = Metric::ALL;
-        for (nth, metric) in told.into_iter().enumerate() {
+        let shown = Metric::ALL;
+        for (nth, metric) in shown.into_iter().enumerate() {
             let maps = Maps::default().showing(metric);
-            assert!(maps.metrics(&told).contains(&metric), "{metric:?}");
-            assert_eq!((maps.page(&told), Maps::pages(&told)), (nth / ABREAST, 6));
+            assert!(maps.metrics(&shown).contains(&metric), "{metric:?}");
+            assert_eq!((maps.page(&shown), Maps::pages(&shown)), (nth / ABREAST, 6));
         }
     }
 
     #[test]
     fn what_nobody_reports_is_passed_over_and_an_outlier_has_the_first_beside_it() {
-        let told = [Metric::Gemm, Metric::Bus, Metric::Skew, Metric::StepTime, Metric::Power];
+        let shown = [Metric::Gemm, Metric::Bus, Metric::Skew, Metric::StepTime, Metric::Power];
         let maps = Maps::default().showing(Metric::Power);
-        assert_eq!(maps.metrics(&told), [Metric::Power, Metric::Gemm]);
-        assert_eq!((maps.page(&told), Maps::pages(&told)), (2, 3));
+        assert_eq!(maps.metrics(&shown), [Metric::Power, Metric::Gemm]);
+        assert_eq!((maps.page(&shown), Maps::pages(&shown)), (2, 3));
         // The driver falls silent while its map is shown.
-        assert_eq!(maps.metrics(&told[..4]), [Metric::Skew, Metric::StepTime]);
+        assert_eq!(maps.metrics(&shown[..4]), [Metric::Skew, Metric::StepTime]);
         assert_eq!(Maps::default().metrics(&[]), [Metric::Gemm, Metric::Bus]);
     }
 
@@ -235,7 +235,7 @@ mod tests {
             evidence::slow::{Arrival, LateHost, Named, Rates},
         };
         use xpu_wire::id::Rank;
-        let told = Metric::ALL;
+        let shown = Metric::ALL;
         let who = Named { ranks: vec![Rank(3)], worst: Rank(3), host: "node-1".into() };
         let rates = Rates { tflops: 500.0, usual_tflops: 500.0, ranks: Some(8) };
         let arrival = Arrival { waiting: None, as_of_s: None };
@@ -253,11 +253,15 @@ mod tests {
         };
         let (host, compute) = (finding(Class::Host), finding(Class::Compute));
         let maps = Maps::default();
-        assert_eq!(maps.following(&told, Some(&host)), [Metric::Gemm, Metric::Skew]);
-        assert_eq!(maps.following(&told, Some(&compute)), [Metric::Gemm, Metric::Bus]);
-        assert_eq!(maps.following(&told, None), [Metric::Gemm, Metric::Bus]);
+        assert_eq!(maps.following(&shown, Some(&host)), [Metric::Gemm, Metric::Skew]);
+        assert_eq!(maps.following(&shown, Some(&compute)), [Metric::Gemm, Metric::Bus]);
+        assert_eq!(maps.following(&shown, None), [Metric::Gemm, Metric::Bus]);
         let chosen = maps.showing(Metric::Bus);
-        assert_eq!(chosen.following(&told, Some(&host)), [Metric::Gemm, Metric::Bus]);
-        assert_eq!(maps.following(&told[..2], Some(&host)), [Metric::Gemm, Metric::Bus], "nobody reports it");
+        assert_eq!(chosen.following(&shown, Some(&host)), [Metric::Gemm, Metric::Bus]);
+        assert_eq!(
+            maps.following(&shown[..2], Some(&host)),
+            [Metric::Gemm, Metric::Bus],
+            "nobody reports it"
+        );
     }
 }

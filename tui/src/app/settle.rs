@@ -21,9 +21,9 @@ impl App {
                 }
             }
             Body::Snapshot(snapshot) => {
-                for told in &snapshot.jobs {
-                    if let Some(job) = self.jobs.get(&told.job) {
-                        self.job_view.prepare(job, told.ranks.iter().map(|rank| rank.info.rank));
+                for shown in &snapshot.jobs {
+                    if let Some(job) = self.jobs.get(&shown.job) {
+                        self.job_view.prepare(job, shown.ranks.iter().map(|rank| rank.info.rank));
                     }
                 }
             }
@@ -45,7 +45,7 @@ impl App {
             Choice::Foremost(None) => None,
         };
         if self.page == Page::Hosts {
-            self.hosts.settle((&self.jobs, job), &self.connections, &self.arrived, self.now);
+            self.hosts.settle(&self.jobs, job, &self.connections, &self.arrived, self.now);
         }
         let Some(job) = job else { return };
         let (jobs, arrived, now) = (&self.jobs, &self.arrived, self.now);
@@ -54,9 +54,9 @@ impl App {
             since: arrived.get(host).map_or_else(Default::default, |&came| now.since(came)),
         };
         // The current time where the job runs, for rules based on the hosts' clocks.
-        let told =
+        let shown =
             arrived.iter().filter_map(|(host, &came)| Some(jobs.stream(host)?.now.after(now.since(came))));
-        let there = told.max().unwrap_or(now);
+        let there = shown.max().unwrap_or(now);
         let judge =
             self.sort.column.metric().unwrap_or_else(|| self.maps.metrics(&self.job_view.reported())[0]);
         let groups = self.groups.clone().filter(|groups| groups.world_size() == u64::from(job.world_size()));

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use xpu_client::sample::{MOST, sample};
+use xpu_client::{
+    live::WatchedRanks,
+    sample::{MOST, sample},
+};
 use xpu_model::job::Job;
 use xpu_wire::{
     id::{JobName, Rank},
@@ -33,7 +36,7 @@ impl Watched {
 
 impl App {
     /// Whose details the page needs that is shown.
-    pub(crate) fn looked_at(&self) -> Option<(JobName, BTreeSet<Rank>)> {
+    pub(crate) fn looked_at(&self) -> Option<WatchedRanks> {
         let job = self.job()?;
         let ranks = match self.page {
             Page::Rank => self.selected.into_iter().collect(),
@@ -43,7 +46,7 @@ impl App {
             }
             _ => return None,
         };
-        (!ranks.is_empty()).then(|| (job.name().clone(), ranks))
+        (!ranks.is_empty()).then(|| WatchedRanks { job: job.name().clone(), ranks })
     }
 }
 

@@ -18,7 +18,7 @@ const HELD: Nanoseconds = Nanoseconds(1_000_000_000);
 
 /// A rank with recent progress is not waiting: hosts report at different times, and between two reports ranks
 /// in step seem to be some collectives apart.
-const STANDS: Duration = Duration::from_secs(2);
+const STALLED: Duration = Duration::from_secs(2);
 
 /// Ranks at the same place.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,8 +99,8 @@ fn waits(groups: &[Group]) -> Option<(Ranks, Ranks)> {
 }
 
 /// Whether it has made no progress for a while.
-pub(super) fn stands(view: &RankView) -> bool {
-    view.stands_for() >= STANDS
+pub(super) fn is_stuck(view: &RankView) -> bool {
+    view.stalled_for() >= STALLED
 }
 
 pub(super) fn title(state: &CommunicatorState) -> String {
@@ -123,7 +123,7 @@ pub(super) fn groups(job: &Job, id: CommunicatorId) -> Vec<Group> {
         if let Some(group) = groups.iter_mut().find(same) {
             group.ranks.insert(rank);
             group.held = group.held.max(held);
-            group.stand &= stands(view);
+            group.stand &= is_stuck(view);
         } else {
             groups.push(Group {
                 ranks: std::iter::once(rank).collect(),
@@ -133,7 +133,7 @@ pub(super) fn groups(job: &Job, id: CommunicatorId) -> Vec<Group> {
                 call,
                 held,
                 life: view.life(),
-                stand: stands(view),
+                stand: is_stuck(view),
             });
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use xpu_recording::{Entry, Kind, Recording, RecordingError};
+use xpu_recording::{Entry, Kind, Recording, RecordingError, Span};
 use xpu_wire::{
     codec,
     frame::{Body, CaptureSheet, CaptureWindow, Frame},
@@ -35,7 +35,7 @@ pub enum What {
         of: Extent,
         ranks: usize,
         missing: usize,
-        stood: bool,
+        stalled: bool,
     },
     Recording {
         from: Moment,
@@ -78,7 +78,7 @@ impl Label {
             }
         }
         let what = sheet.unwrap_or_else(|| {
-            let (from, to) = recording.span();
+            let Span { first: from, last: to } = recording.span();
             What::Recording { from, to, hosts: header.hosts.len(), ranks: ranks.len() }
         });
         Ok(Self { what, job, closed: recording.is_closed(), damage: recording.damage().len() })
@@ -90,7 +90,7 @@ fn capture(sheet: &CaptureSheet, window: Option<CaptureWindow>) -> What {
         of: Extent::of(sheet.order, window),
         ranks: sheet.ranks.len(),
         missing: sheet.missing.len(),
-        stood: sheet.standstill.is_some(),
+        stalled: sheet.standstill.is_some(),
     }
 }
 

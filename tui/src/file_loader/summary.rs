@@ -4,7 +4,7 @@ use std::path::Path;
 
 use xpu_analysis::{capture::Report, file, render};
 use xpu_model::figure;
-use xpu_recording::Recording;
+use xpu_recording::{Recording, Span};
 
 /// A larger file is not read whole to be summed up on the screen: its report would take minutes and all memory.
 const LARGEST: u64 = 512 << 20;
@@ -86,7 +86,7 @@ impl Summary {
 
     fn of_recording(path: &Path) -> Result<Self, String> {
         let recording = Recording::open_file(path).map_err(|error| error.to_string())?;
-        let (from, to) = recording.span();
+        let Span { first: from, last: to } = recording.span();
         let frames: u64 = recording.entries().iter().map(|entry| u64::from(entry.frames)).sum();
         let header = recording.header();
         let mut about = vec![

@@ -130,7 +130,7 @@ fn each_file_says_what_it_is_or_why_it_cannot_be_read() {
             of: Extent::Steps { first: Step(41), last: Step(42) },
             ranks: 1,
             missing: 0,
-            stood: false
+            stalled: false
         }
     );
     assert!(steps.closed && steps.job == "llama-70b");

@@ -4,27 +4,6 @@
 use ratatui::{buffer::Buffer, layout::Rect};
 use unicode_width::UnicodeWidthStr as _;
 
-/// Which letters a terminal shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Letters {
-    #[default]
-    Unicode,
-    Ascii,
-}
-
-impl Letters {
-    /// From the locale. Where none is set at all, as in most containers, the terminal at the other end is taken to be as
-    /// most are.
-    pub fn detect(variable: impl Fn(&str) -> Option<String>) -> Self {
-        let set = |name| variable(name).filter(|value| !value.is_empty());
-        let Some(locale) = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")) else {
-            return Self::Unicode;
-        };
-        let locale = locale.to_ascii_lowercase();
-        if locale.contains("utf-8") || locale.contains("utf8") { Self::Unicode } else { Self::Ascii }
-    }
-}
-
 /// Of a name that has letters ASCII lacks.
 const FOREIGN: &str = "?";
 
@@ -118,20 +97,6 @@ mod tests {
 
     use super::*;
     use crate::glyph;
-
-    fn detected(variables: &[(&str, &str)]) -> Letters {
-        Letters::detect(|name| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
-    }
-
-    #[test]
-    fn a_locale_without_utf_8_has_ascii_alone() {
-        assert_eq!(detected(&[("LANG", "de_DE.UTF-8")]), Letters::Unicode);
-        assert_eq!(detected(&[("LANG", "C.utf8"), ("LC_ALL", "")]), Letters::Unicode);
-        assert_eq!(detected(&[("LANG", "en_US.UTF-8"), ("LC_ALL", "C")]), Letters::Ascii);
-        assert_eq!(detected(&[("LC_CTYPE", "POSIX")]), Letters::Ascii);
-        assert_eq!(detected(&[("LANG", "en_US.ISO-8859-1")]), Letters::Ascii);
-        assert_eq!(detected(&[]), Letters::Unicode);
-    }
 
     #[test]
     fn a_wide_letter_takes_as_many_columns_as_before() {

@@ -7,8 +7,8 @@ use std::{fmt, str::FromStr};
 use ratatui::style::Color;
 use thiserror::Error;
 
+use super::STEPS;
 use super::Shade;
-use crate::widget::scale::STEPS;
 
 /// Which colours, for which ground and which eyes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

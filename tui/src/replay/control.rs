@@ -64,16 +64,16 @@ pub fn control(app: &mut App, control: Control) -> Option<Effect> {
     let (position, span) = (playback.position, playback.span);
     let back = |by: Duration| {
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
-        Moment(position.0.saturating_sub(by)).clamp(span.0, span.1)
+        Moment(position.0.saturating_sub(by)).clamp(span.first, span.last)
     };
-    let forward = |by| position.after(by).clamp(span.0, span.1);
+    let forward = |by| position.after(by).clamp(span.first, span.last);
     match control {
         Control::Pause if playback.paused && playback.is_at_end() => match playback.of {
             Of::Live => return Some(Effect::GoLive),
             // Once more from the begin.
             Of::File => {
                 playback.paused = false;
-                return Some(Effect::Seek(playback.span.0));
+                return Some(Effect::Seek(playback.span.first));
             }
         },
         Control::Pause => playback.paused = !playback.paused,
@@ -95,11 +95,11 @@ pub fn control(app: &mut App, control: Control) -> Option<Effect> {
         Control::NextFinding => return to_mark(app, true),
         Control::PreviousFinding => return to_mark(app, false),
         Control::AskTime => app.prompt = Some(Prompt::new(Kind::Time, "")),
-        Control::Begin => return Some(Effect::Seek(playback.span.0)),
+        Control::Begin => return Some(Effect::Seek(playback.span.first)),
         Control::End => {
             return Some(match playback.of {
                 Of::Live => Effect::GoLive,
-                Of::File => Effect::Seek(playback.span.1),
+                Of::File => Effect::Seek(playback.span.last),
             });
         }
         Control::Record => {}
@@ -133,7 +133,7 @@ fn to_mark(app: &mut App, forward: bool) -> Option<Effect> {
         playback.paused = true;
         return Some(Effect::Seek(at));
     }
-    let known = playback.searched >= playback.span.1;
+    let known = playback.searched >= playback.span.last;
     app.note = Some(Note::Done(match (forward, known) {
         (true, false) => format!("no finding yet; searched up to {}", figure::time_of_day(playback.searched)),
         (true, true) => "no finding begins after this".to_owned(),

@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use xpu_model::finding::Finding;
+use xpu_recording::Span;
 use xpu_wire::{id::JobName, unit::Moment};
 
 /// What is being replayed.
@@ -35,7 +36,7 @@ impl Mark {
 pub struct Playback {
     pub of: Of,
     /// When the first and the last frame came in.
-    pub span: (Moment, Moment),
+    pub span: Span,
     pub position: Moment,
     pub speed: Speed,
     pub paused: bool,
@@ -47,10 +48,10 @@ pub struct Playback {
 }
 
 impl Playback {
-    pub fn new(of: Of, span: (Moment, Moment)) -> Self {
+    pub fn new(of: Of, span: Span) -> Self {
         let (position, paused) = match of {
-            Of::File => (span.0, false),
-            Of::Live => (span.1, true),
+            Of::File => (span.first, false),
+            Of::Live => (span.last, true),
         };
         Self {
             of,
@@ -60,25 +61,25 @@ impl Playback {
             paused,
             looped: false,
             marks: Vec::new(),
-            searched: span.0,
+            searched: span.first,
         }
     }
 
     pub fn length(&self) -> Duration {
-        self.span.1.since(self.span.0)
+        self.span.last.since(self.span.first)
     }
 
     /// Since the begin of the recording.
     pub fn passed(&self) -> Duration {
-        self.position.since(self.span.0)
+        self.position.since(self.span.first)
     }
 
     pub fn within(&self, moment: Moment) -> Moment {
-        moment.clamp(self.span.0, self.span.1)
+        moment.clamp(self.span.first, self.span.last)
     }
 
     pub fn is_at_end(&self) -> bool {
-        self.position >= self.span.1
+        self.position >= self.span.last
     }
 
     /// The position after `passed` of the user's time.

@@ -32,7 +32,7 @@ pub struct Player {
     search: Search,
     /// When the app was last moved on.
     moved: Instant,
-    told: usize,
+    shown_complaints: usize,
     /// The recorded moment of which all was worked out last.
     looked: Moment,
     drop_thread: DropThread,
@@ -41,7 +41,14 @@ pub struct Player {
 impl Player {
     /// Shows the beginning of what is searched in the meantime by `search`.
     pub fn new(cursor: FrameCursor, search: Search, now: Instant) -> Self {
-        Self { cursor, search, moved: now, told: 0, looked: Moment(0), drop_thread: DropThread::open() }
+        Self {
+            cursor,
+            search,
+            moved: now,
+            shown_complaints: 0,
+            looked: Moment(0),
+            drop_thread: DropThread::open(),
+        }
     }
 
     /// Lets time pass, as far as it does in a replay; `true` where that changed what is shown.
@@ -57,7 +64,7 @@ impl Player {
             return Ok(changed);
         };
         if playback.is_at_end() {
-            let begin = playback.span.0;
+            let begin = playback.span.first;
             if playback.looped {
                 self.seek(app, begin)?;
             } else {
@@ -130,8 +137,8 @@ impl Player {
         }
         let complaints = self.cursor.complaints();
         // Damage is only found when it is read.
-        if complaints.len() != self.told {
-            self.told = complaints.len();
+        if complaints.len() != self.shown_complaints {
+            self.shown_complaints = complaints.len();
             app.complain(complaints);
         }
         Ok(())

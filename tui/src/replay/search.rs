@@ -13,6 +13,7 @@ use xpu_model::{
     finding::{self, Class, Kind},
     job::Jobs,
 };
+use xpu_recording::Span;
 use xpu_wire::{
     id::{JobName, Rank},
     unit::Moment,
@@ -98,9 +99,9 @@ impl Drop for Rest {
 /// Reports new findings, and the time examined so far, until there is no receiver.
 pub fn findings_between(
     cursor: &mut FrameCursor,
-    mut tell: impl FnMut(Vec<Mark>, Moment) -> bool,
+    mut report: impl FnMut(Vec<Mark>, Moment) -> bool,
 ) -> io::Result<()> {
-    let (first, last) = cursor.span();
+    let Span { first, last } = cursor.span();
     let mut jobs = Jobs::default();
     let mut seen: BTreeMap<(JobName, Kind, Class, Vec<Rank>), Moment> = BTreeMap::new();
     let (mut at, mut marks) = (first, 0);
@@ -120,7 +121,7 @@ pub fn findings_between(
             }
         }
         seen.retain(|_, &mut before| at.since(before) <= OVER);
-        if !tell(new, at) || at >= last {
+        if !report(new, at) || at >= last {
             return Ok(());
         }
         at = at.after(EVERY).min(last);

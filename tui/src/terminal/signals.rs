@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What a signal asks of a screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Request {
     /// To end.
     End,
     /// To stop for a while, with the terminal given back.
@@ -38,14 +38,14 @@ impl Signals {
         })
     }
 
-    pub async fn next(&mut self) -> Told {
+    pub async fn next(&mut self) -> Request {
         tokio::select! {
-            _ = self.terminate.recv() => Told::End,
-            _ = self.hang_up.recv() => Told::End,
-            _ = self.interrupt.recv() => Told::End,
-            _ = self.quit.recv() => Told::End,
-            _ = self.stop.recv() => Told::Stop,
-            _ = self.go_on.recv() => Told::GoOn,
+            _ = self.terminate.recv() => Request::End,
+            _ = self.hang_up.recv() => Request::End,
+            _ = self.interrupt.recv() => Request::End,
+            _ = self.quit.recv() => Request::End,
+            _ = self.stop.recv() => Request::Stop,
+            _ = self.go_on.recv() => Request::GoOn,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Effects of time: a hung job is shown by itself, with its stacks.
 
+use xpu_client::live::WatchedRanks;
+
 use crate::{
     action::{Action, Effect, Reading},
     app::{App, Note, Overlay, Page, Watched},
@@ -23,7 +25,7 @@ pub(super) fn look(app: &mut App) -> Option<Effect> {
 /// Asks for the details of those that are looked at now, and of no other any more.
 pub(super) fn follow(app: &mut App) -> Option<Effect> {
     let wanted = app.looked_at();
-    let (job, ranks) = wanted.clone().unwrap_or_default();
+    let WatchedRanks { job, ranks } = wanted.clone().unwrap_or_default();
     if (&app.watched.job, &app.watched.ranks) == (&job, &ranks) {
         return None;
     }
@@ -41,9 +43,9 @@ pub(super) fn visit(app: &mut App) -> Option<Effect> {
 /// Has them read now, whatever was read before.
 pub(super) fn ask(app: &mut App) -> Option<Effect> {
     let job = app.job()?.name().clone();
-    let stands = app.job_view.standstill().is_some();
+    let is_stuck = app.job_view.standstill().is_some();
     app.stacks.ask(app.now);
-    let reading = if stands { Reading::Natively } else { Reading::Running };
+    let reading = if is_stuck { Reading::Natively } else { Reading::Running };
     Some(Effect::AskStacks { job, ranks: Vec::new(), reading })
 }
 

@@ -135,7 +135,7 @@ fn cells(app: &App, file: &ListedFile, name: usize) -> Vec<Cell> {
 /// `steps 812 to 814, 8 ranks`, `500 ms, 8 ranks`, `12 m of 64 ranks`
 fn contents(label: &Label) -> String {
     match &label.what {
-        What::Capture { ranks, stood: true, .. } => {
+        What::Capture { ranks, stalled: true, .. } => {
             format!("a job that hung, {}", figure::counted(*ranks, "rank", "ranks"))
         }
         What::Capture { of, ranks, missing, .. } => {

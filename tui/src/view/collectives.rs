@@ -17,7 +17,7 @@ use super::{
     panel::{self, Title, window},
 };
 use crate::{
-    app::{App, Communicator, Communicators},
+    app::{App, Communicator, Communicators, Entered},
     glyph,
     hits::{Hits, Target},
     palette::Role,
@@ -126,7 +126,7 @@ fn row(one: &Communicator, names: usize, width: usize) -> String {
         Some(_) => format!("{} each", one.size),
         None => format!("{} of {}", one.ranks.len(), one.size),
     };
-    let (least, most) = one.entered;
+    let Entered { least, most } = one.entered;
     let behind = if one.behind.is_empty() {
         "none".to_owned()
     } else {

@@ -27,7 +27,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         },
         _ => "no job".to_owned(),
     };
-    let (glyph, _, role) = header::status(app);
+    let header::Sign { glyph, role, .. } = header::status(app);
     let (columns, lines) = LEAST;
     let text = format!("{glyph} {figure} · needs {columns}x{lines}");
     let line = Line::styled(cut_at_word(&text, usize::from(area.width)), app.palette.of(role));

@@ -124,11 +124,11 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
         let style = ground.patch(app.palette.of(role));
         let head = format!(" {sign} {}", Column::name(names).cell(&class(finding)));
         let text = headline::short(app, finding, usize::from(inner.width).saturating_sub(head.width()));
-        let told = Line::from(vec![
+        let summary = Line::from(vec![
             Span::styled(head, style.patch(app.palette.of(Role::Strong))),
             Span::styled(text, style),
         ]);
-        buffer.set_line(line.x, y, &told, inner.width);
+        buffer.set_line(line.x, y, &summary, inner.width);
         if chosen {
             buffer.set_string(line.x, y, glyph::CURSOR, ground.patch(app.palette.of(Role::Accent)));
         }

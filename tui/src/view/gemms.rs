@@ -114,7 +114,9 @@ fn nothing(app: &App) -> Option<(Role, String)> {
         let why = app.job_view.blind.first().map_or_else(String::new, |why| format!(" A hook says: {why}."));
         let text = "No GEMMs yet. They appear with the first cuBLAS or cuBLASLt call. Kernels of the program itself (Triton, CUTLASS) and a statically linked cuBLAS are not seen; XPU_TOP_KERNELS=NAME,... times kernels by name.";
         (Role::Muted, format!("{text}{why}"))
-    } else if app.playback().is_some_and(|playback| playback.position.since(playback.span.0) < FIRST_REPORTS)
+    } else if app
+        .playback()
+        .is_some_and(|playback| playback.position.since(playback.span.first) < FIRST_REPORTS)
     {
         let text = "The recording begins here. Each rank reports its shapes once a second: they follow.";
         (Role::Muted, format!("{} {text}", glyph::WAITING))

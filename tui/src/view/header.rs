@@ -41,8 +41,8 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
 pub(super) fn draw_brief(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) -> Rect {
     draw_title(app, breakpoint, Rect { height: 1, ..area }, buffer);
     let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
-    let told: Vec<_> = headline::brief(app, usize::from(area.width)).into_iter().collect();
-    headline::lines(&told, below, buffer)
+    let reported: Vec<_> = headline::brief(app, usize::from(area.width)).into_iter().collect();
+    headline::lines(&reported, below, buffer)
 }
 
 pub(super) fn draw_title(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
@@ -61,7 +61,7 @@ pub(super) fn draw_title(app: &App, breakpoint: Breakpoint, area: Rect, buffer: 
         let text = format!("   job {} of {jobs}{which}", shown.map_or(0, |at| at + 1));
         left.push(Span::styled(text, palette.of(Role::Muted)));
     }
-    let (glyph, words, role) = status(app);
+    let Sign { glyph, word: words, role } = status(app);
     let mut right: Vec<_> = timebar::recording(app).into_iter().chain(timebar::capture(app)).collect();
     let down = app.connections.down().count();
     if down > 0 {
@@ -85,25 +85,38 @@ pub(super) fn draw_title(app: &App, breakpoint: Breakpoint, area: Rect, buffer: 
     ends::draw(&left.into(), &right.into(), area, buffer);
 }
 
+/// A state: its glyph, its word, and its emphasis.
+pub(super) struct Sign {
+    pub(super) glyph: &'static str,
+    pub(super) word: String,
+    pub(super) role: Role,
+}
+
 /// Whether what is on the screen is of now.
-pub(super) fn status(app: &App) -> (&'static str, String, Role) {
+pub(super) fn status(app: &App) -> Sign {
     let job_view = &app.job_view;
     if app.job().is_none() {
-        (glyph::WAITING, "WAITING".to_owned(), Role::Muted)
+        Sign { glyph: glyph::WAITING, word: "WAITING".to_owned(), role: Role::Muted }
     } else if job_view.is_over() {
-        (glyph::ENDED, "ENDED".to_owned(), Role::Muted)
+        Sign { glyph: glyph::ENDED, word: "ENDED".to_owned(), role: Role::Muted }
     } else if job_view.is_stale() {
-        (glyph::STALE, format!("STALE {}", figure::age(job_view.age)), Role::Warning)
+        Sign {
+            glyph: glyph::STALE,
+            word: format!("STALE {}", figure::age(job_view.age)),
+            role: Role::Warning,
+        }
     } else if let Some(finding) = job_view.standstill() {
         let since = Duration::from_secs_f64(finding.since_s.max(0.0));
         let what = if finding.kind == Kind::Exited { "RANK GONE" } else { "HANG" };
-        (glyph::ALARM, format!("{what} {}", figure::age(since)), Role::Alarm)
+        Sign { glyph: glyph::ALARM, word: format!("{what} {}", figure::age(since)), role: Role::Alarm }
     } else if app.connections.down().next().is_some() || job_view.heard < job_view.world_size as usize {
-        (glyph::WARNING, "PARTIAL".to_owned(), Role::Warning)
+        Sign { glyph: glyph::WARNING, word: "PARTIAL".to_owned(), role: Role::Warning }
     } else {
         match app.playback() {
-            Some(playback) => (glyph::GOOD, timebar::word(playback).to_owned(), Role::Accent),
-            None => (glyph::GOOD, "LIVE".to_owned(), Role::Good),
+            Some(playback) => {
+                Sign { glyph: glyph::GOOD, word: timebar::word(playback).to_owned(), role: Role::Accent }
+            }
+            None => Sign { glyph: glyph::GOOD, word: "LIVE".to_owned(), role: Role::Good },
         }
     }
 }
@@ -113,15 +126,22 @@ struct Figure {
     label: &'static str,
     value: String,
     unit: String,
-    /// What it takes beside value and unit to know what it is, where there is no label: before and after them.
-    said: (&'static str, &'static str),
+    /// What it takes beside value and unit to know what it is, where there is no label.
+    before: &'static str,
+    after: &'static str,
     /// Louder than its fellows.
     role: Role,
 }
 
 impl Figure {
-    fn new(label: &'static str, said: (&'static str, &'static str), value: String, unit: &str) -> Self {
-        Self { label, value, unit: unit.to_owned(), said, role: Role::Strong }
+    fn new(
+        label: &'static str,
+        before: &'static str,
+        after: &'static str,
+        value: String,
+        unit: &str,
+    ) -> Self {
+        Self { label, value, unit: unit.to_owned(), before, after, role: Role::Strong }
     }
 
     fn loud_if(self, loud: bool) -> Self {
@@ -157,22 +177,22 @@ fn figures(job_view: &JobView) -> Vec<Figure> {
     let tokens = tokens_per_s.map(figure::three);
     let mfu = mfu.map(|share| figure::tenths(share * 100.0));
     let known = [
-        tokens.map(|rate| Figure::new(labels[3].0, (labels[3].1, ""), rate, "/s")),
-        mfu.map(|share| Figure::new(labels[4].0, (labels[4].1, ""), share, "%")),
+        tokens.map(|rate| Figure::new(labels[3].0, labels[3].1, "", rate, "/s")),
+        mfu.map(|share| Figure::new(labels[4].0, labels[4].1, "", share, "%")),
     ];
     let always = [
         step(job_view),
-        Figure::new(labels[0].0, (labels[0].1, "/step"), step_time.to_owned(), step_unit),
-        Figure::new(labels[1].0, (labels[1].1, ""), median(gemm), &format!("{}{ago}", Metric::Gemm.unit())),
-        Figure::new(labels[2].0, (labels[2].1, ""), median(bus), Metric::Bus.unit()),
-        Figure::new(ranks, ("", " ranks"), figure::count(heard as u64), &all).loud_if(heard < of),
-        Figure::new("hosts", ("", " hosts"), figure::count(job_view.hosts as u64), ""),
-        Figure::new("overhead", ("overhead ", ""), format!("{:.2}", job_view.overhead * 100.0), "%"),
-        Figure::new("dropped", ("dropped ", ""), figure::count(dropped), "").loud_if(dropped > 0),
+        Figure::new(labels[0].0, labels[0].1, "/step", step_time.to_owned(), step_unit),
+        Figure::new(labels[1].0, labels[1].1, "", median(gemm), &format!("{}{ago}", Metric::Gemm.unit())),
+        Figure::new(labels[2].0, labels[2].1, "", median(bus), Metric::Bus.unit()),
+        Figure::new(ranks, "", " ranks", figure::count(heard as u64), &all).loud_if(heard < of),
+        Figure::new("hosts", "", " hosts", figure::count(job_view.hosts as u64), ""),
+        Figure::new("overhead", "overhead ", "", format!("{:.2}", job_view.overhead * 100.0), "%"),
+        Figure::new("dropped", "dropped ", "", figure::count(dropped), "").loud_if(dropped > 0),
     ];
     let lost = job_view.cost.map(|Cost { gpu_hours, money, .. }| {
         let money = money.map_or_else(String::new, |money| format!(", {money}"));
-        Figure::new("lost", ("lost ", ""), format!("{gpu_hours:.2}"), &format!("GPU h{money}")).loud_if(true)
+        Figure::new("lost", "lost ", "", format!("{gpu_hours:.2}"), &format!("GPU h{money}")).loud_if(true)
     });
     let mut all: Vec<_> = always.into();
     all.splice(5..5, lost.into_iter().chain(known.into_iter().flatten()));
@@ -196,12 +216,12 @@ fn step(job_view: &JobView) -> Figure {
         .since_step
         .filter(|&since| since > expected.max(Duration::from_secs(5)) && !job_view.is_over());
     let unit = overdue.map_or_else(String::new, |since| format!("{} ago", figure::age(since)));
-    let (label, said) = match job_view.step_sign {
+    let (label, before) = match job_view.step_sign {
         Some(StepSign::Detected | StepSign::DetectedLate) => ("step detected", "detected step "),
         Some(StepSign::Optimizer) => ("optimizer step", "optimizer step "),
         _ => ("step", "step "),
     };
-    Figure::new(label, (said, ""), value, &unit).loud_if(overdue.is_some())
+    Figure::new(label, before, "", value, &unit).loud_if(overdue.is_some())
 }
 
 /// Each figure under its label.
@@ -244,9 +264,9 @@ fn row(figures: &[Figure], palette: Palette, area: Rect, buffer: &mut Buffer) {
 impl Figure {
     fn said(&self, palette: Palette) -> Line<'_> {
         let muted = palette.of(Role::Muted);
-        let mut line = Line::styled(self.said.0, muted);
+        let mut line = Line::styled(self.before, muted);
         line.extend(self.line(palette));
-        line.push_span(Span::styled(self.said.1, muted));
+        line.push_span(Span::styled(self.after, muted));
         line
     }
 

@@ -19,8 +19,12 @@ use crate::{
     app::{App, Choosing, JobView, Maps, Metric},
     glyph::{ALARM, RAMP, SWATCH, WAITING},
     hits::{Hits, Target},
-    palette::{Palette, Role},
-    widget::{ends, scale::STEPS, scale::Scale, scale::Worse, wrap::joined},
+    palette::{Palette, Role, STEPS},
+    widget::{
+        ends,
+        scale::{Scale, Worse},
+        wrap::joined,
+    },
 };
 
 /// Columns between the two panels.
@@ -66,18 +70,18 @@ impl Panels {
         let [left, _, right] =
             Layout::horizontal([Constraint::Fill(1), Constraint::Length(BETWEEN), Constraint::Fill(1)])
                 .areas(area);
-        let told = app.job_view.reported();
+        let reported = app.job_view.reported();
         let [first, second] = app.mapped();
         // The number of further pages, and the key to them.
-        let page = format!(" {} of {}, m ", app.maps.page(&told) + 1, Maps::pages(&told));
+        let page = format!(" {} of {}, m ", app.maps.page(&reported) + 1, Maps::pages(&reported));
         match self {
             Self::Places(places) => {
-                places.draw(app, (first, ""), left, buffer, hits);
-                places.draw(app, (second, &page), right, buffer, hits);
+                places.draw(app, first, "", left, buffer, hits);
+                places.draw(app, second, &page, right, buffer, hits);
             }
             Self::Past(past) => {
-                past.draw(app, (first, ""), left, buffer, hits);
-                past.draw(app, (second, &page), right, buffer, hits);
+                past.draw(app, first, "", left, buffer, hits);
+                past.draw(app, second, &page, right, buffer, hits);
             }
         }
     }
@@ -107,7 +111,7 @@ fn framed(app: &App, frame: &Frame<'_>, area: Rect, buffer: &mut Buffer, hits: &
     let scale = legend.as_ref().map_or_else(String::new, Line::to_string);
     let means = if area.width < ROOMY { "" } else { frame.means.trim() };
     let columns = usize::from(area.width).saturating_sub(2);
-    let (name, means, _) = ends::title((metric.title(), means, scale.trim()), columns);
+    let ends::Title { name, about: means, .. } = ends::title(metric.title(), means, scale.trim(), columns);
     let mut block = Block::bordered()
         .border_type(BorderType::Rounded)
         .border_style(palette.of(Role::Faint))

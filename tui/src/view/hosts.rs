@@ -17,7 +17,7 @@ use super::{
 use crate::{
     action::Action,
     app::{App, Choosing, Health, Host, HostColumn},
-    glyph,
+    glyph::{self, Sign},
     hits::{Hits, Target},
     palette::Role,
     width::Breakpoint,
@@ -75,14 +75,14 @@ fn title(app: &App) -> Title<'static> {
         (Health::Trouble, glyph::WARNING, "with problems"),
         (Health::Connecting, glyph::WAITING, "connecting"),
     ];
-    let told = kinds.into_iter().map(|(health, sign, word)| (count(health), sign, word));
-    let told: Vec<_> = told
+    let counts = kinds.into_iter().map(|(health, sign, word)| (count(health), sign, word));
+    let counts: Vec<_> = counts
         .filter(|(count, ..)| *count > 0)
         .map(|(count, sign, word)| format!("{sign} {} {word}", figure::count(count as u64)))
         .collect();
-    let about = match (told.is_empty(), hosts.is_empty()) {
+    let about = match (counts.is_empty(), hosts.is_empty()) {
         (true, false) => "all are up".to_owned(),
-        _ => told.join("   "),
+        _ => counts.join("   "),
     };
     Title { name: "Hosts", about, right: figure::counted(hosts.len(), "host", "hosts") }
 }
@@ -126,18 +126,18 @@ fn place(column: HostColumn) -> usize {
     }
 }
 
-fn state(health: Health) -> (&'static str, &'static str, Role) {
+fn state(health: Health) -> Sign {
     match health {
-        Health::Up => (glyph::GOOD, "up", Role::Good),
-        Health::Connecting => (glyph::WAITING, "connecting", Role::Muted),
-        Health::Trouble => (glyph::WARNING, "up", Role::Warning),
-        Health::Silent => (glyph::STALE, "silent", Role::Warning),
-        Health::Down => (glyph::ALARM, "down", Role::Alarm),
+        Health::Up => Sign { glyph: glyph::GOOD, word: "up", role: Role::Good },
+        Health::Connecting => Sign { glyph: glyph::WAITING, word: "connecting", role: Role::Muted },
+        Health::Trouble => Sign { glyph: glyph::WARNING, word: "up", role: Role::Warning },
+        Health::Silent => Sign { glyph: glyph::STALE, word: "silent", role: Role::Warning },
+        Health::Down => Sign { glyph: glyph::ALARM, word: "down", role: Role::Alarm },
     }
 }
 
 fn cells(host: &Host) -> Vec<Cell> {
-    let (sign, word, role) = state(host.health);
+    let Sign { glyph: sign, word, role } = state(host.health);
     let counted = |number: u64| {
         if number > 0 { (figure::count(number), Role::Warning) } else { ("0".to_owned(), Role::Muted) }
     };

@@ -46,9 +46,9 @@ const NAMED: usize = 4;
 /// The text of their frame.
 pub(super) fn title(app: &App) -> Title<'static> {
     let count = app.job_view.findings.len();
-    let told =
+    let texts =
         || format!("{}, {} shows why", figure::counted(count, "finding", "findings"), app.key("findings"));
-    let right = if count > 0 { told() } else { String::new() };
+    let right = if count > 0 { texts() } else { String::new() };
     Title { name: "Findings", about: String::new(), right }
 }
 
@@ -67,10 +67,10 @@ pub(super) fn lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> 
 /// How others can look as well, in as many lines as that takes.
 fn invitation(app: &App, width: usize) -> Vec<Line<'static>> {
     let Some(text) = app.invitation() else { return Vec::new() };
-    let told = wrapped(text, width.saturating_sub(2), usize::MAX);
+    let texts = wrapped(text, width.saturating_sub(2), usize::MAX);
     let muted = app.palette.of(Role::Muted);
     let signs = [glyph::HINT].into_iter().chain(std::iter::repeat(" "));
-    told.into_iter().zip(signs).map(|(text, sign)| Line::styled(format!("{sign} {text}"), muted)).collect()
+    texts.into_iter().zip(signs).map(|(text, sign)| Line::styled(format!("{sign} {text}"), muted)).collect()
 }
 
 fn found_lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
@@ -111,7 +111,7 @@ impl Notice {
             self.next.as_ref().map(|next| wrapped(&format!("next: {next}"), within, NEXT.min(space - 1)));
         let next = next.unwrap_or_default();
         let left = space - next.len();
-        let told = match (&self.short, &self.next) {
+        let texts = match (&self.short, &self.next) {
             (Some(short), _) => {
                 let details = clauses(&self.text, within, left - 1);
                 [short.clone()].into_iter().chain(details).collect()
@@ -120,11 +120,11 @@ impl Notice {
             (None, _) => wrapped(&self.text, within, left),
         };
         let signs = [self.glyph].into_iter().chain(std::iter::repeat(" "));
-        let told = told.into_iter().zip(signs).map(|(text, sign)| {
+        let texts = texts.into_iter().zip(signs).map(|(text, sign)| {
             Line::from(vec![Span::styled(format!("{sign} "), style), Span::styled(text, words)])
         });
         let next = next.into_iter().map(|text| Line::styled(format!("  {text}"), palette.of(Role::Text)));
-        told.chain(next).collect()
+        texts.chain(next).collect()
     }
 }
 

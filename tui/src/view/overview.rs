@@ -36,7 +36,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     let beside = if wide && area.width >= ROOMY { STEPS + BETWEEN } else { 0 };
     let maps = heatmaps::Panels::plan(app, area.width - beside, body * 11 / 20);
     let least = if beside > 0 { TALL.min(body / 2) } else { 0 };
-    let [header, told, map_area, _, table] = Layout::vertical([
+    let [header, notices_area, map_area, _, table] = Layout::vertical([
         Constraint::Length(header::height(breakpoint)),
         Constraint::Length(notices.len() as u16 + frame),
         Constraint::Length(maps.height().max(least)),
@@ -45,11 +45,14 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     ])
     .areas(area);
     header::draw(app, breakpoint, header, buffer);
-    let told =
-        if wide { panel::draw(app.palette, breakpoint, notices::title(app), told, buffer) } else { told };
-    headline::lines(&notices, told, buffer);
+    let notices_area = if wide {
+        panel::draw(app.palette, breakpoint, notices::title(app), notices_area, buffer)
+    } else {
+        notices_area
+    };
+    headline::lines(&notices, notices_area, buffer);
     if !app.job_view.findings.is_empty() {
-        hits.put(told, Target::Do(Action::Go(Page::Findings)));
+        hits.put(notices_area, Target::Do(Action::Go(Page::Findings)));
     }
     let [maps_area, _, steps_area] = Layout::horizontal([
         Constraint::Fill(1),

@@ -34,7 +34,8 @@ pub(super) fn draw(
     let muted = palette.of(Role::Muted);
     let name = palette.of(Role::Accent).patch(palette.of(Role::Strong));
     let columns = usize::from(area.width).saturating_sub(if wide { 2 } else { 0 });
-    let (named, about, right) = ends::title((title.name, &title.about, &title.right), columns);
+    let ends::Title { name: named, about, right } =
+        ends::title(title.name, &title.about, &title.right, columns);
     let mut block = Block::new()
         .borders(if wide { Borders::ALL } else { Borders::TOP })
         .border_type(BorderType::Rounded)
@@ -54,8 +55,8 @@ const READABLE: usize = 96;
 
 /// A paragraph at the top of the area. Returns what is left below it.
 pub(super) fn paragraph(palette: Palette, role: Role, text: &str, area: Rect, buffer: &mut Buffer) -> Rect {
-    let told = wrapped(text, usize::from(area.width).min(READABLE), PARAGRAPH);
-    let lines: Vec<_> = told.into_iter().map(|text| Line::styled(text, palette.of(role))).collect();
+    let texts = wrapped(text, usize::from(area.width).min(READABLE), PARAGRAPH);
+    let lines: Vec<_> = texts.into_iter().map(|text| Line::styled(text, palette.of(role))).collect();
     headline::lines(&lines, area, buffer)
 }
 

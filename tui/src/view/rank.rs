@@ -186,7 +186,7 @@ fn identity(app: &App, rank: &Inspection, breakpoint: Breakpoint, area: Rect, bu
     let name = format!("Rank {}", status.rank);
     let title = Title { name: &name, about, right: pinned };
     let inner = panel::draw(palette, breakpoint, title, top, buffer);
-    let (sign, word, role) = glyph::state(status.state);
+    let glyph::Sign { glyph: sign, word, role } = glyph::state(status.state);
     let row = &app.job_view.rows()[rank.row];
     let (sign, word, role) = match (row.is_heard(), status.enabled) {
         (false, _) if row.life == Life::Alive => {

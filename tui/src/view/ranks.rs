@@ -178,10 +178,10 @@ fn places(app: &App, width: usize) -> Vec<Place> {
         Place { column, cells, gap: 1 }
     };
     // Without a driver's reports no space is reserved.
-    let told = app.job_view.rows().iter().any(|row| row.status.device.is_some());
+    let has_device = app.job_view.rows().iter().any(|row| row.status.device.is_some());
     let columns = Column::ALL.into_iter().filter(|column| match column {
         Column::Findings => false,
-        column => told || !Column::DEVICE.contains(column),
+        column => has_device || !Column::DEVICE.contains(column),
     });
     let mut places: Vec<_> = columns.map(place).collect();
     for spare in SPARE {
@@ -323,7 +323,7 @@ pub(super) fn state(row: &Row) -> (String, Role) {
         (_, RankState::Ok, _) if !status.enabled => (format!("{} off", glyph::OFF), Role::Warning),
         (_, RankState::Ok, Some(kind)) => (format!("{WARNING} {}", glyph::named(kind)), Role::Warning),
         _ => {
-            let (sign, word, role) = glyph::state(status.state);
+            let glyph::Sign { glyph: sign, word, role } = glyph::state(status.state);
             (format!("{sign} {word}"), role)
         }
     }

@@ -154,8 +154,9 @@ fn hosts(app: &App, width: usize) -> Vec<Line<'static>> {
             Span::styled(format!("{sign} "), palette.of(role)),
             Span::styled(names(endpoints), palette.of(Role::Strong)),
         ]));
-        let told = wrapped(text, width.saturating_sub(2), 3);
-        lines.extend(told.into_iter().map(|text| Line::styled(format!("  {text}"), palette.of(Role::Muted))));
+        let texts = wrapped(text, width.saturating_sub(2), 3);
+        lines
+            .extend(texts.into_iter().map(|text| Line::styled(format!("  {text}"), palette.of(Role::Muted))));
     }
     if fates.len() > LISTED {
         let text = format!("  and {} more", figure::count((fates.len() - LISTED) as u64));

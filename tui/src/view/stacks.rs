@@ -37,8 +37,8 @@ const NOTES: usize = 2;
 pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     header::draw_title(app, breakpoint, Rect { height: 1, ..area }, buffer);
     let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
-    let told = headline::incident(app, usize::from(area.width));
-    let below = headline::lines(&told, below, buffer);
+    let headline_of_incident = headline::incident(app, usize::from(area.width));
+    let below = headline::lines(&headline_of_incident, below, buffer);
     let groups = app.whereabouts.groups.len() as u16;
     let (tree, beside) = if breakpoint == Breakpoint::Wide {
         let [tree, beside] =

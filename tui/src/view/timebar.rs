@@ -90,7 +90,7 @@ fn caption(playback: &Playback) -> String {
     let passed = format!("{} of {}", time::span(playback.passed()), time::span(playback.length()));
     let next = match playback.next_mark() {
         Some(mark) => format!("next finding ] {}", figure::time_of_day(mark.at)),
-        None if playback.searched < playback.span.1 => {
+        None if playback.searched < playback.span.last => {
             format!("findings searched to {}", figure::time_of_day(playback.searched))
         }
         None if playback.marks.is_empty() => "no findings".to_owned(),
@@ -104,7 +104,7 @@ fn caption(playback: &Playback) -> String {
 fn bar(app: &App, playback: &Playback, area: Rect, buffer: &mut Buffer) {
     let length = playback.length().max(Duration::from_nanos(1)).as_secs_f64();
     let cell = |moment: Moment| {
-        let share = moment.since(playback.span.0).as_secs_f64() / length;
+        let share = moment.since(playback.span.first).as_secs_f64() / length;
         ((share * f64::from(area.width)) as u16).min(area.width - 1)
     };
     let here = cell(playback.position);

@@ -6,7 +6,7 @@ use crate::glyph::EIGHTHS;
 
 /// Draws each share, from 0 to 1, as a column of one cell's width from the left of the area on: its body, and the uppermost cell.
 /// What is more than nothing is seen.
-pub fn draw(shares: &[f64], (body, top): (Style, Style), area: Rect, buffer: &mut Buffer) {
+pub fn draw(shares: &[f64], body: Style, top: Style, area: Rect, buffer: &mut Buffer) {
     let eighths = EIGHTHS.len();
     let full = usize::from(area.height) * eighths;
     for (&share, x) in shares.iter().zip(area.x..area.right()) {
@@ -32,7 +32,7 @@ mod tests {
     fn drawn(shares: &[f64]) -> Vec<String> {
         let area = Rect::new(0, 0, shares.len() as u16, 2);
         let mut buffer = Buffer::empty(area);
-        draw(shares, (Style::new(), Style::new()), area, &mut buffer);
+        draw(shares, Style::new(), Style::new(), area, &mut buffer);
         area.rows().map(|row| row.positions().map(|position| buffer[position].symbol()).collect()).collect()
     }
 

@@ -1,6 +1,6 @@
 //! What one place of a heatmap shows, and how it looks.
 
-use ratatui::{buffer::Buffer, style::Style};
+use ratatui::{buffer::Buffer, layout::Position, style::Style};
 
 use crate::{
     glyph::{ALARM, ASIDE, RAMP, UNKNOWN, WAITING},
@@ -92,20 +92,21 @@ impl Cell {
 /// Two cells in a terminal line: the upper half is the letter's colour, the lower half its ground. Where one of them has something to
 /// say that a colour alone must not, the worse has all of it, with its sign.
 pub(super) fn draw_halves(
-    halves: (Option<Cell>, Option<Cell>),
-    (x, y): (u16, u16),
+    upper: Option<Cell>,
+    lower: Option<Cell>,
+    Position { x, y }: Position,
     palette: Palette,
     buffer: &mut Buffer,
 ) {
-    let worst = [halves.0, halves.1].into_iter().flatten().reduce(Cell::worse);
+    let worst = [upper, lower].into_iter().flatten().reduce(Cell::worse);
     if let Some(worst) = worst.filter(|worst| worst.is_loud()) {
         let (sign, style) = worst.look(palette, 1);
         buffer.set_string(x, y, sign, style);
         return;
     }
     let colour = |cell: Option<Cell>| cell?.ground(palette).bg;
-    let either = |cell| halves.0 == Some(cell) || halves.1 == Some(cell);
-    let (symbol, style) = match (colour(halves.0), colour(halves.1)) {
+    let either = |cell| upper == Some(cell) || lower == Some(cell);
+    let (symbol, style) = match (colour(upper), colour(lower)) {
         (Some(upper), Some(lower)) => ("▀", Style::new().fg(upper).bg(lower)),
         (Some(upper), None) => ("▀", Style::new().fg(upper)),
         (None, Some(lower)) => ("▄", Style::new().fg(lower)),
@@ -130,7 +131,7 @@ mod tests {
     fn drawn(upper: Cell, lower: Cell) -> String {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 1, 1));
         let palette = Palette::new(Depth::True, Theme::default());
-        draw_halves((Some(upper), Some(lower)), (0, 0), palette, &mut buffer);
+        draw_halves(Some(upper), Some(lower), Position::ORIGIN, palette, &mut buffer);
         buffer[(0, 0)].symbol().to_owned()
     }
 

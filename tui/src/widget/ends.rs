@@ -21,9 +21,18 @@ pub fn draw(left: &Line<'_>, right: &Line<'_>, area: Rect, buffer: &mut Buffer) 
     buffer.set_line(area.right() - needed, area.y, right, needed);
 }
 
+/// The texts on the upper edge of a frame; those that did not fit are empty.
+#[derive(Debug)]
+pub struct Title {
+    pub name: String,
+    pub about: String,
+    /// Aligned to the right.
+    pub right: String,
+}
+
 /// The text on the upper edge of a frame, in `width` columns: the name, its description, and the right-aligned
 /// part. The description is cut first, then the right part, and they never touch.
-pub fn title((name, about, right): (&str, &str, &str), width: usize) -> (String, String, String) {
+pub fn title(name: &str, about: &str, right: &str, width: usize) -> Title {
     let padded = |text: String| if text.is_empty() { text } else { format!(" {text} ") };
     let name = padded(cut(name, width.saturating_sub(3)));
     // A piece of the edge is seen between them.
@@ -33,7 +42,7 @@ pub fn title((name, about, right): (&str, &str, &str), width: usize) -> (String,
     // Less than half of a sentence says nothing.
     let about = if kept.width() * 2 < about.width() { String::new() } else { kept };
     let about = if about.is_empty() { about } else { format!("{about} ") };
-    (name, about, right)
+    Title { name, about, right }
 }
 
 /// A line from margin to margin.
@@ -49,7 +58,7 @@ mod tests {
     #[test]
     fn titles_give_way_at_a_word_and_never_touch() {
         let at = |width| {
-            let (name, about, right) = title(("Spread", "on all the timed", "5,120"), width);
+            let Title { name, about, right } = title("Spread", "on all the timed", "5,120", width);
             assert!((name.clone() + &about + &right).width() < width.max(1), "{width}");
             format!("{name}{about}|{right}")
         };

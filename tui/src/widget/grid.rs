@@ -56,18 +56,33 @@ pub struct Place {
     pub width: usize,
 }
 
-/// (density, pitch, cell, gap): what is tried, in this order.
-const LADDER: [(Density, usize, usize, usize); 10] = [
-    (Density::Figures, 12, 11, 3),
-    (Density::Figures, 10, 9, 3),
-    (Density::Figures, 8, 7, 3),
-    (Density::Figures, 7, 6, 3),
-    (Density::Figures, 6, 5, 3),
-    (Density::Figures, 5, 4, 3),
-    (Density::Double, 3, 2, 2),
-    (Density::Double, 2, 2, 2),
-    (Density::Single, 1, 1, 1),
-    (Density::Half, 1, 1, 1),
+/// One size of cells.
+#[derive(Clone, Copy)]
+struct Step {
+    density: Density,
+    pitch: usize,
+    cell: usize,
+    gap: usize,
+}
+
+impl Step {
+    const fn new(density: Density, pitch: usize, cell: usize, gap: usize) -> Self {
+        Self { density, pitch, cell, gap }
+    }
+}
+
+/// What is tried, in this order.
+const LADDER: [Step; 10] = [
+    Step::new(Density::Figures, 12, 11, 3),
+    Step::new(Density::Figures, 10, 9, 3),
+    Step::new(Density::Figures, 8, 7, 3),
+    Step::new(Density::Figures, 7, 6, 3),
+    Step::new(Density::Figures, 6, 5, 3),
+    Step::new(Density::Figures, 5, 4, 3),
+    Step::new(Density::Double, 3, 2, 2),
+    Step::new(Density::Double, 2, 2, 2),
+    Step::new(Density::Single, 1, 1, 1),
+    Step::new(Density::Half, 1, 1, 1),
 ];
 
 /// A line of cells is at most this tall.
@@ -81,7 +96,7 @@ impl Grid {
         let fitting = || {
             LADDER
                 .into_iter()
-                .filter(|(density, ..)| halves || *density != Density::Half)
+                .filter(|step| halves || step.density != Density::Half)
                 .filter_map(|step| Self::unfolded(shape, step, width))
                 .filter(|grid| grid.height() <= height)
         };
@@ -99,8 +114,8 @@ impl Grid {
         Self { tall, ..grid }
     }
 
-    fn unfolded(shape: Shape, step: (Density, usize, usize, usize), width: usize) -> Option<Self> {
-        let (density, pitch, cell, gap) = step;
+    fn unfolded(shape: Shape, step: Step, width: usize) -> Option<Self> {
+        let Step { density, pitch, cell, gap } = step;
         let size = shape.size.max(1);
         // The gap after the last cell of a line may hang over the edge.
         let fits = (width + pitch - cell) / pitch;

@@ -2,7 +2,7 @@
 
 use ratatui::{
     buffer::Buffer,
-    layout::Rect,
+    layout::{Position, Rect},
     style::{Modifier, Style},
 };
 use xpu_model::figure;
@@ -129,11 +129,11 @@ impl<Cells: Fn(usize) -> Cell> Heatmap<'_, Cells> {
     fn draw_halves(&self, area: Rect, buffer: &mut Buffer) {
         for row in 0..self.grid.height().min(usize::from(area.height)) {
             for x in 0..usize::from(area.width) {
-                let halves = (self.at(x, row * 2), self.at(x, row * 2 + 1));
-                let place = (area.x + x as u16, area.y + row as u16);
-                draw_halves(halves, place, self.palette, buffer);
+                let (upper, lower) = (self.at(x, row * 2), self.at(x, row * 2 + 1));
+                let place = Position { x: area.x + x as u16, y: area.y + row as u16 };
+                draw_halves(upper, lower, place, self.palette, buffer);
                 if self.is_chosen(x, row * 2) || self.is_chosen(x, row * 2 + 1) {
-                    self.mark(place.0, place.1, 1, area, buffer);
+                    self.mark(place.x, place.y, 1, area, buffer);
                 }
             }
         }

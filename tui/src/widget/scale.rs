@@ -8,7 +8,7 @@
 
 use xpu_model::job::median;
 
-pub const STEPS: usize = 8;
+use crate::palette::STEPS;
 
 /// The step of the median: lower steps are darker, and there is one more of them than above.
 pub const MIDDLE: usize = 4;
@@ -51,11 +51,11 @@ impl Scale {
     pub fn measured(values: Vec<f64>, worse: Worse, whole: Option<f64>) -> Option<Self> {
         let lowest = values.iter().copied().min_by(f64::total_cmp)?;
         let highest = values.iter().copied().max_by(f64::total_cmp)?;
-        Some(Self::reaching(median(values)?, (lowest, highest), worse, whole))
+        Some(Self::reaching(median(values)?, lowest, highest, worse, whole))
     }
 
     /// From the lowest value to the highest.
-    pub fn reaching(median: f64, (lowest, highest): (f64, f64), worse: Worse, whole: Option<f64>) -> Self {
+    pub fn reaching(median: f64, lowest: f64, highest: f64, worse: Worse, whole: Option<f64>) -> Self {
         let alike = ALIKE * whole.unwrap_or(median);
         let step = |distance: f64, steps: usize| (distance / steps as f64).max(alike);
         let (to_bad, to_good) = match worse {

@@ -1,6 +1,9 @@
 //! Rows of cells, one to a moment, the latest right.
 
-use ratatui::{buffer::Buffer, layout::Rect};
+use ratatui::{
+    buffer::Buffer,
+    layout::{Position, Rect},
+};
 
 use super::cell::{Cell, draw_halves};
 use crate::palette::Palette;
@@ -23,12 +26,7 @@ const SPANS: [usize; 7] = [1, 2, 3, 4, 6, 12, 24];
 impl Frame {
     /// `rows` ranks, `size` to a host, and `columns` moments in `width` columns and `height` lines. `halves`: whether half blocks can
     /// be distinguished.
-    pub fn fit(
-        (rows, size): (usize, usize),
-        columns: usize,
-        (width, height): (usize, usize),
-        halves: bool,
-    ) -> Self {
+    pub fn fit(rows: usize, size: usize, columns: usize, width: usize, height: usize, halves: bool) -> Self {
         let halves = halves && rows > height;
         let lines = height.max(1) * if halves { 2 } else { 1 };
         // The ranks of a host stay together, and so do the parts of one that is cut.
@@ -77,7 +75,7 @@ impl TimeMap<'_> {
                 let y = area.y + line as u16;
                 if self.frame.halves {
                     for x in begin..begin + self.wide {
-                        draw_halves((of(0), of(1)), (x, y), self.palette, buffer);
+                        draw_halves(of(0), of(1), Position { x, y }, self.palette, buffer);
                     }
                 } else if let Some(cell) = of(0).filter(|cell| *cell != Cell::Absent) {
                     let (text, style) = cell.look(self.palette, usize::from(self.wide));
@@ -94,15 +92,15 @@ mod tests {
 
     #[test]
     fn ranks_of_a_host_stay_together_and_all_the_time_is_shown() {
-        let few = Frame::fit((8, 8), 20, (60, 12), true);
+        let few = Frame::fit(8, 8, 20, 60, 12, true);
         assert_eq!(few, Frame { rows: 8, fold: 1, span: 1, halves: false });
-        let more = Frame::fit((64, 8), 200, (50, 13), true);
+        let more = Frame::fit(64, 8, 200, 50, 13, true);
         assert_eq!(more, Frame { rows: 16, fold: 4, span: 6, halves: true });
         assert_eq!((more.height(), more.rows_at(7)), (8, 14..16));
-        assert_eq!(Frame::fit((64, 8), 200, (50, 13), false).fold, 8);
-        assert_eq!(Frame::fit((1_024, 8), 200, (50, 13), true).fold, 40);
-        assert_eq!(Frame::fit((10_000, 8), 360, (28, 6), true).fold, 840);
-        assert_eq!(Frame::fit((0, 0), 0, (0, 0), true).height(), 0);
-        assert_eq!(Frame::fit((12, 1), 9, (28, 6), true).fold, 1);
+        assert_eq!(Frame::fit(64, 8, 200, 50, 13, false).fold, 8);
+        assert_eq!(Frame::fit(1_024, 8, 200, 50, 13, true).fold, 40);
+        assert_eq!(Frame::fit(10_000, 8, 360, 28, 6, true).fold, 840);
+        assert_eq!(Frame::fit(0, 0, 0, 0, 0, true).height(), 0);
+        assert_eq!(Frame::fit(12, 1, 9, 28, 6, true).fold, 1);
     }
 }

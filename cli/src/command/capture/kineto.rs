@@ -41,8 +41,10 @@ impl Beside {
     /// Until its steps are agreed on, or it is known that there will be none.
     pub(super) async fn begin(
         args: &CaptureArgs,
-        (job, ranks): (&JobName, &[Rank]),
-        (what, stop): (Wanted, &Stop),
+        job: &JobName,
+        ranks: &[Rank],
+        what: Wanted,
+        stop: &Stop,
     ) -> anyhow::Result<Self> {
         let targets = Targets { endpoints: args.of.hosts()?.endpoints, key: args.of.way.key()? };
         let mut tracer = Tracer::new(targets);
@@ -52,14 +54,14 @@ impl Beside {
             Wanted::Steps(steps) => kineto::Wanted { steps: Some(steps), ..kineto::Wanted::default() },
             Wanted::Time(length) => kineto::Wanted { duration: Some(length), ..kineto::Wanted::default() },
         };
-        let tell = move |told: News| {
-            if let News::Line(line) = &told {
+        let report = move |item: News| {
+            if let News::Line(line) = &item {
                 eprintln!("xpu-top: Kineto: {line}");
             }
             // After the plan nobody listens.
-            let _ = news.send(told);
+            let _ = news.send(item);
         };
-        tracer.begin((job.clone(), Some(ranks.to_vec())), folder(&args.output), wanted, tell);
+        tracer.begin(job.clone(), Some(ranks.to_vec()), folder(&args.output), wanted, report);
         let window = loop {
             match timeout(LOOK, heard.recv()).await {
                 Ok(Some(News::Planned(window))) => break Some(window),

@@ -30,7 +30,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) async fn wait_for(
     occasion: &Occasion<'_>,
     job: &JobName,
-    (following, arrivals): (&mut Following, &mut Arrivals),
+    following: &mut Following,
+    arrivals: &mut Arrivals,
     stop: &Stop,
 ) -> anyhow::Result<Option<String>> {
     let end = occasion.within.map(|within| Instant::now() + within);

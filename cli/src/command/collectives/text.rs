@@ -39,7 +39,7 @@ pub(super) fn of(job: &Job, records: &[&RankRecord], last: Option<usize>, chosen
         shown.truncate(RANKS);
     }
     for record in &shown {
-        one(&mut text, job, record, (divergence, last));
+        one(&mut text, job, record, divergence, last);
     }
     let left = records.len() - shown.len();
     if left > 0 {
@@ -52,7 +52,8 @@ fn one(
     text: &mut String,
     job: &Job,
     record: &RankRecord,
-    (divergence, last): (Option<&Divergence>, Option<usize>),
+    divergence: Option<&Divergence>,
+    last: Option<usize>,
 ) {
     let is_it = |call: &RecordedCall| {
         divergence.is_some_and(|found| {

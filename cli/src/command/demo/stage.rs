@@ -13,8 +13,10 @@ use xpu_wire::endpoint::user_id;
 
 use crate::parts::{Part, Parts};
 
-const WORKER: &str = include_str!("../../../../tests/simgpu/worker.py");
-const PACKAGE: &str = include_str!("../../../../pybind/python/xpu_top/__init__.py");
+const WORKER: &str = include_str!("worker.py");
+
+/// What of `pybind/python/xpu_top/__init__.py` the worker uses.
+const PACKAGE: &str = "from ._native import Tracer, __version__\n";
 
 /// What a process that uses CUDA looks for, and what it finds here.
 const LIBRARIES: [(&str, Part); 7] = [

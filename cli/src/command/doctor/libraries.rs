@@ -137,10 +137,10 @@ fn number(path: &Path, function: &[u8]) -> Option<c_int> {
     let ask: Symbol<'_, unsafe extern "C" fn(*mut c_int) -> c_int> = unsafe { library.get(function) }.ok()?;
     let mut answer = 0;
     // SAFETY: the place outlives the call.
-    let told = unsafe { ask(&raw mut answer) } == 0;
+    let is_known = unsafe { ask(&raw mut answer) } == 0;
     // Some start threads that outlive a dlclose.
     std::mem::forget(library);
-    told.then_some(answer)
+    is_known.then_some(answer)
 }
 
 fn number_of_gpus(path: &Path) -> Option<Result<c_int, c_int>> {

@@ -125,17 +125,17 @@ fn kills() -> Check {
 /// Whether the clock is set by NTP: hosts are compared by what happens on all of them, and events shown by their clocks.
 fn clock() -> Check {
     // SAFETY: an all-zero timex asks and changes nothing; the call writes within it.
-    let (state, told) = unsafe {
-        let mut told: libc::timex = zeroed();
-        (libc::adjtimex(&raw mut told), told)
+    let (state, state_of_clock) = unsafe {
+        let mut state_of_clock: libc::timex = zeroed();
+        (libc::adjtimex(&raw mut state_of_clock), state_of_clock)
     };
     let remedy =
         "start chrony or systemd-timesyncd; findings do not depend on it, times in logs and recordings do";
     if state < 0 {
         return Check::warn("clock", "the kernel does not report whether it is synchronized", remedy);
     }
-    let error = i64::from(told.maxerror as i32);
-    if told.status & libc::STA_UNSYNC != 0 {
+    let error = i64::from(state_of_clock.maxerror as i32);
+    if state_of_clock.status & libc::STA_UNSYNC != 0 {
         Check::warn("clock", "it is not synchronized (no NTP)", remedy)
     } else if error > FAR_OFF {
         Check::warn("clock", format!("it may be off by {} ms", error / 1000), remedy)

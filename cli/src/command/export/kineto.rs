@@ -17,7 +17,7 @@ use anyhow::Context as _;
 use events::Events;
 use flate2::{Compression, write::GzEncoder};
 use serde_json::{Value, json};
-use xpu_analysis::capture::{Capture, Clocks, Party, RankCapture, Single};
+use xpu_analysis::capture::{Capture, CapturedCommunicator, Clocks, RankCapture, Single};
 use xpu_client::new_file;
 use xpu_wire::{id::Rank, unit::Moment};
 
@@ -103,10 +103,10 @@ impl Trace<'_> {
     }
 
     fn distributed(&self) -> Value {
-        let parties = &self.capture.parties;
-        let groups: Vec<_> = parties
+        let communicators = &self.capture.communicators;
+        let groups: Vec<_> = communicators
             .iter()
-            .map(|(id, Party { name, size })| {
+            .map(|(id, CapturedCommunicator { name, size })| {
                 json!({ "pg_name": id.to_string(), "pg_desc": name, "backend_config": "cuda:nccl", "pg_size": size })
             })
             .collect();

@@ -1,10 +1,9 @@
 //! Several hosts, each asked through ssh: each by itself, then pairs of hosts, then all together.
 
 use std::{
-    collections::VecDeque,
     io::{self, BufRead as _, BufReader, Write as _},
     process::{Child, ChildStdin, Command, Stdio},
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::mpsc,
     thread,
     time::Duration,
 };
@@ -12,7 +11,10 @@ use std::{
 use anyhow::Context as _;
 use xpu_analysis::qualify::{Figure, Host, HostPair, Qualification};
 
-use super::worker::{Answer, Request, TOGETHER};
+use super::{
+    messages::Messages,
+    worker::{Answer, Request, TOGETHER},
+};
 use crate::args::{QualifyArgs, quoted};
 
 /// ssh prompts for nothing and detects a lost host.
@@ -25,9 +27,6 @@ const ALONE: Duration = Duration::from_secs(16 * 60 + 30);
 /// Rounds of pairs: in each, every host is in one. With more hosts than that, each meets only some of the others.
 const ROUNDS: usize = 15;
 
-/// Lines of a host's messages that are kept.
-const LINES: usize = 4;
-
 /// A host, and the program there.
 #[derive(Debug)]
 struct Remote {
@@ -35,7 +34,9 @@ struct Remote {
     child: Child,
     requests: ChildStdin,
     answers: mpsc::Receiver<io::Result<String>>,
-    said: Arc<Mutex<VecDeque<String>>>,
+    messages: Messages,
+    /// That it has measured.
+    gpus: u32,
 }
 
 pub(super) fn qualify(args: &QualifyArgs) -> anyhow::Result<Qualification> {
@@ -57,12 +58,12 @@ pub(super) fn qualify(args: &QualifyArgs) -> anyhow::Result<Qualification> {
     for mut remote in remotes {
         match remote.answer(ALONE) {
             Ok(Answer::Measured(host)) => {
-                let gpus = host.gpus.len() as u32;
+                remote.gpus = host.gpus.len() as u32;
                 let complete = host.not_run.is_none();
                 // The name by which it was asked for: of two containers, both may call themselves alike.
                 of.hosts.push(Host { host: remote.host.clone(), ..*host });
-                if complete && gpus > 0 {
-                    answering.push((remote, gpus));
+                if complete && remote.gpus > 0 {
+                    answering.push(remote);
                 }
             }
             Ok(_) => {
@@ -71,7 +72,7 @@ pub(super) fn qualify(args: &QualifyArgs) -> anyhow::Result<Qualification> {
             Err(why) => of.hosts.push(not_run(remote.host.clone(), why)),
         }
     }
-    answering.retain_mut(|(remote, _)| match unique_id(remote) {
+    answering.retain_mut(|remote| match unique_id(remote) {
         Ok(_) => true,
         Err(why) => {
             let host = of.hosts.iter_mut().find(|host| host.host == remote.host);
@@ -99,7 +100,7 @@ fn not_run(host: String, why: String) -> Host {
 }
 
 /// Every host with every other, as many at once as there are disjoint pairs.
-fn pairs(hosts: &mut [(Remote, u32)]) -> Vec<HostPair> {
+fn pairs(hosts: &mut [Remote]) -> Vec<HostPair> {
     let mut outcome = Vec::new();
     for round in rounds(hosts.len()).into_iter().take(ROUNDS) {
         let mut free: Vec<_> = hosts.iter_mut().map(Some).collect();
@@ -112,7 +113,7 @@ fn pairs(hosts: &mut [(Remote, u32)]) -> Vec<HostPair> {
                 .into_iter()
                 .map(|(one, other)| {
                     scope.spawn(move || {
-                        let hosts = [one.0.host.clone(), other.0.host.clone()];
+                        let hosts = [one.host.clone(), other.host.clone()];
                         let reduced = together(&mut [one, other]);
                         let (figure, error) = match reduced {
                             Ok(figure) => (Some(figure), None),
@@ -141,18 +142,18 @@ fn rounds(hosts: usize) -> Vec<Vec<[usize; 2]>> {
 }
 
 /// All GPUs of these hosts, in one communicator.
-fn together(hosts: &mut [&mut (Remote, u32)]) -> Result<Figure, String> {
+fn together(hosts: &mut [&mut Remote]) -> Result<Figure, String> {
     let Some(first) = hosts.first_mut() else { return Err("there is no host".to_owned()) };
-    let id = unique_id(&mut first.0)?;
-    let world = hosts.iter().map(|host| host.1).sum();
+    let id = unique_id(first)?;
+    let world = hosts.iter().map(|remote| remote.gpus).sum();
     let mut next = 0;
-    for (remote, gpus) in hosts.iter_mut().map(|host| &mut **host) {
+    for remote in hosts.iter_mut() {
         let request = Request::AllReduce { id: id.clone(), first: next, world };
         remote.ask(&request).map_err(|error| format!("{error:#}"))?;
-        next += *gpus;
+        next += remote.gpus;
     }
     let mut figures = Vec::new();
-    for (remote, _) in hosts.iter_mut().map(|host| &mut **host) {
+    for remote in hosts.iter_mut() {
         // All are heard: an answer that stays would be the next request's.
         figures.push(match remote.answer(TOGETHER + TOGETHER / 2) {
             Ok(Answer::Reduced(figure)) => Ok(*figure),
@@ -200,18 +201,8 @@ impl Remote {
         thread::spawn(move || {
             BufReader::new(out).lines().try_for_each(|line| lines.send(line)).ok();
         });
-        let said = Arc::new(Mutex::new(VecDeque::new()));
-        let keep = Arc::clone(&said);
-        thread::spawn(move || {
-            for line in BufReader::new(err).lines().map_while(Result::ok) {
-                let mut kept = keep.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.push_back(line);
-                if kept.len() > LINES {
-                    kept.pop_front();
-                }
-            }
-        });
-        Ok(Self { host: host.to_owned(), child, requests, answers, said })
+        let messages = Messages::of(err);
+        Ok(Self { host: host.to_owned(), child, requests, answers, messages, gpus: 0 })
     }
 
     fn ask(&mut self, request: &Request) -> anyhow::Result<()> {
@@ -238,12 +229,8 @@ impl Remote {
 
     /// What it said last, once it has ended.
     fn why_silent(&mut self) -> String {
-        // Its end closes the pipe, whose last lines may still be on their way.
         let _ = self.child.wait();
-        thread::sleep(Duration::from_millis(50));
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = said.iter().rev().find(|line| !line.trim().is_empty());
-        last.map_or_else(
+        self.messages.last().map_or_else(
             || format!("the program on {} ended without a word", self.host),
             |line| {
                 format!("{}; `ssh {} xpu-top --version` must work without a prompt", line.trim(), self.host)

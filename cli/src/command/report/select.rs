@@ -23,10 +23,12 @@ impl SelectArgs {
 /// The product of the sizes is the number of ranks.
 fn check(groups: &Groups, capture: &Capture) -> Result<(), String> {
     let product = groups.world_size();
-    let told = capture.world_size.map(u64::from).filter(|&told| told != product);
+    let world_size = capture.world_size.map(u64::from).filter(|&world_size| world_size != product);
     let beyond = capture.ranks.keys().next_back().filter(|last| u64::from(last.process().0) >= product);
-    match (told, beyond) {
-        (Some(told), _) => Err(format!("--groups has places for {product} ranks, and the job has {told}")),
+    match (world_size, beyond) {
+        (Some(world_size), _) => {
+            Err(format!("--groups has places for {product} ranks, and the job has {world_size}"))
+        }
         (None, Some(last)) => {
             Err(format!("--groups has places for {product} ranks, and rank {last} is in the file"))
         }

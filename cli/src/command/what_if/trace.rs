@@ -55,10 +55,10 @@ fn read_rows(path: &Path) -> Result<Vec<Row>, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     let reader = SerializedFileReader::new(Pages::of(file)).map_err(|error| damaged(&error))?;
     let metadata = reader.metadata();
-    let told = metadata.file_metadata().num_rows();
-    if usize::try_from(told).map_or(true, |rows| rows > MOST_ROWS) {
+    let reported = metadata.file_metadata().num_rows();
+    if usize::try_from(reported).map_or(true, |rows| rows > MOST_ROWS) {
         return Err(format!(
-            "it has {told} rows, and {MOST_ROWS} are read at most: write fewer steps to the file"
+            "it has {reported} rows, and {MOST_ROWS} are read at most: write fewer steps to the file"
         ));
     }
     let columns = metadata.file_metadata().schema_descr().columns().to_vec();

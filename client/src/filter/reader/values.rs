@@ -114,7 +114,8 @@ impl<'t> Reader<'t> {
         &mut self,
         field: &'static Field,
         only: Option<&'static [(&'static str, &'static str)]>,
-        (place, relation): (usize, Relation),
+        place: usize,
+        relation: Relation,
     ) -> Result<Expression, Fault> {
         let whole = match relation {
             Relation::Same | Relation::Other => true,

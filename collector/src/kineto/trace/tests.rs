@@ -8,7 +8,7 @@ use super::*;
 /// A place in a folder of its own, where this process would write.
 fn place(folder: &tempfile::TempDir) -> Place {
     let plain = folder.path().join("t_7.json");
-    Place { told: "/t.json".to_owned(), seen: plain.clone(), plain, owner: user_id() }
+    Place { log_file: "/t.json".to_owned(), seen: plain.clone(), plain, owner: user_id() }
 }
 
 const WHOLE: &str = "{\"traceEvents\": [], \"traceName\": \"a\"\n}\n";
@@ -48,7 +48,7 @@ fn no_link_is_followed_and_nobody_elses_file_is_read() {
 #[test]
 fn a_rank_writes_where_its_kineto_may() {
     let place = Place::of(process::id(), 7, user_id(), "x");
-    assert_eq!((place.told.as_str(), place.plain.as_path()), ("/tmp/x.json", Path::new("/tmp/x_7.json")));
+    assert_eq!((place.log_file.as_str(), place.plain.as_path()), ("/tmp/x.json", Path::new("/tmp/x_7.json")));
     assert_eq!(place.seen, Path::new(&format!("/proc/{}/root/tmp/x_7.json", process::id())));
 }
 

@@ -21,11 +21,11 @@ fn a_core_dump_names_the_kernel_its_size_and_what_stopped_it() {
     assert_eq!((kernel.device, kernel.name.as_deref()), (0, Some("writes_to_nowhere")));
     assert_eq!((kernel.grid, kernel.block, kernel.blocks, kernel.sms), ([3, 1, 1], [64, 1, 1], 3, 3));
     assert_eq!(kernel.exception, Some(("illegal address".to_owned(), [1, 0, 0])));
-    let told = threads_of(&kernels);
-    assert_eq!((told.len(), told[0].name.as_str()), (1, "GPU 0"));
-    let lines: Vec<_> = told[0].frames.iter().map(|frame| frame.function.as_str()).collect();
+    let reported = threads_of(&kernels);
+    assert_eq!((reported.len(), reported[0].name.as_str()), (1, "GPU 0"));
+    let lines: Vec<_> = reported[0].frames.iter().map(|frame| frame.function.as_str()).collect();
     assert_eq!(lines, ["writes_to_nowhere", "illegal address in block 1,0,0", "grid 3x1x1, block 64x1x1"]);
-    assert!(told[0].is_gpu() && super::threads_of(&[])[0].is_gpu());
+    assert!(reported[0].is_gpu() && super::threads_of(&[])[0].is_gpu());
 }
 
 #[test]

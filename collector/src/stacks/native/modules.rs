@@ -16,7 +16,7 @@ use object::{
 };
 use xpu_wire::{frame::StackFrame, id::Pid};
 
-use super::super::read::brief;
+use super::super::brief::brief;
 
 /// A function without a symbol. Its address would separate ranks that are in the same one.
 pub(super) const UNNAMED: &str = "(unnamed)";

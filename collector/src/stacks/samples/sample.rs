@@ -24,9 +24,9 @@ use super::{
         python::{self, PythonThread},
         read::end_with_the_collector,
     },
-    clock::Clock,
     of_order,
     part::{Names, Part},
+    schedule::Schedule,
 };
 
 /// Interval of looks whether the first step begins.
@@ -59,7 +59,7 @@ pub fn sample_python(
     let attached = py_spy::Pid::try_from(pid.0)
         .map_err(|_out_of_range| "no such process".to_owned())
         .and_then(|process| PythonSpy::new(process, &config).map_err(|error| python::reason(pid, &error)));
-    let mut clock = Clock::new(order, pid, ledger, Moment::now());
+    let mut clock = Schedule::new(order, pid, ledger, Moment::now());
     let mut sampling = Sampling {
         pid,
         process: Process::find(pid),
@@ -128,7 +128,7 @@ impl Sampling {
     fn run(
         &mut self,
         spy: &mut PythonSpy,
-        clock: &mut Clock,
+        clock: &mut Schedule,
         from: &mut impl Read,
         to: &mut impl Write,
     ) -> io::Result<()> {

@@ -42,13 +42,14 @@ pub(super) struct Sampler {
     /// The number of the next part.
     next: u32,
     deadline: Instant,
-    has_told_all: bool,
+    has_sent_all: bool,
 }
 
 impl Sampler {
     pub(super) fn start(
         program: &Path,
-        (target, ledger): (&Target, Option<u32>),
+        target: &Target,
+        ledger: Option<u32>,
         order: &SampleOrder,
         viewer: &Address,
         now: Instant,
@@ -89,7 +90,7 @@ impl Sampler {
             bytes: Vec::new(),
             next: 0,
             deadline: now + Duration::from(order.capture.limit) + length + SPARE,
-            has_told_all: false,
+            has_sent_all: false,
         })
     }
 
@@ -154,7 +155,7 @@ impl Sampler {
         let number = self.number();
         let part = PythonSamples { number, job: self.job.clone(), rank: self.rank, part: self.next, ..part };
         self.next += 1;
-        self.has_told_all |= part.account.is_some();
+        self.has_sent_all |= part.account.is_some();
         (self.viewer.clone(), part)
     }
 
@@ -163,7 +164,7 @@ impl Sampler {
         let why = "the process that sampled it ended early".to_owned();
         let account = SampleAccount { why: Some(why), ..of_order(&self.order) };
         let part = PythonSamples { account: Some(account), ..PythonSamples::default() };
-        (!self.has_told_all).then(|| self.part(part))
+        (!self.has_sent_all).then(|| self.part(part))
     }
 
     pub(super) fn finish(mut self) -> Child {

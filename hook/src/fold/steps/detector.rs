@@ -256,7 +256,7 @@ impl Detector {
                 }
                 self.phase = Phase::Searching { since: Some(since), reported, look_at, rest };
                 let over = until >= since + SEARCHED || reported >= LAUNCHES;
-                (over || until >= look_at) && self.look(until, over, (reported, rest))
+                (over || until >= look_at) && self.look(until, over, reported, rest)
             }
         }
     }
@@ -276,7 +276,7 @@ impl Detector {
         }
     }
 
-    fn look(&mut self, until: u64, over: bool, (reported, rest): (u64, u64)) -> bool {
+    fn look(&mut self, until: u64, over: bool, reported: u64, rest: u64) -> bool {
         let begun = (self.clock)();
         let thread = self.threads.one_of_several_alike();
         if self.alone.as_ref().map(|(thread, _)| *thread) != thread {

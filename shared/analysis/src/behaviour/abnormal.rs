@@ -9,12 +9,10 @@ use serde::Serialize;
 use xpu_model::job::median;
 use xpu_wire::id::Rank;
 
-use super::{Function, Unit, Vector, Worker, distance::Cohort, function::Class, sentence::sentence};
+use super::{
+    EXPECTED, Function, Unit, Vector, Worker, distance::Cohort, function::Class, sentence::sentence,
+};
 use crate::capture::Per;
-
-/// What a function may take of the critical path, if it is no GPU compute and no communication. It is
-/// `PerfTracker`'s limit.
-pub(super) const EXPECTED: f64 = 0.01;
 
 /// A difference that costs less of a step is left out.
 const WORTH: f64 = 0.01;

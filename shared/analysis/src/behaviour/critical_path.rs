@@ -38,7 +38,7 @@ const SHARERS: usize = 128;
 
 /// Nanoseconds of each function on the path between two times. Functions of one layer that run at the same time
 /// share it equally; of nested ones the innermost has it all. Intervals are in the order of their begin.
-pub(super) fn walk(intervals: &[Interval], (from, to): (u64, u64)) -> HashMap<usize, f64> {
+pub(super) fn walk(intervals: &[Interval], from: u64, to: u64) -> HashMap<usize, f64> {
     let mut events = Vec::with_capacity(2 * intervals.len());
     for (index, interval) in intervals.iter().enumerate() {
         let (begin, end) = (interval.from.max(from), interval.to.min(to));
@@ -92,7 +92,8 @@ mod tests {
                 at(Layer::Memory, 3, 0, 60),
                 at(Layer::Sampled, 4, 58, 200),
             ],
-            (5, 100),
+            5,
+            100,
         );
         let sorted: std::collections::BTreeMap<_, _> = spent.into_iter().collect();
         assert_eq!(
@@ -110,7 +111,8 @@ mod tests {
                 at(Layer::Traced, 2, 10, 30),
                 at(Layer::Traced, 3, 15, 20),
             ],
-            (0, 30),
+            0,
+            30,
         );
         assert_eq!((spent[&0], spent[&1], spent[&2], spent[&3]), (5.0, 5.0, 15.0, 5.0));
     }

@@ -104,14 +104,15 @@ pub(super) fn of(capture: &Capture) -> (Vec<Known>, Vec<Profile>) {
     let profiles = capture
         .ranks
         .iter()
-        .filter_map(|(&rank, of)| profile(capture, (rank, of), &transfers, &mut names))
+        .filter_map(|(&rank, of)| profile(capture, rank, of, &transfers, &mut names))
         .collect();
     (names.known, profiles)
 }
 
 fn profile(
     capture: &Capture,
-    (rank, of): (Rank, &RankCapture),
+    rank: Rank,
+    of: &RankCapture,
     transfers: &Transfers,
     names: &mut Names,
 ) -> Option<Profile> {
@@ -126,12 +127,11 @@ fn profile(
     for single in &of.operations {
         let work = *labels
             .entry(Arc::as_ptr(&single.label))
-            .or_insert_with(|| Work::of(single, of.seen(), &capture.parties, names));
+            .or_insert_with(|| Work::of(single, of.seen(), &capture.communicators, names));
         let Some(work) = work else { continue };
         let extent = extent(single);
-        let transfer = single
-            .meeting()
-            .and_then(|(communicator, sequence, _)| transfers.get(&(communicator, sequence)).copied());
+        let transfer =
+            single.meeting().and_then(|of| transfers.get(&(of.communicator, of.sequence)).copied());
         if let Some((from, to)) = extent {
             let begins = match (work.waits, transfer) {
                 (Some(_), Some(transfer)) => from.max(Moment(to.0.saturating_sub(transfer))),
@@ -161,7 +161,7 @@ fn profile(
         .map_or(0, |sampled| sample(sampled, &windows, &mut intervals, names, &mut functions));
     intervals.sort_by_key(|one| one.from);
     for (from, to) in windows.iter() {
-        for (function, critical_ns) in walk(&intervals, (from.0, to.0)) {
+        for (function, critical_ns) in walk(&intervals, from.0, to.0) {
             functions.entry(function).or_default().critical_ns += critical_ns;
         }
     }

@@ -3,7 +3,7 @@
 use xpu_model::figure::{self, runs};
 use xpu_wire::unit::Nanoseconds;
 
-use super::{Abnormal, Unit, Why, abnormal::EXPECTED};
+use super::{Abnormal, EXPECTED, Unit, Why};
 use crate::capture::Per;
 
 /// `rank 3: collate_fn (data.py:40) takes 31 % of its critical path, its peers 2.0 %: costs 29.1 ms a step`

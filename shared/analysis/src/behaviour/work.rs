@@ -9,7 +9,7 @@ use super::{
     function::{Class, Key, Names, Unit, cut},
 };
 use crate::capture::{
-    HostKind, Party, Seen, Single, Work as GpuWork, copied, gemm_shape, host_function, kernel,
+    CapturedCommunicator, HostKind, Seen, Single, Work as GpuWork, copied, gemm_shape, host_function, kernel,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ impl Work {
     pub(super) fn of(
         single: &Single,
         seen: Seen,
-        parties: &BTreeMap<CommunicatorId, Party>,
+        communicators: &BTreeMap<CommunicatorId, CapturedCommunicator>,
         names: &mut Names,
     ) -> Option<Self> {
         let mut named = |class, name: &str, unit, layer| {
@@ -35,8 +35,8 @@ impl Work {
         match &*single.label {
             CapturedLabel::Collective { communicator, operation, .. }
             | CapturedLabel::Group { communicator, operation, .. } => {
-                let whose = parties.get(communicator).map(|party| match &*party.name {
-                    "" => format!(" ({} ranks)", party.size),
+                let whose = communicators.get(communicator).map(|known| match &*known.name {
+                    "" => format!(" ({} ranks)", known.size),
                     name => format!(" ({name})"),
                 });
                 let name = format!("{operation}{}", whose.unwrap_or_default());

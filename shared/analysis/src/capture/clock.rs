@@ -34,11 +34,10 @@ impl Clocks {
     pub fn of(capture: &Capture) -> Self {
         let mut ends: HashMap<_, Vec<(Rank, Moment)>> = HashMap::new();
         for (rank, single) in capture.operations() {
-            if let (Some((communicator, sequence, operation)), Some((_, end))) =
-                (single.meeting(), single.on_gpu())
-                && ends_together(operation)
+            if let (Some(of), Some((_, end))) = (single.meeting(), single.on_gpu())
+                && ends_together(of.operation)
             {
-                ends.entry((communicator, sequence)).or_default().push((rank, end));
+                ends.entry((of.communicator, of.sequence)).or_default().push((rank, end));
             }
         }
         ends.retain(|_, ends| ends.len() > 1);

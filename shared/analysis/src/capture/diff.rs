@@ -8,7 +8,7 @@ mod tests;
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use cost::Costs;
+use cost::{Costs, Key};
 use serde::Serialize;
 use xpu_wire::{frame::Tracing, id::Rank};
 
@@ -124,7 +124,7 @@ const EXPLAINS: f64 = 0.35;
 fn culprit(a: &Costs, b: &Costs, rows: &[Change]) -> Option<Culprit> {
     let step = rows.iter().find(|row| row.kind == CostKind::Step && row.real && row.change_ns > 0.0)?;
     let mut waits: BTreeMap<Rank, f64> = BTreeMap::new();
-    for key in a.keys(b).into_iter().filter(|(kind, _)| *kind == CostKind::Waiting) {
+    for key in a.keys(b).into_iter().filter(|key| key.kind == CostKind::Waiting) {
         for (rank, change) in noise::by_rank(&a.samples(&key), &b.samples(&key)) {
             *waits.entry(rank).or_default() += change;
         }
@@ -156,23 +156,22 @@ fn in_common<'a>(capture: &'a Capture, other: &Capture) -> Cow<'a, Capture> {
     capture
 }
 
-fn change(a: &Costs, b: &Costs, (kind, name): &(CostKind, String)) -> Change {
-    let key = (*kind, name.clone());
-    let (before, after) = (a.samples(&key), b.samples(&key));
+fn change(a: &Costs, b: &Costs, key: &Key) -> Change {
+    let (before, after) = (a.samples(key), b.samples(key));
     let (before_ns, after_ns) = (noise::mean(&before), noise::mean(&after));
     let change_ns = after_ns - before_ns;
     let noise_ns = noise::noise(&before, &after);
     Change {
-        kind: *kind,
-        name: name.clone(),
+        kind: key.kind,
+        name: key.name.clone(),
         before_ns,
         after_ns,
         change_ns,
         relative: (before_ns > 0.0).then(|| change_ns / before_ns),
         noise_ns,
         real: change_ns.abs() >= LEAST_NS && noise_ns.is_some_and(|noise| change_ns.abs() > noise),
-        before_count: a.count(&key),
-        after_count: b.count(&key),
+        before_count: a.count(key),
+        after_count: b.count(key),
         most: noise::by_rank(&before, &after)
             .into_iter()
             .max_by(|one, other| one.1.abs().total_cmp(&other.1.abs())),

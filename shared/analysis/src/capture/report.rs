@@ -192,7 +192,7 @@ impl Report {
         };
         Self {
             gemms: gemm::rows(&steps_whole, all),
-            collectives: collective::rows(&meetings, &capture.parties, all),
+            collectives: collective::rows(&meetings, &capture.communicators, all),
             arrivals: arrival::rows(&meetings, &busy, extent),
             kernels: kernel::rows(&steps_whole, all),
             copies: copy::rows(&steps_whole, all),

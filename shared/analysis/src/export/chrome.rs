@@ -4,7 +4,10 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::timeline::{Part, Slice, Timeline};
+use super::{
+    slice::{Part, Slice},
+    timeline::Timeline,
+};
 
 pub fn write(timeline: &Timeline, out: &mut impl Write) -> io::Result<()> {
     out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;

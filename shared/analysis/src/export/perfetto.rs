@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::{
     counter::Counter,
-    timeline::{Part, Process, Slice, Timeline, Track},
+    slice::{Part, Slice},
+    timeline::{Process, Timeline, Track},
 };
 
 /// All that is written comes from one sequence of packets.

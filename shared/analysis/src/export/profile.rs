@@ -9,7 +9,7 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::timeline::{Flow, Part, Slice};
+use super::slice::{Flow, Part, Slice};
 
 /// Events kept of one rank: those of some steps with all functions.
 const EVENTS: usize = 4_000_000;
@@ -121,12 +121,12 @@ impl Profile {
         for event in events {
             let from = begin(&event);
             let place = place(&event).unwrap_or(Place::Thread);
-            let tells = if has_operators {
+            let is_known = if has_operators {
                 event.args.collective.is_some() && on_gpu == (place == Place::Stream)
             } else {
                 event.cat == "user_annotation" && is_backend(&event.name)
             };
-            let flow = tells.then(|| new.flow(&event, &mut orders));
+            let flow = is_known.then(|| new.flow(&event, &mut orders));
             let slice = Slice {
                 begin: from,
                 end: from.saturating_add((event.dur.max(0.0) * 1e3) as u64),

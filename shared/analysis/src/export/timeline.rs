@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
-use serde_json::{Map, Value};
+use serde_json::Map;
 use xpu_wire::{
     frame::{CapturedLabel, CapturedSpan},
     id::{HostName, Rank},
@@ -15,7 +15,9 @@ use xpu_wire::{
 use super::{
     counter::{self, Counter},
     profile::Profile,
-    python, words,
+    python,
+    slice::{Flow, Part, Slice},
+    words,
 };
 use crate::capture::{Capture, Clocks, Groups, Kind, Per, RankCapture, Sampled, Single};
 
@@ -67,32 +69,6 @@ pub struct Track {
     pub slices: Vec<Slice>,
 }
 
-#[derive(Debug)]
-pub struct Slice {
-    /// By the clock of the first host.
-    pub begin: u64,
-    pub end: u64,
-    pub name: String,
-    pub category: &'static str,
-    pub details: Map<String, Value>,
-    /// The same for what all ranks of a communicator did together.
-    pub flow: Option<Flow>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub struct Flow {
-    pub id: u64,
-    pub part: Part,
-}
-
-/// Which of those that belong together it is, by time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    First,
-    Between,
-    Last,
-}
-
 impl Track {
     pub fn name(&self) -> String {
         let name = self.called.clone().unwrap_or_else(|| self.place.name());
@@ -142,7 +118,7 @@ impl Timeline {
             .iter()
             .map(|(&rank, of)| {
                 let beside = Beside { sampled: capture.sampled.get(&rank), profile: profiles.remove(&rank) };
-                process(rank, (of, beside), &clocks, capture.per())
+                process(rank, of, beside, &clocks, capture.per())
             })
             .collect();
         if let Some(groups) = groups {
@@ -177,7 +153,7 @@ fn relate(profiles: &mut BTreeMap<Rank, Profile>) {
     }
 }
 
-fn process(rank: Rank, (of, beside): (&RankCapture, Beside<'_>), clocks: &Clocks, per: Per) -> Process {
+fn process(rank: Rank, of: &RankCapture, beside: Beside<'_>, clocks: &Clocks, per: Per) -> Process {
     let at = |moment| clocks.aligned(&of.host, moment).0;
     let mut tracks: BTreeMap<Place, Vec<Slice>> = BTreeMap::new();
     let steps = of.steps().map(|(step, from, to)| Slice {
@@ -258,8 +234,8 @@ fn profiled(profile: Profile) -> impl Iterator<Item = (Place, Option<String>, Ve
 
 fn slice(single: &Single, begin: u64, end: u64) -> Slice {
     let meeting = single.meeting().filter(|_| single.on_gpu().is_some());
-    let flow = meeting.map(|(communicator, sequence, _)| Flow {
-        id: communicator.0 ^ sequence.0.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+    let flow = meeting.map(|of| Flow {
+        id: of.communicator.0 ^ of.sequence.0.wrapping_mul(0x9e37_79b9_7f4a_7c15),
         part: Part::Between,
     });
     let category = match single.span {

@@ -2,11 +2,13 @@
 
 use xpu_model::figure;
 
-use super::{Table, text::milliseconds};
-use crate::behaviour::{FunctionRow as BehaviourRow, amount, percent as percent_of};
-use crate::capture::{
-    ArrivalRow, CollectiveRow, CopyRow, FunctionRow, GemmRow, HostKind, HostRow, KernelRow, Report, SlowRow,
-    Spread, Work, python_place,
+use super::{Table, milliseconds};
+use crate::{
+    behaviour::{FunctionRow as BehaviourRow, amount, percent as percent_of},
+    capture::{
+        ArrivalRow, CollectiveRow, CopyRow, FunctionRow, GemmRow, HostKind, HostRow, KernelRow, Report,
+        SlowRow, Spread, Work, python_place,
+    },
 };
 
 pub(super) fn all(report: &Report, top: usize) -> Vec<Table> {

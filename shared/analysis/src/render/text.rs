@@ -9,12 +9,8 @@ use xpu_wire::{
     unit::Nanoseconds,
 };
 
-use super::{Table, tables};
+use super::{Table, milliseconds, tables};
 use crate::capture::{PythonRank, PythonReport, RankReport, Report, Seen, StepReport, Summary};
-
-pub(super) fn milliseconds(nanoseconds: u64) -> f64 {
-    nanoseconds as f64 / 1e6
-}
 
 /// Writing to a String cannot fail.
 pub fn text(report: &Report, top: usize) -> String {

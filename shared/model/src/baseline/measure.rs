@@ -80,7 +80,7 @@ impl Readings {
     fn take(&mut self, job: &Job, view: &RankView) {
         let is_begun = view.step().is_some_and(|step| step.0 >= FIRST);
         let heard = view.heard();
-        if !is_begun || view.stands_for() > MOVES || heard <= self.last {
+        if !is_begun || view.stalled_for() > MOVES || heard <= self.last {
             return;
         }
         let warm = *self.warm.get_or_insert(heard);
@@ -105,7 +105,7 @@ impl Readings {
             work(view),
             view.gemm_rate().map(|rate| rate.0),
             bus.map(|rate| rate.0),
-            view.toll().map(|toll| 100.0 * toll.cost),
+            view.straggler_delay().map(|delay| 100.0 * delay.cost),
         ];
         self.all.push(figures.map(|figure| figure.map_or(f32::NAN, |figure| figure as f32)));
         if self.all.len() == READINGS {

@@ -97,9 +97,9 @@ mod tests {
             run(1060, "b", 2..4),
             run(5001, "a", 0..2),
         ]);
-        let told: Vec<_> =
+        let kept: Vec<_> =
             runs.all.iter().map(|run| (run.began.0 / 1_000_000_000, run.ranks.len())).collect();
-        assert_eq!(told, [(1000, 4), (5000, 4)]);
+        assert_eq!(kept, [(1000, 4), (5000, 4)]);
         let named = runs.only(&run(1060, "b", 2..4));
         assert_eq!(named.all[0].ranks.len(), 4);
     }

@@ -7,7 +7,7 @@ use xpu_wire::{
     id::{CommunicatorId, Rank},
 };
 
-use super::{By, Divergence, Parting, sequence::Said, tell};
+use super::{By, Divergence, DivergenceKind, describe, sequence::Signature};
 
 /// Calls that are compared, and calls before them that show what a rank usually does next.
 const COMPARED: usize = 256;
@@ -35,7 +35,7 @@ pub(super) fn first(records: &[&RankRecord]) -> Option<Divergence> {
         }
     }
     let several = pairs.iter().filter(|(_, of)| of.len() > 1);
-    several.filter_map(|(&pair, of)| parted(pair, of)).min_by_key(|found| found.at)
+    several.filter_map(|(&pair, of)| divergence(pair, of)).min_by_key(|found| found.at)
 }
 
 fn id_of(record: &RankRecord, call: &RecordedCall) -> Option<CommunicatorId> {
@@ -44,7 +44,7 @@ fn id_of(record: &RankRecord, call: &RecordedCall) -> Option<CommunicatorId> {
     Some(record.communicator(call).filter(|_| counts)?.id)
 }
 
-fn parted(pair: [CommunicatorId; 2], records: &[&RankRecord]) -> Option<Divergence> {
+fn divergence(pair: [CommunicatorId; 2], records: &[&RankRecord]) -> Option<Divergence> {
     // From where on not all have ended, and every rank has a record.
     let mut from = [0; 2];
     for (from, id) in from.iter_mut().zip(pair) {
@@ -101,8 +101,8 @@ fn line(record: &RankRecord, pair: [CommunicatorId; 2], from: [u64; 2]) -> Line<
 impl Line<'_> {
     /// Whether the next call repeats what followed the same calls before; `None` without an example.
     fn is_usual(&self, at: usize) -> Option<bool> {
-        let said = |&(second, call): &(bool, &RecordedCall)| (second, Said::of(call));
-        let all: Vec<_> = self.before.iter().chain(&self.now[..at]).map(said).collect();
+        let signature = |&(second, call): &(bool, &RecordedCall)| (second, Signature::of(call));
+        let all: Vec<_> = self.before.iter().chain(&self.now[..at]).map(signature).collect();
         let context = &all[all.len().checked_sub(CONTEXT)?..];
         let last = (CONTEXT..all.len()).rev().find(|&end| all[end - CONTEXT..end] == *context)?;
         Some(all[last].0 == self.now[at].0)
@@ -130,23 +130,23 @@ fn found(pair: [CommunicatorId; 2], sides: &[Vec<&Line<'_>>; 2], at: usize) -> D
     };
     let side = minority.unwrap_or(0);
     let (here, there) = (&sides[side], &sides[1 - side]);
-    let told = |side: &[&Line<'_>]| {
+    let call = |side: &[&Line<'_>]| {
         let line = side[0];
-        super::PartedCall { ranks: ranks(side), ..tell::one(line.record, line.now[at].1) }
+        super::DivergentCall { ranks: ranks(side), ..describe::one(line.record, line.now[at].1) }
     };
-    let calls = vec![told(here), told(there)];
-    let words = |side: &[&Line<'_>]| crate::finding::phrase::ranks(&ranks(side));
+    let calls = vec![call(here), call(there)];
+    let words = |side: &[&Line<'_>]| crate::phrase::ranks(&ranks(side));
     // It made a new call; only therefore are the following ones in another order.
     let extra = minority.is_some() && calls[0].new;
     let sentence = format!(
         "{} called {}{} of communicator {} before any more of communicator {}, where {} called {} of communicator {} first",
         words(here),
-        tell::call(&calls[0]),
+        describe::call(&calls[0]),
         if extra { ", for the first time," } else { "" },
         pair[side],
         pair[1 - side],
         words(there),
-        tell::call(&calls[1]),
+        describe::call(&calls[1]),
         pair[1 - side],
     );
     let mut all = ranks(here);
@@ -157,6 +157,6 @@ fn found(pair: [CommunicatorId; 2], sides: &[Vec<&Line<'_>>; 2], at: usize) -> D
     let (record, call) = (here[0].record, here[0].now[at].1);
     let name = record.communicator(call).map_or("", |one| &one.name);
     let moment = here.iter().chain(there).map(|line| line.now[at].1.entered).min().unwrap_or_default();
-    let kind = if extra { Parting::Extra } else { Parting::Order };
-    tell::of_calls(kind, (pair[side], name), (all, by), (calls, sentence), moment)
+    let kind = if extra { DivergenceKind::Extra } else { DivergenceKind::Order };
+    Divergence { ranks: all, by, calls, sentence, ..Divergence::new(kind, pair[side], name, moment) }
 }

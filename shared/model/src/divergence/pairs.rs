@@ -10,8 +10,8 @@ use xpu_wire::{
     id::{CommunicatorId, Rank},
 };
 
-use super::{By, Divergence, Parting, TOLD, tell};
-use crate::finding::phrase;
+use super::{By, Divergence, DivergenceKind, MOST_CALLS, describe};
+use crate::phrase;
 
 /// Calls after which a first send or receive does not belong to the usual pattern.
 const WARM: u64 = 32;
@@ -119,19 +119,19 @@ pub(super) fn first(records: &[&RankRecord]) -> Option<Divergence> {
 /// A rank that waits for a message in place of the call that another waits for.
 fn waits_instead(lacking: &Unmatched<'_>, own: &Unmatched<'_>) -> Divergence {
     let found = without_partner(lacking);
-    let instead = tell::one(own.calls, own.call);
+    let instead = describe::one(own.calls, own.call);
     let sentence = format!(
         "rank {} called {} where it usually calls something else, and waits for rank {}; rank {} waits in {} for rank {}",
         own.calls.rank,
-        tell::call(&instead),
+        describe::call(&instead),
         own.lacks.rank,
         lacking.calls.rank,
-        tell::call(&tell::one(lacking.calls, lacking.call)),
+        describe::call(&describe::one(lacking.calls, lacking.call)),
         lacking.lacks.rank,
     );
     let mut calls = found.calls;
     calls.insert(0, instead);
-    calls.truncate(TOLD);
+    calls.truncate(MOST_CALLS);
     let (ranks, by) = (vec![own.calls.rank], By::Novelty);
     Divergence { ranks, by, calls, sentence, ..found }
 }
@@ -140,21 +140,21 @@ fn waits_instead(lacking: &Unmatched<'_>, own: &Unmatched<'_>) -> Divergence {
 fn in_a_circle(mut circle: Vec<&Unmatched<'_>>) -> Option<Divergence> {
     circle.sort_by_key(|one| one.calls.rank);
     let first = circle.first()?;
-    let calls: Vec<_> = circle.iter().take(TOLD).map(|one| tell::one(one.calls, one.call)).collect();
-    let told = circle.iter().zip(&calls);
-    let told = told.map(|(one, call)| format!("rank {} in {}", one.calls.rank, tell::call(call)));
+    let calls: Vec<_> =
+        circle.iter().take(MOST_CALLS).map(|one| describe::one(one.calls, one.call)).collect();
+    let waits = circle.iter().zip(&calls);
+    let waits = waits.map(|(one, call)| format!("rank {} in {}", one.calls.rank, describe::call(call)));
     let ranks: Vec<Rank> = circle.iter().map(|one| one.calls.rank).collect();
     let sentence = format!(
         "{} wait for a message of each other: {}",
         phrase::ranks(&ranks),
-        told.collect::<Vec<_>>().join(", ")
+        waits.collect::<Vec<_>>().join(", ")
     );
     let ends = circle.iter().map(|one| (one.calls.rank, Some(one.call.order))).collect();
     let name = first.calls.communicator(first.call).map_or("", |one| &one.name);
     let entered = circle.iter().map(|one| one.call.entered).min()?;
-    let of = (first.communicator, name);
-    let found = tell::of_calls(Parting::Unmatched, of, (ranks, By::Nothing), (calls, sentence), entered);
-    Some(Divergence { ends, ..found })
+    let new = Divergence::new(DivergenceKind::Unmatched, first.communicator, name, entered);
+    Some(Divergence { ranks, calls, sentence, ends, ..new })
 }
 
 /// Both ends of a message must have the same size.
@@ -164,7 +164,7 @@ fn of_another_size(id: CommunicatorId, ends: &[End<'_>; 2]) -> Option<Divergence
         (sent.bytes != received.bytes).then_some((number, *sent, *received))
     })?;
     let (sender, receiver) = (ends[0].of?, ends[1].of?);
-    let calls = [tell::one(sender, sent), tell::one(receiver, received)];
+    let calls = [describe::one(sender, sent), describe::one(receiver, received)];
     let by = match (calls[0].new, calls[1].new) {
         (true, false) | (false, true) => By::Novelty,
         _ => By::Nothing,
@@ -177,15 +177,15 @@ fn of_another_size(id: CommunicatorId, ends: &[End<'_>; 2]) -> Option<Divergence
     let sentence = format!(
         "rank {} called {}, rank {} {}: message {number} between them in communicator {id}",
         sender.rank,
-        tell::call(&calls[0]),
+        describe::call(&calls[0]),
         receiver.rank,
-        tell::call(&calls[1]),
+        describe::call(&calls[1]),
     );
     let name = sender.communicator(sent).map_or("", |one| &one.name);
     let at = sent.entered.min(received.entered);
     let ends = vec![(sender.rank, Some(sent.order)), (receiver.rank, Some(received.order))];
-    let found = tell::of_calls(Parting::Size, (id, name), (ranks, by), (calls.into(), sentence), at);
-    Some(Divergence { ends, ..found })
+    let new = Divergence::new(DivergenceKind::Size, id, name, at);
+    Some(Divergence { ranks, by, calls: calls.into(), sentence, ends, ..new })
 }
 
 /// Whether the rank had sent or received anything before that call.
@@ -195,39 +195,41 @@ fn sends_before(record: &RankRecord, call: &RecordedCall) -> bool {
     })
 }
 
-fn without_partner(Unmatched { communicator: id, call, calls, lacks, last }: &Unmatched<'_>) -> Divergence {
-    let there = tell::one(calls, call);
+fn without_partner(
+    Unmatched { communicator: id, call, calls: caller, lacks, last }: &Unmatched<'_>,
+) -> Divergence {
+    let there = describe::one(caller, call);
     let answer = if call.operation == Operation::Send { "receive" } else { "send" };
     // A call without precedent has no partner because it is one too many.
-    let known = calls.calls.iter().any(|other| other.order < call.order && other.operation == call.operation);
-    let alone = call.order > WARM && ![calls, lacks].iter().any(|record| sends_before(record, call));
+    let known =
+        caller.calls.iter().any(|other| other.order < call.order && other.operation == call.operation);
+    let alone = call.order > WARM && ![caller, lacks].iter().any(|record| sends_before(record, call));
     let extra = there.new && (known || alone);
-    let mut told = vec![there];
-    let last = last.map(|last| tell::one(lacks, last));
+    let mut calls = vec![there];
+    let last = last.map(|last| describe::one(lacks, last));
     let went = last.as_ref().map_or_else(
         || format!("it has none with that rank in communicator {id}"),
-        |last| format!("its last call was {}", tell::call(last)),
+        |last| format!("its last call was {}", describe::call(last)),
     );
     let sentence = if extra {
         format!(
             "rank {} called {}, for the first time, and rank {} has no {answer} for it; {went}",
-            calls.rank,
-            tell::call(&told[0]),
+            caller.rank,
+            describe::call(&calls[0]),
             lacks.rank
         )
     } else {
         format!(
             "rank {} did not call the {answer} for which rank {} called {}; {went}",
             lacks.rank,
-            calls.rank,
-            tell::call(&told[0]),
+            caller.rank,
+            describe::call(&calls[0]),
         )
     };
-    told.extend(last);
-    let name = calls.communicator(call).map_or("", |one| &one.name);
-    let (rank, by) = if extra { (calls.rank, By::Novelty) } else { (lacks.rank, By::Majority) };
-    let ends = vec![(calls.rank, Some(call.order)), (lacks.rank, None)];
-    let found =
-        tell::of_calls(Parting::Unmatched, (*id, name), (vec![rank], by), (told, sentence), call.entered);
-    Divergence { ends, ..found }
+    calls.extend(last);
+    let name = caller.communicator(call).map_or("", |one| &one.name);
+    let (rank, by) = if extra { (caller.rank, By::Novelty) } else { (lacks.rank, By::Majority) };
+    let ends = vec![(caller.rank, Some(call.order)), (lacks.rank, None)];
+    let new = Divergence::new(DivergenceKind::Unmatched, *id, name, call.entered);
+    Divergence { ranks: vec![rank], by, calls, sentence, ends, ..new }
 }

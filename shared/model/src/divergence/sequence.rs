@@ -24,7 +24,7 @@ pub(super) struct Sequence<'a> {
 
 /// The values that must be equal on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Said {
+pub(super) struct Signature {
     pub operation: Operation,
     pub bytes: u64,
     pub datatype: DataType,
@@ -33,7 +33,7 @@ pub(super) struct Said {
     replays: u32,
 }
 
-impl Said {
+impl Signature {
     pub(super) fn of(call: &RecordedCall) -> Self {
         let RecordedCall { operation, bytes, datatype, reduction, peer: root, replays, .. } = *call;
         Self { operation, bytes, datatype, reduction, root, replays }
@@ -90,8 +90,8 @@ impl<'a> Sequence<'a> {
         self.calls.get(place).copied().flatten()
     }
 
-    pub(super) fn said(&self, number: u64) -> Option<Said> {
-        self.at(number).map(Said::of)
+    pub(super) fn signature(&self, number: u64) -> Option<Signature> {
+        self.at(number).map(Signature::of)
     }
 
     fn call_site(&self, number: u64) -> Option<&'a CallSite> {
@@ -118,28 +118,29 @@ impl<'a> Sequence<'a> {
     }
 
     /// Whether it made such a call from such a site before this number.
-    pub(super) fn did_before(&self, number: u64, said: Said, site: Option<&str>) -> bool {
+    pub(super) fn did_before(&self, number: u64, signature: Signature, site: Option<&str>) -> bool {
         (self.first..number.min(self.end())).any(|before| {
-            self.said(before) == Some(said) && (site.is_none() || self.site(before).as_deref() == site)
+            self.signature(before) == Some(signature)
+                && (site.is_none() || self.site(before).as_deref() == site)
         })
     }
 
     /// Whether the call repeats what followed the same calls before; `None` without an example.
     pub(super) fn is_usual(&self, number: u64) -> Option<bool> {
-        let before = |number: u64| -> Option<[Said; 3]> {
-            let at = |back: u64| self.said(number.checked_sub(back)?);
+        let before = |number: u64| -> Option<[Signature; 3]> {
+            let at = |back: u64| self.signature(number.checked_sub(back)?);
             Some([at(1)?, at(2)?, at(3)?])
         };
         let context = before(number)?;
         let last = (self.first..number).rev().find(|&earlier| before(earlier) == Some(context))?;
-        Some(self.said(last) == self.said(number))
+        Some(self.signature(last) == self.signature(number))
     }
 
     /// Whether its calls from here on equal the other's from there on, as far as both go, which must be at
     /// least `least` calls.
     pub(super) fn goes_on_as(&self, from: u64, other: &Self, there: u64, least: u64) -> bool {
         let both = self.end().saturating_sub(from).min(other.end().saturating_sub(there));
-        both >= least && (0..both).all(|at| alike(self.said(from + at), other.said(there + at)))
+        both >= least && (0..both).all(|at| alike(self.signature(from + at), other.signature(there + at)))
     }
 
     /// The same for the call sites, if both are known.
@@ -151,4 +152,12 @@ impl<'a> Sequence<'a> {
 
 fn alike<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
     one.is_none() || other.is_none() || one == other
+}
+
+/// Ranks in order, each once.
+pub(super) fn ranks(of: &[&Sequence<'_>]) -> Vec<Rank> {
+    let mut ranks: Vec<_> = of.iter().map(|one| one.rank()).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    ranks
 }

@@ -114,16 +114,16 @@ fn ranks(world: u32, mut with: impl FnMut(u32, &mut Calls)) -> Vec<RankRecord> {
 }
 
 fn found(records: &[RankRecord]) -> Divergence {
-    first(records.iter(), true).expect("they part")
+    first(records.iter(), true).expect("they diverge")
 }
 
-fn is(found: &Divergence, kind: Parting, ranks: &[u32]) {
+fn is(found: &Divergence, kind: DivergenceKind, ranks: &[u32]) {
     let named: Vec<_> = found.ranks.iter().map(|rank| rank.0).collect();
     assert_eq!((found.kind, &named[..]), (kind, ranks), "{}", found.sentence);
 }
 
 #[test]
-fn ranks_that_do_the_same_do_not_part() {
+fn ranks_that_do_the_same_do_not_diverge() {
     for world in [2, 3, 8] {
         let records = ranks(world, |_, _| ());
         assert_eq!(first(records.iter(), true), None);
@@ -144,7 +144,7 @@ fn one_call_too_many_is_the_rank_s_that_made_it() {
             calls.step();
         });
         let found = found(&records);
-        is(&found, Parting::Extra, &[1]);
+        is(&found, DivergenceKind::Extra, &[1]);
         let words = "rank 1 called one AllReduce (492 B of f32) more, number 15 of communicator dadadada (dp), at train.py:212 log_metrics";
         assert!(found.sentence.contains(words), "{}", found.sentence);
         assert!(found.sentence.contains("never do"), "{}", found.sentence);
@@ -164,7 +164,7 @@ fn a_call_too_many_is_reported_before_the_rank_goes_on() {
             }
         });
         let found = found(&records);
-        is(&found, Parting::Size, &[1]);
+        is(&found, DivergenceKind::Size, &[1]);
         assert!(
             found.sentence.contains("rank 1 called AllReduce (492 B of f32) at train.py:212 log_metrics")
         );
@@ -184,7 +184,7 @@ fn a_call_too_many_that_is_like_the_others_is_reported_by_its_place() {
                 calls.call(0, AllReduce, BUCKET, 131);
             }
         });
-        is(&found(&records), Parting::Extra, &[1]);
+        is(&found(&records), DivergenceKind::Extra, &[1]);
     }
 }
 
@@ -203,7 +203,7 @@ fn a_call_left_out_is_the_rank_s_that_left_it_out() {
     };
     for world in [2, 3, 8] {
         let found = found(&with_norm(world));
-        is(&found, Parting::LeftOut, &[1]);
+        is(&found, DivergenceKind::LeftOut, &[1]);
         assert!(
             found.sentence.contains("rank 1 left out AllReduce (4 B of f32) at train.py:150 train"),
             "{}",
@@ -224,16 +224,16 @@ fn another_size_type_root_reduction_and_operation_are_reported() {
             calls.step();
         })
     };
-    let cases: [(Change, Parting, &str); 5] = [
+    let cases: [(Change, DivergenceKind, &str); 5] = [
         (
             |call| call.bytes = 4100,
-            Parting::Size,
+            DivergenceKind::Size,
             "rank 5 called Broadcast (4,100 B of f32, root 0) at train.py:160 train where the 7 others called",
         ),
-        (|call| call.datatype = DataType::Int32, Parting::Type, "(4.0 KiB of i32, root 0)"),
-        (|call| call.peer = Some(3), Parting::Root, "(4.0 KiB of f32, root 3)"),
-        (|call| call.reduction = Some(4), Parting::Reduction, "average"),
-        (|call| call.operation = AllReduce, Parting::Operation, "called AllReduce"),
+        (|call| call.datatype = DataType::Int32, DivergenceKind::Type, "(4.0 KiB of i32, root 0)"),
+        (|call| call.peer = Some(3), DivergenceKind::Root, "(4.0 KiB of f32, root 3)"),
+        (|call| call.reduction = Some(4), DivergenceKind::Reduction, "average"),
+        (|call| call.operation = AllReduce, DivergenceKind::Operation, "called AllReduce"),
     ];
     for (change, kind, words) in cases {
         let found = found(&differing(change));
@@ -249,7 +249,7 @@ fn of_two_ranks_the_one_is_named_that_did_something_new() {
     let mut records = ranks(2, |rank, calls| {
         calls.call(0, AllReduce, if rank == 0 { BUCKET } else { 77 }, 131);
     });
-    is(&found(&records), Parting::Size, &[1]);
+    is(&found(&records), DivergenceKind::Size, &[1]);
     records = ranks(2, |rank, calls| {
         let sizes = if rank == 0 { [5, 9, 9] } else { [9, 5, 9] };
         for bytes in [5, 9, 5, 9].into_iter().chain(sizes) {
@@ -272,7 +272,7 @@ fn what_ended_everywhere_kept_nobody() {
         call.state = CallState::Done;
     }
     let passed = found(&records);
-    is(&passed, Parting::Type, &[5]);
+    is(&passed, DivergenceKind::Type, &[5]);
     assert!(passed.passed);
     // The unfinished one comes first.
     for record in &mut records {
@@ -283,7 +283,7 @@ fn what_ended_everywhere_kept_nobody() {
         record.calls.push(last);
         record.made += 1;
     }
-    is(&found(&records), Parting::Size, &[2]);
+    is(&found(&records), DivergenceKind::Size, &[2]);
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn another_order_of_two_communicators_is_reported() {
             }
         });
         let found = found(&records);
-        is(&found, Parting::Order, &[1]);
+        is(&found, DivergenceKind::Order, &[1]);
         assert!(
             found.sentence.contains("train.py:181 train of communicator 7e7e7e7e before any more"),
             "{}",
@@ -360,7 +360,7 @@ fn a_call_too_many_before_another_communicator_is_the_rank_s_that_made_it() {
         false
     });
     let found = found(&records);
-    is(&found, Parting::Extra, &[1]);
+    is(&found, DivergenceKind::Extra, &[1]);
     assert!(
         found.sentence.contains("(492 B of f32) at train.py:214 train, for the first time,"),
         "{}",
@@ -400,7 +400,7 @@ fn a_send_in_a_job_that_sends_nothing_is_its_senders() {
         true
     });
     let found = found(&records);
-    is(&found, Parting::Unmatched, &[1]);
+    is(&found, DivergenceKind::Unmatched, &[1]);
 }
 
 /// Outside of Python: calls of `train`, of which each rank has a build with other offsets.
@@ -427,11 +427,11 @@ fn outside_of_python_calls_are_compared_by_their_native_sites() {
         }
     });
     let same = found(&without_python(records.clone(), |_| 0));
-    is(&same, Parting::Extra, &[1]);
+    is(&same, DivergenceKind::Extra, &[1]);
     assert!(same.sentence.contains(", at train+0xd4; the 3 others never do"), "{}", same.sentence);
     // Nothing is known of what builds do that have other offsets.
     let others = found(&without_python(records, |rank| 0x1000 * rank.0));
-    is(&others, Parting::Extra, &[1]);
+    is(&others, DivergenceKind::Extra, &[1]);
     assert!(!others.sentence.contains("never"), "{}", others.sentence);
 }
 
@@ -468,7 +468,7 @@ fn forward_and_backward(steps: u32, changes: impl Fn(u32) -> bool) -> Vec<RankRe
 #[test]
 fn of_ranks_that_wait_in_a_circle_the_one_that_left_its_pattern_is_named() {
     let found = found(&forward_and_backward(8, |rank| rank == 1));
-    is(&found, Parting::Unmatched, &[1]);
+    is(&found, DivergenceKind::Unmatched, &[1]);
     assert_eq!(found.by, By::Novelty);
     assert_eq!(found.ends, [(Rank(2), Some(found.ends[0].1.unwrap())), (Rank(1), None)]);
     let begin = "rank 1 called Recv from 2 (640 B of f32) at train.py:192 train where it usually calls something else, and waits for rank 2; rank 2 waits in Recv from 1 (512 B of f32) at train.py:190";
@@ -481,7 +481,7 @@ fn of_ranks_that_wait_in_a_circle_from_the_start_all_are_named() {
         calls.with(0, Recv, Some(1 - rank), 512, 190);
     });
     let found = found(&both);
-    is(&found, Parting::Unmatched, &[0, 1]);
+    is(&found, DivergenceKind::Unmatched, &[0, 1]);
     assert_eq!(found.by, By::Nothing);
     let begin = "ranks 0, 1 wait for a message of each other: rank 0 in Recv from 1 (512 B of f32)";
     assert!(found.sentence.starts_with(begin), "{}", found.sentence);
@@ -502,7 +502,7 @@ fn a_send_without_its_receive_is_the_rank_s_that_does_not_come() {
         }
     });
     let found = found(&records);
-    is(&found, Parting::Unmatched, &[2]);
+    is(&found, DivergenceKind::Unmatched, &[2]);
     assert!(
         found.sentence.starts_with("rank 2 did not call the ")
             && found.sentence.contains("(512 B of f32) at train.py:19"),
@@ -515,7 +515,7 @@ fn a_send_without_its_receive_is_the_rank_s_that_does_not_come() {
             calls.with(0, operation, Some(peer), bytes, 195);
         }
     });
-    is(&self::found(&sizes), Parting::Size, &[0]);
+    is(&self::found(&sizes), DivergenceKind::Size, &[0]);
 }
 
 #[test]
@@ -527,7 +527,7 @@ fn a_rank_that_has_not_come_is_distinguished_from_a_call_too_many() {
             }
         });
         let late = found(&records);
-        is(&late, Parting::NotEntered, &[1]);
+        is(&late, DivergenceKind::NotEntered, &[1]);
         // While they run it may follow a moment later.
         assert_eq!(first(records.iter(), false), None);
         assert!(late.sentence.contains("at train.py:131 train"), "{}", late.sentence);
@@ -566,5 +566,5 @@ fn graphs_are_compared_as_wholes() {
         })
     };
     assert_eq!(first(with(4).iter(), true), None);
-    is(&found(&with(3)), Parting::Operation, &[1]);
+    is(&found(&with(3)), DivergenceKind::Operation, &[1]);
 }

@@ -15,8 +15,6 @@ const TIMES_THEIRS: f64 = 2.0;
 const LONGEST: f64 = 28.0;
 const SHORTEST: f64 = 4.0;
 
-pub(super) const ADVICE: &str = "look at what else runs on that host's cores (top, taskset -p), at the job's CPU binding and limits (numactl, cpu.max, --cpus-per-task), and at the number of data loader workers";
-
 /// Living ranks that have waited for the CPU for this many seconds, each far longer than the others do; or
 /// all, if most do.
 pub(super) fn ranks(job: &Job, since_s: f64) -> Option<LacksCpu> {

@@ -51,7 +51,7 @@ pub(super) fn ranks(job: &Job, now: Moment) -> Option<Finding> {
             ago_s: since,
             was_seen: view.gone().is_some(),
             exit: view.exit().cloned().map(Box::new),
-            told: others.iter().filter(|(_, view)| followed(view)).count(),
+            by_sigterm: others.iter().filter(|(_, view)| followed(view)).count(),
             followers,
         }),
         advice: advice(class, view.exit()).to_owned(),

@@ -10,7 +10,7 @@ use xpu_wire::{
 
 use super::{
     Class, Confidence, Evidence, Figures, Finding, Kind, Severity, cohort,
-    evidence::device::{FullMemory, XidTold},
+    evidence::device::{FullMemory, XidErrors},
 };
 use crate::job::{Job, RankView, median};
 
@@ -194,14 +194,14 @@ fn is_of_hardware(code: u32) -> bool {
 
 fn errors(job: &Job, now: Moment) -> Option<Finding> {
     let at = |view: &RankView, xid: &Xid| job.common(view.host(), xid.at);
-    let told = |view: &RankView| {
+    let recent = |view: &RankView| {
         let reading = view.device()?;
         reading.last_xid.filter(|xid| is_of_hardware(xid.code) && now.since(at(view, xid)) < RECENT)
     };
     let broken: Vec<_> = job
         .ranks()
         .filter(|(_, view)| view.is_alive())
-        .filter_map(|(rank, view)| Some((rank, view, told(view)?)))
+        .filter_map(|(rank, view)| Some((rank, view, recent(view)?)))
         .collect();
     let &(first, view, xid) = broken.iter().max_by_key(|(_, view, xid)| at(view, xid))?;
     let since_s = now.since(at(view, &xid)).as_secs_f64();
@@ -211,7 +211,7 @@ fn errors(job: &Job, now: Moment) -> Option<Finding> {
         ranks: broken.iter().map(|&(rank, ..)| rank).collect(),
         confidence: Confidence::Certain,
         since_s,
-        evidence: Evidence::Xid(XidTold { rank: first, host: view.host().clone(), xid, ago_s: since_s }),
+        evidence: Evidence::Xid(XidErrors { rank: first, host: view.host().clone(), xid, ago_s: since_s }),
         advice: "look at dmesg on that host, and replace the GPU if it happens again (nvidia-smi -q -d ECC,PAGE_RETIREMENT)".to_owned(),
         collective: None,
         severity: Severity::Slow,

@@ -17,7 +17,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use crate::job::MainThreadSeen;
 
 /// The evidence of one kind of finding: its sentence, and its figures.
-pub trait Told: fmt::Display {
+pub trait WithFigures: fmt::Display {
     fn figures(&self, to: &mut Figures);
 }
 
@@ -32,10 +32,10 @@ pub enum Evidence {
     PastRun(pace::PastRun),
     SlowLink(link::SlowLink),
     FullMemory(device::FullMemory),
-    Xid(device::XidTold),
+    Xid(device::XidErrors),
     Exited(exit::Exited),
     Stopped(hang::Stopped),
-    Parted(hang::Parted),
+    Diverged(hang::Diverged),
     Forming(hang::Forming),
     NotEntered(hang::NotEntered),
     Deadlock(hang::Deadlock),
@@ -57,33 +57,33 @@ pub enum Evidence {
 }
 
 impl Evidence {
-    fn reported(&self) -> &dyn Told {
+    fn reported(&self) -> &dyn WithFigures {
         match self {
-            Self::SlowGemms(told) => told,
-            Self::LateHost(told) => told,
-            Self::MoreWork(told) => told,
-            Self::Straggler(told) => told,
-            Self::Pauses(told) => told,
-            Self::Regression(told) => told,
-            Self::PastRun(told) => told,
-            Self::SlowLink(told) => told,
-            Self::FullMemory(told) => told,
-            Self::Xid(told) => told,
-            Self::Exited(told) => told,
-            Self::Stopped(told) => told,
-            Self::Parted(told) => told,
-            Self::Forming(told) => told,
-            Self::NotEntered(told) => told,
-            Self::Deadlock(told) => told,
-            Self::Mismatch(told) => told,
-            Self::OutOfStep(told) => told,
-            Self::NotLaunched(told) => told,
-            Self::NotStarted(told) => told,
-            Self::InKernel(told) => told,
-            Self::Partial(told) => told,
-            Self::Unmatched(told) => told,
-            Self::Exchanging(told) => told,
-            Self::Idle(told) => told,
+            Self::SlowGemms(evidence) => evidence,
+            Self::LateHost(evidence) => evidence,
+            Self::MoreWork(evidence) => evidence,
+            Self::Straggler(evidence) => evidence,
+            Self::Pauses(evidence) => evidence,
+            Self::Regression(evidence) => evidence,
+            Self::PastRun(evidence) => evidence,
+            Self::SlowLink(evidence) => evidence,
+            Self::FullMemory(evidence) => evidence,
+            Self::Xid(evidence) => evidence,
+            Self::Exited(evidence) => evidence,
+            Self::Stopped(evidence) => evidence,
+            Self::Diverged(evidence) => evidence,
+            Self::Forming(evidence) => evidence,
+            Self::NotEntered(evidence) => evidence,
+            Self::Deadlock(evidence) => evidence,
+            Self::Mismatch(evidence) => evidence,
+            Self::OutOfStep(evidence) => evidence,
+            Self::NotLaunched(evidence) => evidence,
+            Self::NotStarted(evidence) => evidence,
+            Self::InKernel(evidence) => evidence,
+            Self::Partial(evidence) => evidence,
+            Self::Unmatched(evidence) => evidence,
+            Self::Exchanging(evidence) => evidence,
+            Self::Idle(evidence) => evidence,
             Self::Sampled(of, _) | Self::Aged(of, _) | Self::OnGpus(of, _) => of.reported(),
         }
     }

@@ -53,18 +53,18 @@ impl Examiner {
     pub fn examine(&mut self, job: &Job, now: Moment) -> Vec<Finding> {
         self.meet(job);
         let standstill = standstill(job, now);
-        let stands = standstill.is_some();
+        let is_stuck = standstill.is_some();
         let profiles = self.profiles.values();
         let ranks = job.ranks().zip(profiles).map(|((rank, view), (_, profile))| (rank, view, profile));
         let cohorts = cohort::of(ranks);
-        let growth = if stands { None } else { pace::growth(job) };
+        let growth = if is_stuck { None } else { pace::growth(job) };
         // NCCL's threads transfer more slowly without a core: the link is not the cause.
         let lacks_cpu = growth.and_then(|growth| cpu_wait::ranks(job, growth.since_s));
-        let mut link = link::slow(job).filter(|_| !stands && lacks_cpu.is_none());
-        let mut slow = slow::ranks(&cohorts, stands || link.is_some(), growth.as_ref());
+        let mut link = link::slow(job).filter(|_| !is_stuck && lacks_cpu.is_none());
+        let mut slow = slow::ranks(&cohorts, is_stuck || link.is_some(), growth.as_ref());
         if slow.len() > 1 {
             // The shares of several ranks in it are unknown.
-            slow = slow::ranks(&cohorts, stands || link.is_some(), None);
+            slow = slow::ranks(&cohorts, is_stuck || link.is_some(), None);
         }
         if let (Some(link), Some(growth)) = (&mut link, growth)
             && slow.is_empty()
@@ -73,15 +73,15 @@ impl Examiner {
             (link.cost, link.since_s) = (Some(growth.cost(job.ranks().len())), growth.since_s);
         }
         // A slow rank's finding includes its cost to all steps.
-        let explained = stands || link.is_some() || !slow.is_empty();
+        let explained = is_stuck || link.is_some() || !slow.is_empty();
         let pace = match explained {
             false => pace::changes(job),
-            true if stands || slow.is_empty() => None,
+            true if is_stuck || slow.is_empty() => None,
             true => pace::pauses_beside(job, &slow),
         };
         let stops = standstill.into_iter().map(|finding| idle(job, finding, now));
         let mut costs: Vec<_> = slow.into_iter().chain(link).chain(pace).collect();
-        let run = self.runs.as_ref().filter(|_| !stands).and_then(|runs| runs.before(job));
+        let run = self.runs.as_ref().filter(|_| !is_stuck).and_then(|runs| runs.before(job));
         costs.extend(run.and_then(|run| past_run::slower(job, run, &costs)));
         for finding in &mut costs {
             finding.severity = finding.cost.map_or(finding.severity, |cost| cost.severity());
@@ -156,7 +156,7 @@ fn aged(job: &Job, heard: &BTreeMap<&HostName, Moment>, finding: Finding) -> Fin
 fn idle(job: &Job, finding: Finding, now: Moment) -> Finding {
     let over_s = dead::over(job).map_or(0.0, |over| now.since(over).as_secs_f64());
     let lost_s = (finding.since_s - over_s).max(0.0);
-    let cost = Cost::of(1.0, 0.0, None, (job.gpus(), lost_s));
+    let cost = Cost::of(1.0, 0.0, None, job.gpus(), lost_s);
     Finding { cost: Some(cost), ..finding }
 }
 

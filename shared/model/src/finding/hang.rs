@@ -1,12 +1,12 @@
 //! A job without progress, and the rank that causes it. Only the first divergence is reported: later ones
 //! follow from it.
 
-mod divergence;
 mod doing;
 mod idle;
 mod kernel;
 mod life;
 mod mismatch;
+mod not_entered;
 mod not_started;
 mod recorded;
 mod standing;
@@ -73,7 +73,7 @@ pub(super) fn examine(job: &Job, now: Moment) -> Option<Finding> {
     let found = stopped::ranks(job, &still, deadline, now)
         .or_else(|| life::making(job, deadline))
         .or_else(|| life::ending(job, deadline))
-        .or_else(|| recorded::parted(job, &still))
+        .or_else(|| recorded::divergence(job, &still))
         .or_else(|| still.iter().find_map(mismatch::called))
         .or_else(|| still.iter().find_map(kernel::not_launched))
         .or_else(|| waiting(job, &still))
@@ -95,7 +95,7 @@ fn early(job: &Job, deadline: Duration) -> Option<Finding> {
     if !has_settled(job, &still, EARLY_PATIENCE) {
         return None;
     }
-    Some(standing::with_gpus(job, &still, recorded::parted(job, &still)?))
+    Some(standing::with_gpus(job, &still, recorded::divergence(job, &still)?))
 }
 
 /// Whether a partly seen job hangs, as far as that part shows: all its living ranks do. The dependencies and
@@ -103,7 +103,7 @@ fn early(job: &Job, deadline: Duration) -> Option<Finding> {
 pub(super) fn part(job: &Job) -> bool {
     let deadline = deadline(job);
     let still = wait::still(job, deadline);
-    let Some(longest) = still.iter().map(|still| still.stands_for).max() else { return false };
+    let Some(longest) = still.iter().map(|still| still.stalled_for).max() else { return false };
     let alive = || job.ranks().map(|(_, view)| view).filter(|view| view.is_alive());
     let works = alive().any(|view| view.idle_for() < longest / 2);
     let waits =
@@ -113,16 +113,16 @@ pub(super) fn part(job: &Job) -> bool {
         (false, true) => deadline,
         (false, false) => LONG_PATIENCE.max(deadline),
     };
-    !job.is_whole() && alive().all(|view| view.stands_for() >= patience)
+    !job.is_whole() && alive().all(|view| view.stalled_for() >= patience)
 }
 
 /// Some ranks wait for others, or all for something that does not end.
 fn waiting(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
-    if divergence::someone_works(still) {
+    if not_entered::someone_works(still) {
         return None;
     }
     not_started::ranks(job, still)
-        .or_else(|| divergence::not_entered(job, still))
+        .or_else(|| not_entered::ranks(job, still))
         .or_else(|| unmatched::sends(job, still))
         .or_else(|| kernel::longest(job, still))
         .or_else(|| unmatched::exchanging(job, still))
@@ -131,11 +131,11 @@ fn waiting(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
 /// Dependencies are known once all ranks hang; they stop one after another, and hosts report it at different
 /// times.
 fn has_settled(job: &Job, still: &[Still<'_>], deadline: Duration) -> bool {
-    let Some(longest) = still.iter().map(|still| still.stands_for).max() else { return true };
+    let Some(longest) = still.iter().map(|still| still.stalled_for).max() else { return true };
     let alive = || job.ranks().filter(|(_, view)| view.life() == Life::Alive);
-    let stand = alive().filter(|(_, view)| view.stands_for() >= deadline).count();
+    let stand = alive().filter(|(_, view)| view.stalled_for() >= deadline).count();
     // If one has just moved, the others have not reported it yet.
-    let resumed = longest < LONG_PATIENCE && alive().any(|(_, view)| view.stands_for() < RESUMED);
+    let resumed = longest < LONG_PATIENCE && alive().any(|(_, view)| view.stalled_for() < RESUMED);
     stand == alive().count() || (longest >= deadline + SETTLING && !resumed)
 }
 
@@ -183,7 +183,7 @@ fn finding(
     advice: &str,
     collective: Option<Standstill>,
 ) -> Finding {
-    let since_s = still.stands_for.as_secs_f64();
+    let since_s = still.stalled_for.as_secs_f64();
     let advice = advice.to_owned();
     Finding {
         kind: Kind::Hang,

@@ -8,9 +8,11 @@ use super::{
     Class, Confidence, Evidence, Finding, Kind, Severity,
     cohort::{SPREADS, spread},
     evidence::link::SlowLink,
+};
+use crate::{
+    job::{Job, Route, Track, Traffic, median},
     phrase,
 };
-use crate::job::{Job, Route, Track, Traffic, median};
 
 /// Below this share of its usual bandwidth, and by [`SPREADS`], a communicator is slow: by twice as much as a
 /// GPU, because bandwidths vary more. Tuned.
@@ -114,16 +116,16 @@ pub(super) fn slow(job: &Job) -> Option<Finding> {
 /// The members of each communicator, by their last digests.
 fn members(job: &Job) -> BTreeMap<CommunicatorId, Vec<(Rank, &HostName)>> {
     let mut routes: BTreeMap<CommunicatorId, Vec<(CommunicatorId, &Route)>> = BTreeMap::new();
-    for (party, route) in job.transfers().routes() {
-        routes.entry(route.communicator).or_default().push((party, route));
+    for (participants, route) in job.transfers().routes() {
+        routes.entry(route.communicator).or_default().push((participants, route));
     }
     let mut members: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for (rank, view) in job.ranks() {
         for state in view.latest().into_iter().flat_map(|digest| &digest.communicators) {
             members.entry(state.id).or_default().push((rank, view.host()));
-            for &(party, route) in routes.get(&state.id).into_iter().flatten() {
+            for &(participants, route) in routes.get(&state.id).into_iter().flatten() {
                 if [route.from, route.to].contains(&state.rank) {
-                    members.entry(party).or_default().push((rank, view.host()));
+                    members.entry(participants).or_default().push((rank, view.host()));
                 }
             }
         }

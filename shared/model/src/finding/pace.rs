@@ -13,7 +13,7 @@ use super::{
     cpu_wait, device,
     evidence::{
         cost::LATE_HOST,
-        pace::{LateLaunches, Regression},
+        pace::{LacksCpu, LateLaunches, Regression},
     },
 };
 use crate::job::{Job, PaceSample, RankView, median};
@@ -147,12 +147,12 @@ impl Growth {
     /// Its cost to a job of this many ranks.
     pub(super) fn cost(&self, ranks: usize) -> Cost {
         let step = Some(Nanoseconds((self.after * 1e9) as u64));
-        Cost::of(self.share(), self.error, step, (ranks, self.since_s))
+        Cost::of(self.share(), self.error, step, ranks, self.since_s)
     }
 }
 
 impl Late {
-    fn told(self) -> LateLaunches {
+    fn late_launches(self) -> LateLaunches {
         LateLaunches { ranks: self.ranks, queued: self.queued, others_queued: self.others_queued }
     }
 }
@@ -285,7 +285,7 @@ fn regression(job: &Job, growth: &Growth) -> Finding {
         .or_else(|| late.as_ref().map(|late| &late.ranks))
         .cloned();
     let advice = if lacks_cpu.is_some() {
-        cpu_wait::ADVICE
+        LacksCpu::ADVICE
     } else if late.is_some() {
         LATE_HOST
     } else if slower && job.ranks().len() == 1 && matches!(clocks, Clocks::Held(_)) {
@@ -317,7 +317,7 @@ fn regression(job: &Job, growth: &Growth) -> Finding {
             rate_pct: -100.0 * rate,
             is_compute: slower,
             clocks: if let Clocks::Held(held) = clocks { Some(held) } else { None },
-            late: late.map(Late::told),
+            late: late.map(Late::late_launches),
             lacks_cpu,
         }),
         advice: advice.to_owned(),

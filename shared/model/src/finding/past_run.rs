@@ -4,11 +4,12 @@ use xpu_wire::{id::Rank, unit::Nanoseconds};
 
 use super::{
     Class, Confidence, Cost, Evidence, Finding, Kind, Severity, device::EXPLAINS, evidence::pace::PastRun,
-    pace::asked, phrase,
+    pace::asked,
 };
 use crate::{
     baseline::{Baseline, Normal, work},
     job::{Job, RankView, median},
+    phrase,
 };
 
 /// The share by which steps must take longer, what equal GPUs differ by, and the multiple of that run's variation
@@ -51,14 +52,14 @@ pub(super) fn slower(job: &Job, run: &Baseline, others: &[Finding]) -> Option<Fi
         median(since.iter().map(|since| since.seconds).collect()).filter(|since| *since >= ENOUGH)?;
     let most = |of: fn(&Since) -> bool| since.iter().filter(|since| of(since)).count() * 2 > since.len();
     let lost = 1.0 - then / now;
-    let told: f64 = others.iter().filter_map(|finding| finding.cost).map(|cost| cost.pct / 100.0).sum();
+    let explained: f64 = others.iter().filter_map(|finding| finding.cost).map(|cost| cost.pct / 100.0).sum();
     let dearest = others.iter().find(|finding| !finding.ranks.is_empty() && finding.cost.is_some());
     let (ranks, why) = match dearest {
         Some(finding) => {
             let who = phrase::ranks(&finding.ranks);
             (
                 finding.ranks.clone(),
-                format!("{who} costs {:.0} % of the time: see its own finding", 100.0 * told),
+                format!("{who} costs {:.0} % of the time: see its own finding", 100.0 * explained),
             )
         }
         None => cause(job, run, lost),
@@ -72,10 +73,11 @@ pub(super) fn slower(job: &Job, run: &Baseline, others: &[Finding]) -> Option<Fi
     let evidence =
         Evidence::PastRun(PastRun { step_ms: now, past_step_ms: then, day: run.day(), gpu, when, why });
     let cost = Cost::of(
-        (lost - told).max(0.0),
+        (lost - explained).max(0.0),
         2.0 * spread,
         Some(Nanoseconds((now * 1e6) as u64)),
-        (job.ranks().len(), since_s),
+        job.ranks().len(),
+        since_s,
     );
     Some(Finding {
         kind: Kind::Regression,
@@ -134,7 +136,7 @@ fn cause(job: &Job, run: &Baseline, lost: f64) -> (Vec<Rank>, String) {
         if ranks.len() > (changes.len() / FEW).max(1) { Vec::new() } else { ranks }
     };
     // Ranks that the others wait for now, and did not wait for then.
-    let waited_for = changes(&|view, normal| Some(view.toll()?.cost - normal.cost_pct? / 100.0));
+    let waited_for = changes(&|view, normal| Some(view.straggler_delay()?.cost - normal.cost_pct? / 100.0));
     let ranks = worst(&waited_for);
     if !ranks.is_empty() {
         return (

@@ -107,12 +107,12 @@ mod tests {
 
     #[test]
     fn a_price_is_a_number_and_a_currency() {
-        let told = |text: &str| text.parse::<Price>().map(|price| price.of(10.0).to_string());
-        assert_eq!(told("2.5"), Ok("25.00".to_owned()));
-        assert_eq!(told(" 2.5  eur "), Ok("25.00 EUR".to_owned()));
-        assert_eq!(told("0"), Ok("0.00".to_owned()));
+        let shown = |text: &str| text.parse::<Price>().map(|price| price.of(10.0).to_string());
+        assert_eq!(shown("2.5"), Ok("25.00".to_owned()));
+        assert_eq!(shown(" 2.5  eur "), Ok("25.00 EUR".to_owned()));
+        assert_eq!(shown("0"), Ok("0.00".to_owned()));
         for wrong in ["", "EUR", "-1", "nan", "inf", "2.5 euros", "2.5 EUR a GPU", "2,5"] {
-            assert!(told(wrong).is_err(), "{wrong}");
+            assert!(shown(wrong).is_err(), "{wrong}");
         }
     }
 }

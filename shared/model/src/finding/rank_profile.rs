@@ -7,7 +7,7 @@ use super::{
     cohort::{ALIKE, LONG, PERSISTENT, RECENT, spread},
     slow::work,
 };
-use crate::job::{Arrivals, RankView, Toll, mean, median};
+use crate::job::{Arrivals, RankView, StragglerDelay, mean, median};
 
 /// Digests whose FLOPs count as current.
 const LATELY: usize = RECENT;
@@ -71,7 +71,7 @@ pub(super) struct RankProfile {
     /// Whether its first steps are past.
     pub begun: bool,
     /// The others' wait for it alone, and the share of time in which communication held up its GEMMs.
-    pub toll: Option<Toll>,
+    pub delay: Option<StragglerDelay>,
     pub exposed: Option<f64>,
     pub pace: Option<Nanoseconds>,
 }
@@ -130,7 +130,7 @@ impl RankProfile {
             blocked: view.blocked_for(LONG),
             blocked_lately: view.blocked_for(BEGUN),
             begun: view.step().is_none() || has_begun(view),
-            toll: view.toll(),
+            delay: view.straggler_delay(),
             exposed: view.exposed_for(LONG),
             pace: view.pace(),
         }

@@ -2,13 +2,13 @@
 
 mod compute;
 mod cost;
+mod describe;
 mod late;
-mod told;
 pub(super) mod work;
 
 use compute::{by_compute, by_own_past};
+use describe::finding;
 use late::by_arrival;
-use told::finding;
 use xpu_wire::id::Rank;
 
 use super::{
@@ -28,7 +28,7 @@ const COHORT: usize = MANY;
 const SLOW: f64 = 0.9;
 
 /// For a slow GPU, this lateness suffices: what is reported without a cause.
-const LATE_BY_COMPUTE: f64 = cost::TOLD;
+const LATE_BY_COMPUTE: f64 = cost::REPORTED;
 
 /// Seconds after which a slow GPU is reported though others may follow: [`PERSISTENT`] digests of each, at their
 /// hosts' times, and one that is lost. Tuned.

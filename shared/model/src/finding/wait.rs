@@ -40,7 +40,7 @@ pub(super) struct Still<'a> {
     pub id: CommunicatorId,
     pub places: Vec<Place<'a>>,
     /// How long at least.
-    pub stands_for: Duration,
+    pub stalled_for: Duration,
 }
 
 impl<'a> Still<'a> {
@@ -73,7 +73,7 @@ impl<'a> Still<'a> {
     fn is_usual(&self) -> bool {
         let living = self.places.iter().filter(|place| place.is_alive());
         let usual = living.map(|place| place.view.usual_stall(self.id, place.state.last_operation)).max();
-        self.stands_for < usual.unwrap_or_default() * 3 / 2
+        self.stalled_for < usual.unwrap_or_default() * 3 / 2
     }
 
     /// Whether every rank of it is known.
@@ -85,14 +85,16 @@ impl<'a> Still<'a> {
     /// Collective `number`, by the rank among `of` that went least far beyond it.
     pub(super) fn collective<'b>(&self, number: u64, of: impl Iterator<Item = &'b Place<'b>>) -> Standstill {
         let teller = of.min_by_key(|place| (place.state.entered, place.rank));
-        let told = teller.filter(|place| place.state.entered <= number + 1 || place.always_alike());
+        let reported = teller.filter(|place| place.state.entered <= number + 1 || place.always_alike());
         Standstill {
             communicator: self.id.to_string(),
             name: teller.map(|place| place.state.name.clone()).unwrap_or_default(),
             number,
-            operation: told.and_then(|place| place.state.last_operation).map(|o| o.to_string()),
+            operation: reported.and_then(|place| place.state.last_operation).map(|o| o.to_string()),
             // Of the same kind, but of any size: only the last one's is known.
-            bytes: told.filter(|place| place.state.entered <= number + 1).map(|place| place.state.last_bytes),
+            bytes: reported
+                .filter(|place| place.state.entered <= number + 1)
+                .map(|place| place.state.last_bytes),
         }
     }
 }
@@ -101,8 +103,8 @@ impl<'a> Still<'a> {
 /// or without living ranks, are not judged.
 pub(super) fn still(job: &Job, deadline: Duration) -> Vec<Still<'_>> {
     // A communicator hangs only if one of its ranks does.
-    let stands = |view: &RankView| view.life() == Life::Alive && view.stands_for() >= deadline;
-    if !job.ranks().any(|(_, view)| stands(view)) {
+    let is_stuck = |view: &RankView| view.life() == Life::Alive && view.stalled_for() >= deadline;
+    if !job.ranks().any(|(_, view)| is_stuck(view)) {
         return Vec::new();
     }
     let mut places: BTreeMap<CommunicatorId, Vec<Place<'_>>> = BTreeMap::new();
@@ -115,11 +117,11 @@ pub(super) fn still(job: &Job, deadline: Duration) -> Vec<Still<'_>> {
     for (id, places) in places {
         let living = || places.iter().filter(|place| place.is_alive());
         let seen = living().all(|place| place.view.latest().is_some_and(|digest| digest.enabled));
-        let Some(stands_for) = living().map(|place| place.view.stands_for()).min() else { continue };
-        if !seen || stands_for < deadline {
+        let Some(stalled_for) = living().map(|place| place.view.stalled_for()).min() else { continue };
+        if !seen || stalled_for < deadline {
             continue;
         }
-        still.push(Still { id, places, stands_for });
+        still.push(Still { id, places, stalled_for });
     }
     // A usual pause does not excuse a stopped or dead rank.
     if job.ranks().all(|(_, view)| view.life() == Life::Alive) { without_habits(still) } else { still }
@@ -156,7 +158,7 @@ pub(super) struct Waits {
 impl Waits {
     pub(super) fn among(still: &[Still<'_>]) -> Self {
         // If no thread is seen inside a call, calls are not observed at all: every rank may be blocked.
-        let told = still.iter().flat_map(|still| &still.places).any(|place| held(place.view).is_some());
+        let reported = still.iter().flat_map(|still| &still.places).any(|place| held(place.view).is_some());
         let mut edges: BTreeMap<Rank, BTreeSet<Rank>> = BTreeMap::new();
         for place in still.iter().flat_map(Still::laggards) {
             edges.entry(place.rank).or_default();
@@ -164,7 +166,7 @@ impl Waits {
         for still in still {
             let laggards: BTreeSet<_> = still.laggards().map(|place| place.rank).collect();
             for place in still.waiting() {
-                let held = place.is_alive() && (!told || held(place.view).is_some());
+                let held = place.is_alive() && (!reported || held(place.view).is_some());
                 if let Some(waits_for) = edges.get_mut(&place.rank).filter(|_| held) {
                     waits_for.extend(laggards.iter().copied().filter(|rank| *rank != place.rank));
                 }

@@ -9,9 +9,9 @@ use xpu_wire::{
 };
 
 use super::{
-    Joins, Sample, Toll,
+    Joins, Sample, StragglerDelay,
     rank::push_bounded,
-    toll::{Entry, Window},
+    straggler_delay::{Entry, Window},
 };
 
 /// Digests kept.
@@ -35,11 +35,19 @@ pub struct Arrivals {
     pub joined: u32,
 }
 
+/// A digest whose collectives are not judged yet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Noted {
+    samples: usize,
+    at: Moment,
+    step: Option<Step>,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct ArrivalSkew {
     /// From the last digests, and the number in each.
-    untold: VecDeque<Sample>,
-    digests: VecDeque<(usize, Moment, Option<Step>)>,
+    samples: VecDeque<Sample>,
+    digests: VecDeque<Noted>,
     /// Noted since the last of them.
     noted: usize,
     arrivals: VecDeque<Arrivals>,
@@ -48,28 +56,34 @@ pub(super) struct ArrivalSkew {
 
 impl ArrivalSkew {
     pub(super) fn note(&mut self, sample: Sample) {
-        self.untold.push_back(sample);
+        self.samples.push_back(sample);
         self.noted += 1;
     }
 
     /// Ends a digest, and judges the collectives of an earlier one.
-    pub(super) fn judge(&mut self, joins: &Joins, (at, step): (Moment, Option<Step>)) {
-        self.digests.push_back((mem::take(&mut self.noted), at, step));
+    pub(super) fn judge(&mut self, joins: &Joins, at: Moment, step: Option<Step>) {
+        self.digests.push_back(Noted { samples: mem::take(&mut self.noted), at, step });
         if self.digests.len() <= OTHERS {
             return;
         }
-        let (told, at, step) = self.digests.pop_front().unwrap_or_default();
-        self.window.begin(at, step);
+        let digest = self.digests.pop_front().unwrap_or_default();
+        self.window.begin(digest.at, digest.step);
         let window = &mut self.window;
-        let complete = self.untold.drain(..told).filter_map(|sample| {
+        let complete = self.samples.drain(..digest.samples).filter_map(|sample| {
             let join = joins
                 .get(sample.place, sample.communicator, sample.sequence)
                 .filter(|join| join.is_complete())?;
             let late = join.longest().0.saturating_sub(sample.duration.0);
             let waited = sample.duration.0.saturating_sub(join.transfer().0);
             let gap = if waited == 0 { join.gap() } else { Nanoseconds(0) };
-            let collective = (sample.communicator, sample.sequence, join.rate());
-            window.take(collective, Entry { gap, waited: Nanoseconds(waited), late: Nanoseconds(late) });
+            window.take(Entry {
+                communicator: sample.communicator,
+                sequence: sample.sequence,
+                coarsest: join.rate(),
+                gap,
+                waited: Nanoseconds(waited),
+                late: Nanoseconds(late),
+            });
             Some((late as f64, waited as f64))
         });
         let mut sum = Arrivals::default();
@@ -87,8 +101,8 @@ impl ArrivalSkew {
         }
     }
 
-    pub(super) fn toll(&self) -> Option<Toll> {
-        self.window.toll()
+    pub(super) fn straggler_delay(&self) -> Option<StragglerDelay> {
+        self.window.straggler_delay()
     }
 
     /// Oldest first.

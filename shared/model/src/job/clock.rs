@@ -7,20 +7,20 @@ use super::Jobs;
 /// The most advanced host clock, and when its value arrived by the viewer's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
-    told: Moment,
+    reported: Moment,
     at: Moment,
 }
 
 impl Clock {
     /// Takes the hosts' clocks, as received at that moment.
     pub fn hear(&mut self, jobs: &Jobs, at: Moment) {
-        if jobs.clock() > self.told {
-            *self = Self { told: jobs.clock(), at };
+        if jobs.clock() > self.reported {
+            *self = Self { reported: jobs.clock(), at };
         }
     }
 
     /// The time there; the local time before any report.
     pub fn there(&self, now: Moment) -> Moment {
-        if *self == Self::default() { now } else { self.told.after(now.since(self.at)) }
+        if *self == Self::default() { now } else { self.reported.after(now.since(self.at)) }
     }
 }

@@ -80,7 +80,8 @@ impl Joins {
         &mut self,
         id: CommunicatorId,
         sequence: Sequence,
-        (size, rate): (u32, Rate),
+        size: u32,
+        rate: Rate,
         duration: Nanoseconds,
     ) -> (Place, Option<Join>) {
         let key = (id, sequence);
@@ -125,7 +126,7 @@ mod tests {
     fn a_gap_is_between_the_last_two_to_come() {
         let mut joins = Joins::default();
         let mut report =
-            |ms: u64| joins.report(CommunicatorId(1), Sequence(0), (4, Rate::EVERY), Nanoseconds(ms)).1;
+            |ms: u64| joins.report(CommunicatorId(1), Sequence(0), 4, Rate::EVERY, Nanoseconds(ms)).1;
         assert_eq!([9, 2, 7].map(|ms| report(ms).is_some()), [false; 3]);
         let whole = report(5).unwrap();
         assert_eq!(
@@ -137,18 +138,18 @@ mod tests {
     #[test]
     fn a_place_that_was_given_to_another_holds_nothing_any_more() {
         let (mut joins, id) = (Joins::default(), CommunicatorId(1));
-        let (first, whole) = joins.report(id, Sequence(0), (2, Rate::EVERY), Nanoseconds(5));
+        let (first, whole) = joins.report(id, Sequence(0), 2, Rate::EVERY, Nanoseconds(5));
         assert!(whole.is_none());
-        let (again, whole) = joins.report(id, Sequence(0), (2, Rate::EVERY), Nanoseconds(3));
+        let (again, whole) = joins.report(id, Sequence(0), 2, Rate::EVERY, Nanoseconds(3));
         assert_eq!((again, whole.map(|join| join.transfer())), (first, Some(Nanoseconds(3))));
         for sequence in 1..=REMEMBERED as u64 {
             let still = joins.get(first, id, Sequence(0)).map(Join::longest);
             assert_eq!(still, Some(Nanoseconds(5)), "{sequence} others");
-            joins.report(id, Sequence(sequence), (2, Rate::EVERY), Nanoseconds(1));
+            joins.report(id, Sequence(sequence), 2, Rate::EVERY, Nanoseconds(1));
         }
         assert!(joins.get(first, id, Sequence(0)).is_none());
         assert!(joins.get(first, id, Sequence(REMEMBERED as u64)).is_some());
         // A repeated report starts a new one.
-        assert!(joins.report(id, Sequence(0), (1, Rate::EVERY), Nanoseconds(1)).1.is_none());
+        assert!(joins.report(id, Sequence(0), 1, Rate::EVERY, Nanoseconds(1)).1.is_none());
     }
 }

@@ -91,7 +91,7 @@ impl Job {
     }
 
     pub(super) fn join(&self, sample: &Sample) -> Option<&Join> {
-        self.joins.get(sample.place, sample.party, sample.sequence)
+        self.joins.get(sample.place, sample.participants, sample.sequence)
     }
 
     /// The collective as all its ranks saw it; `None` while any of them is missing. Without the last rank,

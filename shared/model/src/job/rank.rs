@@ -87,7 +87,7 @@ pub struct RankView {
 pub struct Sample {
     pub communicator: CommunicatorId,
     /// Its ranks, for the match: the communicator itself, or the two ends of a send or receive.
-    pub party: CommunicatorId,
+    pub participants: CommunicatorId,
     pub sequence: Sequence,
     pub operation: Operation,
     /// Position of the others' durations of it.
@@ -167,15 +167,17 @@ impl RankView {
     }
 
     /// A digest before any snapshot cannot show since when the rank has paused: the snapshot after it does.
-    fn correct(&mut self, told: &Advance) -> bool {
-        let Some(guessed) = self.guessed.filter(|_| *told != Advance::default()) else { return false };
+    fn correct(&mut self, reported: &Advance) -> bool {
+        let Some(guessed) = self.guessed.filter(|_| *reported != Advance::default()) else { return false };
         self.guessed = None;
-        for (mine, told) in [(&mut self.advance.moved, told.moved), (&mut self.advance.worked, told.worked)] {
+        for (mine, reported) in
+            [(&mut self.advance.moved, reported.moved), (&mut self.advance.worked, reported.worked)]
+        {
             if *mine == guessed {
-                *mine = told.min(guessed);
+                *mine = reported.min(guessed);
             }
         }
-        if self.heard().since(told.moved.max(told.worked)) > RATES {
+        if self.heard().since(reported.moved.max(reported.worked)) > RATES {
             self.intervals.forget_figures();
         }
         true
@@ -183,7 +185,8 @@ impl RankView {
 
     pub(super) fn digest(
         &mut self,
-        (host, now): (&HostName, Moment),
+        host: &HostName,
+        now: Moment,
         digest: &RankDigest,
         revision: u64,
         joins: &mut Joins,
@@ -210,7 +213,7 @@ impl RankView {
             }
             let mut interval = Interval::between(before, digest);
             // Timings from before the first report are not current if the rank has paused since.
-            if before.is_none() && self.stood_before(digest) {
+            if before.is_none() && self.was_stalled_before(digest) {
                 interval = interval.without_figures();
             }
             if let Some(rate) = Tflops::from_work(interval.gemm_flops, interval.gemm_time) {
@@ -248,15 +251,15 @@ impl RankView {
             if self.latest.is_none() {
                 self.guessed = Some(digest.heard);
             }
-            let stood = self.stands_for();
-            self.stalls.take(self.latest.as_ref(), digest, stood);
+            let stalled = self.stalled_for();
+            self.stalls.take(self.latest.as_ref(), digest, stalled);
             self.advance.take(self.latest.as_ref(), digest);
             self.pace = self.advance.pace();
         }
     }
 
     /// Whether its collector has seen it pause for as long as the window of rates.
-    fn stood_before(&self, digest: &RankDigest) -> bool {
+    fn was_stalled_before(&self, digest: &RankDigest) -> bool {
         let Advance { moved, worked, .. } = self.advance;
         self.advance != Advance::default() && digest.heard.since(moved.max(worked)) > RATES
     }
@@ -276,12 +279,12 @@ impl RankView {
                 continue;
             };
             let route = sample.peer().map(|peer| Route::of(communicator, sample.operation, peer));
-            let (party, size) =
-                route.map_or((communicator.id, communicator.size), |route| (route.party(), 2));
-            let (place, whole) = joins.report(party, sample.number(), (size, rate), sample.duration);
+            let (participants, size) =
+                route.map_or((communicator.id, communicator.size), |route| (route.participants(), 2));
+            let (place, whole) = joins.report(participants, sample.number(), size, rate, sample.duration);
             let taken = Sample {
                 communicator: communicator.id,
-                party,
+                participants,
                 sequence: sample.number(),
                 operation: sample.operation,
                 place,
@@ -302,7 +305,7 @@ impl RankView {
                 self.arrival_skew.note(taken);
             }
         }
-        self.arrival_skew.judge(joins, (digest.heard, digest.step));
+        self.arrival_skew.judge(joins, digest.heard, digest.step);
     }
 
     /// A rank that was alive at the last report, and is not at `now`, ended then. One that was never alive

@@ -8,7 +8,7 @@ use super::Job;
 use crate::divergence::{self, Divergence};
 
 /// A rank without calls for this long has not reached what others have called.
-const STANDS: Duration = Duration::from_secs(3);
+const STALLED: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Default)]
 pub(super) struct Records {
@@ -66,10 +66,10 @@ impl Job {
     /// The first divergence between the ranks' calls, by the received records.
     pub fn divergence(&self) -> Option<&Divergence> {
         // A rank that continues just now has made calls since it was last heard.
-        let quiet = self.records().all(|record| record.quiet_for() >= STANDS);
-        let stands =
+        let quiet = self.records().all(|record| record.quiet_for() >= STALLED);
+        let is_stuck =
             quiet && self.ranks().all(|(rank, view)| !view.is_alive() || self.has_fresh_record(rank));
-        let found = &self.records.divergence[usize::from(stands)];
-        found.get_or_init(|| divergence::first(self.records(), stands)).as_ref()
+        let found = &self.records.divergence[usize::from(is_stuck)];
+        found.get_or_init(|| divergence::first(self.records(), is_stuck)).as_ref()
     }
 }

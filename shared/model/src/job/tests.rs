@@ -157,7 +157,7 @@ fn a_restarted_rank_starts_from_nothing() {
 fn a_rank_that_died_is_a_finding_and_one_that_ended_is_not() {
     let simulation = Simulation::new(3, 1, 2);
     let mut jobs = folded(&simulation, 5..=9);
-    let tell = |jobs: &mut Jobs, rank: u32, life| {
+    let report = |jobs: &mut Jobs, rank: u32, life| {
         let event = Event::Life {
             job: simulation.job.clone(),
             rank: Rank(rank),
@@ -166,9 +166,9 @@ fn a_rank_that_died_is_a_finding_and_one_that_ended_is_not() {
         };
         jobs.fold(&Frame { body: Body::Event(event), ..simulation.digests(9).remove(0) });
     };
-    tell(&mut jobs, 0, Life::Ended);
+    report(&mut jobs, 0, Life::Ended);
     assert_eq!(status(&jobs).exit_code(), ExitCode::Healthy);
-    tell(&mut jobs, 1, Life::Died);
+    report(&mut jobs, 1, Life::Died);
     let status = status(&jobs);
     assert_eq!(status.exit_code(), ExitCode::Hang);
     assert_eq!(status.findings[0].ranks, [Rank(1)]);
@@ -209,7 +209,7 @@ fn who_comes_late_knows_since_when_a_rank_stands() {
             jobs.fold(&frame);
         }
         let view = jobs.foremost().unwrap().ranks().next().unwrap().1;
-        assert_eq!((view.stands_for().as_secs(), view.idle_for().as_secs()), (40, 40));
+        assert_eq!((view.stalled_for().as_secs(), view.idle_for().as_secs()), (40, 40));
         assert_eq!((view.gemm_rate(), view.step_time()), (None, None), "that was before");
         assert_eq!(view.pace() == Some(Nanoseconds(7)), is_first);
     }
@@ -223,10 +223,11 @@ fn who_comes_late_means_the_same_half_minute() {
     let second = |second: u64| Moment(simulation.started.0 + second * 1_000_000_000);
     let mut digests = simulation.digests(60);
     let Body::Digest(digest) = &mut digests[0].body else { unreachable!() };
-    let mut told = digest.ranks.remove(0);
+    let mut reported = digest.ranks.remove(0);
     let mut at = |seconds: u64, steps: u64| {
-        (told.heard, told.step_at, told.step) = (second(seconds), second(seconds), Some(Step(steps)));
-        told.clone()
+        (reported.heard, reported.step_at, reported.step) =
+            (second(seconds), second(seconds), Some(Step(steps)));
+        reported.clone()
     };
     let earlier: Vec<_> = (31..=60).map(|seconds| Progress::of(&at(seconds, seconds))).collect();
     let mut jobs = Jobs::default();

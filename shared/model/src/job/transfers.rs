@@ -89,7 +89,7 @@ impl Route {
     }
 
     /// What stands for the two ranks where communicators do.
-    pub(super) fn party(&self) -> CommunicatorId {
+    pub(super) fn participants(&self) -> CommunicatorId {
         let ends = u64::from(self.from) << 32 | u64::from(self.to);
         CommunicatorId(sampling::priority(self.communicator.0 ^ sampling::priority(!ends)))
     }
@@ -105,23 +105,23 @@ impl Transfers {
         let magnitude = ((sample.bus_bytes as f64).log2() * 2.0).round() as u8;
         // Either end may be the last to report.
         let operation = if route.is_some() { Operation::SendRecv } else { sample.operation };
-        let key = (sample.party, Traffic { operation, magnitude, size });
+        let key = (sample.participants, Traffic { operation, magnitude, size });
         if self.tracks.len() < TRACKS || self.tracks.contains_key(&key) {
             let rate = sample.bus_bytes as f64 / join.transfer().0 as f64;
             self.tracks.entry(key).or_default().take(rate, at);
             if let Some(route) = route {
-                self.routes.insert(sample.party, route);
+                self.routes.insert(sample.participants, route);
             }
         }
     }
 
     /// The two ranks that such an id stands for; `None` for a communicator.
-    pub fn route(&self, party: CommunicatorId) -> Option<&Route> {
-        self.routes.get(&party)
+    pub fn route(&self, participants: CommunicatorId) -> Option<&Route> {
+        self.routes.get(&participants)
     }
 
     pub fn routes(&self) -> impl Iterator<Item = (CommunicatorId, &Route)> {
-        self.routes.iter().map(|(&party, route)| (party, route))
+        self.routes.iter().map(|(&participants, route)| (participants, route))
     }
 
     pub fn tracks(&self) -> impl Iterator<Item = (CommunicatorId, Traffic, &Track)> {

@@ -20,13 +20,13 @@ const VALUES: usize = 4;
 type Counts = BTreeMap<u32, u64>;
 
 /// Also whether xpu-top's own counts were compared: without them, no word of RAS is confirmed.
-pub(super) fn statements(one: &RasCommunicator, own: Option<&Own>, stands: bool) -> (Vec<Statement>, bool) {
+pub(super) fn statements(one: &RasCommunicator, own: Option<&Own>, is_stuck: bool) -> (Vec<Statement>, bool) {
     let members: Vec<u32> = one.ranks.iter().map(|rank| rank.member).collect();
     let mut statements = Vec::new();
     let mut compared = false;
     for operation in RasCounts::OPERATIONS {
         let counts = counts(one, |counts| counts.of(operation));
-        let mine = own.filter(|_| stands).and_then(|own| own.launched(&members, operation));
+        let mine = own.filter(|_| is_stuck).and_then(|own| own.launched(&members, operation));
         compared |= mine.is_some();
         let (theirs, ours) = (deviations(&counts), mine.as_ref().map(deviations));
         if theirs.is_empty() && ours.as_ref().is_none_or(BTreeMap::is_empty) {
@@ -43,16 +43,16 @@ pub(super) fn statements(one: &RasCommunicator, own: Option<&Own>, stands: bool)
             ranks: own.map(|own| own.ranks(&named)).unwrap_or_default(),
             xpu_top,
             agrees,
-            ..Statement::of(About::Counts, launched(operation, &counts, (one, own)))
+            ..Statement::of(About::Counts, launched(operation, &counts, one, own))
         });
     }
-    if let Some(own) = own.filter(|_| stands) {
+    if let Some(own) = own.filter(|_| is_stuck) {
         let all = (counts(one, RasCounts::all), own.enqueued(&members));
         if let (theirs, Some(ours)) = all {
             if !compared {
-                compared = judge_sums(&mut statements, (&theirs, &ours), own);
+                compared = judge_sums(&mut statements, &theirs, &ours, own);
             }
-            statements.extend(left_out(&theirs, &ours, (one, own)));
+            statements.extend(left_out(&theirs, &ours, one, own));
         }
     }
     (statements, compared)
@@ -97,7 +97,7 @@ fn deviations(counts: &Counts) -> BTreeMap<u32, i64> {
 }
 
 /// `rank 3 has launched 1,041 AllReduces on communicator 9ca792c9, the others 1,042`
-fn launched(operation: Operation, counts: &Counts, (one, own): (&RasCommunicator, Option<&Own>)) -> String {
+fn launched(operation: Operation, counts: &Counts, one: &RasCommunicator, own: Option<&Own>) -> String {
     let mut by_value: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
     for (&member, &count) in counts {
         by_value.entry(count).or_default().push(member);
@@ -140,7 +140,7 @@ fn apart(own: Option<&Own>, deviations: &BTreeMap<u32, i64>) -> String {
     for (&member, &apart) in deviations {
         by_value.entry(apart).or_default().push(member);
     }
-    let told: Vec<_> = by_value
+    let parts: Vec<_> = by_value
         .iter()
         .take(VALUES)
         .map(|(&apart, members)| {
@@ -149,12 +149,12 @@ fn apart(own: Option<&Own>, deviations: &BTreeMap<u32, i64>) -> String {
             format!("{} {is} {} {side}", who(own, members), figure::count(apart.unsigned_abs()))
         })
         .collect();
-    if told.is_empty() { "all ranks are at the same".to_owned() } else { told.join(", ") }
+    if parts.is_empty() { "all ranks are at the same".to_owned() } else { parts.join(", ") }
 }
 
 /// Where records are missing, the ledgers still count: all operations together. Returns whether the two can be
 /// compared.
-fn judge_sums(statements: &mut Vec<Statement>, (theirs, ours): (&Counts, &Counts), own: &Own) -> bool {
+fn judge_sums(statements: &mut Vec<Statement>, theirs: &Counts, ours: &Counts, own: &Own) -> bool {
     // What the ledgers have more may be of the kinds that RAS leaves out. Only what they lack contradicts it.
     let lack = theirs.iter().any(|(member, count)| ours.get(member).is_none_or(|counted| counted < count));
     let (theirs, ours) = (deviations(theirs), deviations(ours));
@@ -181,7 +181,7 @@ fn judge_sums(statements: &mut Vec<Statement>, (theirs, ours): (&Counts, &Counts
 }
 
 /// Collectives that one of the two does not count, on all ranks alike: no contradiction.
-fn left_out(theirs: &Counts, ours: &Counts, (one, own): (&RasCommunicator, &Own)) -> Option<Statement> {
+fn left_out(theirs: &Counts, ours: &Counts, one: &RasCommunicator, own: &Own) -> Option<Statement> {
     let apart = |member: &u32| ours.get(member)?.checked_sub(*theirs.get(member)?).filter(|&more| more > 0);
     let apart: Vec<_> = theirs.keys().map(apart).collect::<Option<_>>()?;
     let (least, most) = (apart.iter().min()?, apart.iter().max()?);

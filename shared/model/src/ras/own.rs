@@ -9,7 +9,7 @@ use xpu_wire::{
 };
 
 use super::{About, Statement};
-use crate::{finding::phrase, job::Job};
+use crate::{job::Job, phrase};
 
 /// One communicator, as the ledgers and the records of its ranks show it.
 #[derive(Debug, Default)]

@@ -177,20 +177,20 @@ fn both_say_which_rank_has_launched_less() {
 #[test]
 fn where_they_differ_each_has_its_word() {
     // RAS's snapshot is not atomic, and its counts may be wrong, as may ours.
-    let (verdict, told) = Scene::new().launched(3, 1041).called(1, Some(9)).reported();
+    let (verdict, shown) = Scene::new().launched(3, 1041).called(1, Some(9)).reported();
     assert_eq!(verdict, Verdict::Differs);
     assert_eq!(
-        told[0],
+        shown[0],
         "RAS: rank 3 has launched 1,041 AllReduces on communicator 9ca792c9 (tp), the others 1,042; xpu-top: rank 1 is 1 behind"
     );
-    let (verdict, told) = Scene::new().called(1, Some(9)).reported();
-    assert_eq!((verdict, told.len()), (Verdict::Differs, 1), "{told:?}");
+    let (verdict, shown) = Scene::new().called(1, Some(9)).reported();
+    assert_eq!((verdict, shown.len()), (Verdict::Differs, 1), "{shown:?}");
     assert_eq!(
-        told[0],
+        shown[0],
         "RAS: all ranks have launched 1,042 AllReduces on communicator 9ca792c9 (tp); xpu-top: rank 1 is 1 behind"
     );
-    let (verdict, told) = Scene::new().launched(3, 1041).reported();
-    assert!(verdict == Verdict::Differs && told[0].ends_with("all ranks are at the same"), "{told:?}");
+    let (verdict, shown) = Scene::new().launched(3, 1041).reported();
+    assert!(verdict == Verdict::Differs && shown[0].ends_with("all ranks are at the same"), "{shown:?}");
 }
 
 #[test]
@@ -198,10 +198,10 @@ fn another_operation_is_counted_as_that() {
     let mut scene = Scene::new().launched(3, 1041);
     scene.report.communicators[0].ranks[3].launched.all_gather = 1;
     scene.calls[3].as_mut().unwrap()[9].0 = AllGather;
-    let (verdict, told) = scene.reported();
-    assert_eq!(verdict, Verdict::Agrees, "{told:?}");
+    let (verdict, shown) = scene.reported();
+    assert_eq!(verdict, Verdict::Agrees, "{shown:?}");
     assert_eq!(
-        told[1],
+        shown[1],
         "RAS: rank 3 has launched 1 AllGather on communicator 9ca792c9 (tp), the others 0; xpu-top: the same"
     );
 }
@@ -216,12 +216,12 @@ fn what_nccl_has_not_launched_counts_for_neither() {
 #[test]
 fn without_a_record_the_ledgers_decide() {
     let lacks = |scene: Scene| scene.called(0, None);
-    let (verdict, told) = lacks(Scene::new().launched(3, 1041).called(3, Some(9))).reported();
-    assert_eq!(verdict, Verdict::Agrees, "{told:?}");
-    let (verdict, told) = lacks(Scene::new().called(3, Some(9))).reported();
+    let (verdict, shown) = lacks(Scene::new().launched(3, 1041).called(3, Some(9))).reported();
+    assert_eq!(verdict, Verdict::Agrees, "{shown:?}");
+    let (verdict, shown) = lacks(Scene::new().called(3, Some(9))).reported();
     assert_eq!(verdict, Verdict::Differs);
     assert_eq!(
-        told[0],
+        shown[0],
         "RAS: all ranks have launched the same on communicator 9ca792c9 (tp); xpu-top: rank 3 is 1 behind"
     );
 }
@@ -235,9 +235,9 @@ fn ledgers_that_count_more_on_some_ranks_do_not_contradict_ras() {
     };
     let behind = "RAS: all ranks have launched the same on communicator 9ca792c9 (tp); xpu-top: rank 3 is 1 behind, counting all kinds of collectives";
     assert_eq!(of(1041), (Verdict::NotComparable, vec![behind.to_owned()]));
-    let (verdict, told) = of(1000);
-    assert_eq!((verdict, told[0].as_str()), (Verdict::NotComparable, behind));
-    assert!(told[1].starts_with("RAS: it counts 41 to 42 collectives fewer"), "{told:?}");
+    let (verdict, shown) = of(1000);
+    assert_eq!((verdict, shown[0].as_str()), (Verdict::NotComparable, behind));
+    assert!(shown[1].starts_with("RAS: it counts 41 to 42 collectives fewer"), "{shown:?}");
     // The ledger of rank 3 lacks one that RAS has counted.
     assert_eq!(of(1042).0, Verdict::Differs);
 }
@@ -270,18 +270,18 @@ fn without_own_counts_nothing_is_the_same() {
 #[test]
 fn counts_that_ras_leaves_out_on_all_ranks_are_no_contradiction() {
     let scene = (0..4).fold(Scene::new(), |scene, rank| scene.launched(rank, 1000));
-    let (verdict, told) = scene.reported();
-    assert_eq!(verdict, Verdict::Agrees, "{told:?}");
-    assert!(told[1].starts_with("RAS: it counts 42 collectives fewer than xpu-top on"), "{told:?}");
+    let (verdict, shown) = scene.reported();
+    assert_eq!(verdict, Verdict::Agrees, "{shown:?}");
+    assert!(shown[1].starts_with("RAS: it counts 42 collectives fewer than xpu-top on"), "{shown:?}");
 }
 
 #[test]
 fn a_job_that_makes_progress_is_not_judged() {
     let mut scene = Scene::new().launched(3, 1041);
     scene.seconds = 2;
-    let (verdict, told) = scene.reported();
+    let (verdict, shown) = scene.reported();
     assert_eq!(verdict, Verdict::NotComparable);
-    assert!(!told[0].contains("xpu-top:") && told[1].contains("the job makes progress"), "{told:?}");
+    assert!(!shown[0].contains("xpu-top:") && shown[1].contains("the job makes progress"), "{shown:?}");
 }
 
 #[test]
@@ -292,24 +292,24 @@ fn missing_ranks_errors_and_aborts_are_said() {
     one.ranks[1].async_error = 6;
     one.ranks[2].aborted = true;
     one.missing = vec![RasMissing { member: 3, pid: None, unresponsive: true, considered_dead: true }];
-    let (verdict, told) = scene.reported();
+    let (verdict, shown) = scene.reported();
     assert_eq!(verdict, Verdict::Differs);
     for said in [
         "RAS: no data of rank 3 on communicator 9ca792c9 (tp): considered dead; xpu-top: its process lives",
         "RAS: rank 1 reported ncclRemoteError on communicator 9ca792c9 (tp)",
         "RAS: rank 2 aborted communicator 9ca792c9 (tp)",
     ] {
-        assert!(told.iter().any(|one| one == said), "{said}: {told:#?}");
+        assert!(shown.iter().any(|one| one == said), "{said}: {shown:#?}");
     }
-    assert!(told[0].contains("considered dead"), "a difference comes first");
+    assert!(shown[0].contains("considered dead"), "a difference comes first");
     let mut scene = Scene::new();
     let one = &mut scene.report.communicators[0];
     one.ranks.truncate(3);
     one.missing = vec![RasMissing { member: 3, pid: None, unresponsive: true, considered_dead: false }];
     scene.dead = Some(3);
-    let (verdict, told) = scene.reported();
+    let (verdict, shown) = scene.reported();
     assert_eq!(verdict, Verdict::Agrees);
-    assert!(told.iter().any(|one| one.ends_with("xpu-top: it has ended")), "{told:#?}");
+    assert!(shown.iter().any(|one| one.ends_with("xpu-top: it has ended")), "{shown:#?}");
 }
 
 #[test]
@@ -317,10 +317,13 @@ fn a_communicator_that_only_one_knows_is_named() {
     let mut scene = Scene::new();
     scene.report.communicators[0].id = UNWATCHED;
     scene.report.communicators[0].ranks[0].launched.all_reduce = 7;
-    let (verdict, told) = scene.reported();
+    let (verdict, shown) = scene.reported();
     assert_eq!(verdict, Verdict::Differs);
-    assert_eq!(told[0], "RAS: it does not name communicator 9ca792c9 (tp); xpu-top: ranks 0-3 use it");
-    assert_eq!(told[1], "RAS: member 0 has launched 7 AllReduces on communicator 11111111, the others 1,042");
+    assert_eq!(shown[0], "RAS: it does not name communicator 9ca792c9 (tp); xpu-top: ranks 0-3 use it");
+    assert_eq!(
+        shown[1],
+        "RAS: member 0 has launched 7 AllReduces on communicator 11111111, the others 1,042"
+    );
 }
 
 #[test]

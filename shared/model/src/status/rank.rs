@@ -193,12 +193,12 @@ pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
 /// If the driver does not report the clock, of the data sheet's peak.
 fn share_of_peak(view: &RankView, device: Option<&DeviceStatus>) -> Option<f64> {
     let share = view.gemm_rate()?.0 / view.gemm_peak()?.0;
-    let told = device.filter(|device| !device.is_stale());
-    let clocks = told.and_then(|device| device.sm_max_mhz.zip(device.sm_mhz)).filter(|&(_, now)| now > 0);
+    let current = device.filter(|device| !device.is_stale());
+    let clocks = current.and_then(|device| device.sm_max_mhz.zip(device.sm_mhz)).filter(|&(_, now)| now > 0);
     Some(share * clocks.map_or(1.0, |(most, now)| f64::from(most) / f64::from(now)))
 }
 
 /// `None` if nothing is timed.
 fn one_in(rate: Rate) -> Option<u64> {
-    (rate != Rate::NEVER).then(|| rate.stands_for())
+    (rate != Rate::NEVER).then(|| rate.denominator())
 }

@@ -74,11 +74,11 @@ impl Memory {
         let memory = unsafe { libc::malloc(bytes.max(1)) };
         let memory = NonNull::new(memory).ok_or(Error::OUT_OF_MEMORY)?;
         // SAFETY: this function's own condition.
-        let told = unsafe { put(address, memory.as_ptr()) };
-        if told.is_err() {
+        let reported = unsafe { put(address, memory.as_ptr()) };
+        if reported.is_err() {
             // SAFETY: just allocated, and not yet returned to anybody.
             unsafe { libc::free(memory.as_ptr()) };
-            return told;
+            return reported;
         }
         let given = Given { bytes: bytes as u64, device };
         lock(&self.0).take(memory.as_ptr().addr(), given);

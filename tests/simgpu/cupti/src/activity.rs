@@ -72,7 +72,7 @@ impl State {
 }
 
 /// From the launching threads and those of streams.
-extern "C" fn told(event: *const Event) {
+extern "C" fn reported(event: *const Event) {
     // SAFETY: the timeline passes an event that outlives the call.
     let event = unsafe { *event };
     let mut state = lock(&STATE);
@@ -95,7 +95,7 @@ fn switch(change: impl FnOnce(&mut State) -> Result<(), Error>) -> Result<(), Er
     let mut state = lock(&STATE);
     change(&mut state)?;
     // SAFETY: found by `Driver::find`; the sink stays as long as this library, which is never unmapped.
-    unsafe { (driver.trace)(state.is_on().then_some(told as _)) };
+    unsafe { (driver.trace)(state.is_on().then_some(reported as _)) };
     if state.is_on() && !state.has_thread {
         state.has_thread = worker::spawn("simgpu-cupti", work).is_ok();
     }

@@ -8,13 +8,16 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use crate::capture::Capture;
-use crate::clock::Moment;
-use crate::event::{Event, Last, Mark};
-use crate::gauge;
-use crate::op::{Node, Op};
-use crate::trace::{self, Task, Traced};
-use crate::{lock, resident, worker};
+use crate::{
+    capture::Capture,
+    clock::Moment,
+    event::{Event, Last, Mark},
+    gauge, lock,
+    op::{Node, Op},
+    resident,
+    trace::{self, Task, Traced},
+    worker,
+};
 
 /// Unfinished ops a stream holds; the next launch waits for one to end, as on the real thing.
 const DEPTH: usize = 1024;
@@ -197,7 +200,7 @@ impl Stream {
             resident.ends(end);
         }
         if let Some(traced) = traced {
-            traced.ran((self.id, self.device), start, end);
+            traced.ran(self.id, self.device, start, end);
         }
         end
     }

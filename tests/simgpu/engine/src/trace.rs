@@ -91,7 +91,7 @@ pub fn calling<T>(library: Library, call: u32, body: impl FnOnce() -> T) -> T {
     let what = if library == Library::Runtime { What::RuntimeCall } else { What::DriverCall };
     // SAFETY: pthread_self has no precondition.
     let thread = unsafe { libc::pthread_self() } as u32;
-    tell(&Event { call, thread, ..event(what, correlation, begin, Moment::now()) });
+    deliver(&Event { call, thread, ..event(what, correlation, begin, Moment::now()) });
     done
 }
 
@@ -110,9 +110,9 @@ pub fn launched(task: Option<Task>) -> Option<Traced> {
 }
 
 impl Traced {
-    pub fn ran(self, (stream, device): (u64, i32), begin: Moment, end: Moment) {
+    pub fn ran(self, stream: u64, device: i32, begin: Moment, end: Moment) {
         let of = |what| Event { stream: stream as u32, device, ..event(what, self.correlation, begin, end) };
-        tell(&match self.task {
+        deliver(&match self.task {
             Task::Kernel(name) => Event { name, ..of(What::Kernel) },
             Task::Copy { kind, bytes } => Event { kind, bytes, ..of(What::Copy) },
             Task::Set { bytes } => Event { bytes, ..of(What::Set) },
@@ -137,7 +137,7 @@ fn event(what: What, correlation: u32, begin: Moment, end: Moment) -> Event {
     }
 }
 
-fn tell(event: &Event) {
+fn deliver(event: &Event) {
     let sink = SINK.load(Ordering::Acquire);
     if !sink.is_null() {
         // SAFETY: only `set` writes it, and from a `Sink`.

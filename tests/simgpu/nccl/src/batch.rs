@@ -114,7 +114,7 @@ impl Batch {
     fn meet(&self, together: Together, number: u64, start: u64) -> Option<u64> {
         let (slot, lap) = self.comm.rendezvous.collective(number);
         let Together { purpose, cost } = together;
-        let visit = Visit { lap, parties: self.comm.ranks(), purpose, start, cost };
+        let visit = Visit { lap, participants: self.comm.ranks(), purpose, start, cost };
         self.arrive(slot, &visit)?;
         let end = loop {
             let seen = slot.done.load(Ordering::Acquire);

@@ -147,7 +147,7 @@ pub(crate) fn collective(
         let comm = Communicator::of(comm)?;
         let action = Action::Collective { kind, bytes: bytes(count, data_type)?, root: comm.member(root)? };
         let call = Call { func: kind.name(), count, data_type, root, stream, is_collective: true };
-        let told = Arc::clone(&comm);
-        profiler::call(&told, call, group::depth(), || group::submit(driver, comm, stream, action))
+        let reported = Arc::clone(&comm);
+        profiler::call(&reported, call, group::depth(), || group::submit(driver, comm, stream, action))
     })
 }

@@ -112,7 +112,7 @@ impl Job {
     fn detach(self) -> Result<(), Failure> {
         let Self { decider, work } = self;
         decider.expects();
-        let told = Arc::clone(&decider);
+        let reported = Arc::clone(&decider);
         let started = worker::spawn("simgpu-init", move || {
             let outcome = work();
             if let Err(failure) = outcome {
@@ -121,7 +121,7 @@ impl Job {
             decider.has_given_birth();
         });
         started.map_err(|_no_thread| {
-            told.has_given_birth();
+            reported.has_given_birth();
             Failure::System
         })
     }

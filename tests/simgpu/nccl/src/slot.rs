@@ -1,4 +1,4 @@
-//! A meeting place in shared memory, used over and over: lap after lap, the same number of parties arrive,
+//! A meeting place in shared memory, used over and over: lap after lap, the same number of participants arrive,
 //! learn when what they came for ends, and leave. The next lap opens when the last has left.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -21,16 +21,16 @@ pub(crate) struct Slot {
     end: AtomicU64,
 }
 
-/// One party's use of a slot.
+/// One participant's use of a slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visit {
     pub lap: u32,
-    pub parties: u32,
+    pub participants: u32,
     /// Parties that came for different things do not meet. Never 0.
     pub purpose: u64,
-    /// When this party may start (ns).
+    /// When this participant may start (ns).
     pub start: u64,
-    /// How long this party thinks it takes (ns); the slowest is right.
+    /// How long this participant thinks it takes (ns); the slowest is right.
     pub cost: u64,
 }
 
@@ -57,7 +57,7 @@ impl Slot {
         self.latest.fetch_max(visit.start, Ordering::Relaxed);
         self.cost.fetch_max(visit.cost, Ordering::Relaxed);
         // Release our two maxima to the last one here, acquire everybody's if that is us.
-        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 < visit.parties {
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 < visit.participants {
             return Arrival::Waiting;
         }
         let end = self.latest.swap(0, Ordering::Relaxed).saturating_add(self.cost.swap(0, Ordering::Relaxed));
@@ -78,7 +78,7 @@ impl Slot {
     /// True for the last to leave: the next lap is open.
     pub(crate) fn leave(&self, visit: &Visit) -> bool {
         // Release our reading of `end` to whoever opens the next lap.
-        if self.left.fetch_add(1, Ordering::AcqRel) + 1 < visit.parties {
+        if self.left.fetch_add(1, Ordering::AcqRel) + 1 < visit.participants {
             return false;
         }
         self.left.store(0, Ordering::Relaxed);

@@ -55,7 +55,7 @@ pub(crate) fn exchange(
                 Direction::Receive => (transfer.peer, comm.rank),
             };
             let (slot, lap) = comm.rendezvous.transfer(from, to, *number);
-            let visit = Visit { lap, parties: 2, purpose: transfer.purpose, start, cost };
+            let visit = Visit { lap, participants: 2, purpose: transfer.purpose, start, cost };
             Progress { slot, visit, peer: transfer.peer, stage: Stage::Coming }
         })
         .collect();
@@ -155,7 +155,7 @@ pub(crate) fn transfer(
             Action::Transfer { direction, bytes: bytes(count, data_type)?, peer: comm.member(peer)? };
         let func = if direction == Direction::Send { c"Send" } else { c"Recv" };
         let call = Call { func, count, data_type, root: peer, stream, is_collective: false };
-        let told = Arc::clone(&comm);
-        profiler::call(&told, call, group::depth(), || group::submit(driver, comm, stream, action))
+        let reported = Arc::clone(&comm);
+        profiler::call(&reported, call, group::depth(), || group::submit(driver, comm, stream, action))
     })
 }

@@ -6,7 +6,7 @@ fn figures(median: f32, offset: f32) -> Figures {
 }
 
 fn back(value: f64, figures: &Figures) -> f64 {
-    let Told::Value(back) = Code::of(value, figures).decoded(figures) else { panic!("{value} is lost") };
+    let PastValue::Value(back) = Code::of(value, figures).decoded(figures) else { panic!("{value} is lost") };
     back
 }
 

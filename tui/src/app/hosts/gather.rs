@@ -12,7 +12,8 @@ use xpu_wire::{id::HostName, unit::Moment};
 use super::{super::Connections, Gpus, Host};
 
 pub(super) fn hosts(
-    (jobs, shown): (&Jobs, Option<&Job>),
+    jobs: &Jobs,
+    shown: Option<&Job>,
     connections: &Connections,
     arrived: &HashMap<HostName, Moment>,
     now: Moment,

@@ -41,7 +41,7 @@ impl JobView {
         self.age = self.rows.iter().map(|row| row.age).min().unwrap_or_default();
     }
 
-    pub(super) fn reckon(&mut self, job: &Job, now: Moment, examination: (Examination, Option<Price>)) {
+    pub(super) fn reckon(&mut self, job: &Job, now: Moment, examination: Examination, price: Option<Price>) {
         self.world_size = job.world_size();
         let seated = Some((self.rows.len(), self.world_size));
         if self.seated != seated {
@@ -54,7 +54,7 @@ impl JobView {
         } else {
             (processes(heard().map(|row| row.status.rank)), hosts(heard()))
         };
-        self.examine(job, now, examination);
+        self.examine(job, now, examination, price);
         let sums = Sums::of(self.current(), self.rows.len());
         self.steps = sums.steps;
         self.step_time = median(sums.step_times).map(|milliseconds| Nanoseconds((milliseconds * 1e6) as u64));
@@ -79,7 +79,7 @@ impl JobView {
     }
 
     /// Looks for what is wrong: for many ranks at most once a second, or when a rank came or went.
-    fn examine(&mut self, job: &Job, now: Moment, (examination, price): (Examination, Option<Price>)) {
+    fn examine(&mut self, job: &Job, now: Moment, examination: Examination, price: Option<Price>) {
         let anew = self.examined != Some(examination);
         if anew {
             self.examined = Some(examination);

@@ -47,7 +47,7 @@ impl JobView {
         self.busy = job.ranks().len() > AT_ONCE && (examines || refreshed > AT_ONCE / 2);
         self.losses.frames = lost_frames;
         self.hear(job, clock);
-        self.reckon(job, now, (examination, arrangement.price));
+        self.reckon(job, now, examination, arrangement.price);
         self.sift(filter);
         if let Some((_, arrangement, _)) = &making {
             self.arrange(job, arrangement);
@@ -130,14 +130,14 @@ mod tests {
             }
             app.settle();
             let job = app.jobs.foremost().unwrap();
-            let told = Status::of(&app.jobs, job, simulation.digests(second)[0].now);
+            let status = Status::of(&app.jobs, job, simulation.digests(second)[0].now);
             let shown: Vec<_> = app.job_view.rows().iter().map(|row| row.status.clone()).collect();
-            (told, shown, app.job_view.headline)
+            (status, shown, app.job_view.headline)
         };
         arrive(10, simulation.snapshots(10));
         for second in 11..30 {
-            let (told, shown, headline) = arrive(second, simulation.digests(second));
-            assert_eq!((told.ranks, headline.age), (shown, None), "second {second}");
+            let (status, shown, headline) = arrive(second, simulation.digests(second));
+            assert_eq!((status.ranks, headline.age), (shown, None), "second {second}");
         }
         for second in 30..50 {
             let mut frame = simulation.digests(second).remove(0);
@@ -145,11 +145,11 @@ mod tests {
             digest.ranks[1].life = Life::Died;
             digest.ranks[2].heard = simulation.digests(29)[0].now;
             digest.ranks[2].life = Life::Silent;
-            let (told, shown, _) = arrive(second, vec![frame]);
-            assert_eq!(told.ranks, shown, "second {second}");
+            let (status, shown, _) = arrive(second, vec![frame]);
+            assert_eq!(status.ranks, shown, "second {second}");
         }
-        let (told, shown, headline) = arrive(60, Vec::new());
-        assert_eq!(told.ranks, shown);
+        let (status, shown, headline) = arrive(60, Vec::new());
+        assert_eq!(status.ranks, shown);
         assert!(shown.iter().all(|rank| rank.gemm_tflops.is_none() && rank.step_ms_mean.is_none()));
         assert!(headline.age.is_some_and(|age| age >= Duration::from_secs(10)), "{headline:?}");
         assert!(headline.gemm.is_some() && headline.step_time.is_some(), "as it was: {headline:?}");

@@ -110,8 +110,8 @@ fn skew_or_calls(
     buffer: &mut Buffer,
     hits: &mut Hits,
 ) {
-    let stands = app.job_view.findings.iter().any(Finding::stops_the_job);
-    match app.job().filter(|_| stands).and_then(|job| calls::of(job, &app.job_view.findings, of.id)) {
+    let is_stuck = app.job_view.findings.iter().any(Finding::stops_the_job);
+    match app.job().filter(|_| is_stuck).and_then(|job| calls::of(job, &app.job_view.findings, of.id)) {
         Some(lines) => calls::draw(app, breakpoint, &lines, area, buffer),
         None => arrival_skew(app, breakpoint, of, area, buffer, hits),
     }

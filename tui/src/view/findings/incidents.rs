@@ -26,7 +26,7 @@ pub(super) fn draw(app: &App, playback: &Playback, breakpoint: Breakpoint, area:
         Of::Live => "Incidents of the last minutes",
     };
     let searched = figure::time_of_day(playback.searched);
-    let is_searched = playback.searched >= playback.span.1;
+    let is_searched = playback.searched >= playback.span.last;
     let right = if is_searched { String::new() } else { format!("searched up to {searched}") };
     let title = Title { name, about: "in order, UTC".to_owned(), right };
     let inner = panel::draw(app.palette, breakpoint, title, area, buffer);

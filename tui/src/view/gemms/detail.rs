@@ -79,7 +79,7 @@ fn draw_ranks(app: &App, breakpoint: Breakpoint, gemm: &Gemm, area: Rect, buffer
     for (at, &(rank, rate)) in rates[..fit].iter().enumerate() {
         let area = place(at);
         let bar = usize::from(area.width).saturating_sub(BEFORE).min(BAR);
-        buffer.set_line(area.x, area.y, &entry(app, gemm, (rank, rate), bar), area.width);
+        buffer.set_line(area.x, area.y, &entry(app, gemm, rank, rate, bar), area.width);
     }
     if let Some(&(_, rate)) = rates.get(fit).filter(|_| lines > 0) {
         let more = figure::counted(rates.len() - fit, "rank more", "ranks more");
@@ -93,7 +93,7 @@ const RANK: Column = Column::figure(6).whole();
 const HOST: Column = Column::name(10);
 const RATE: Column = Column::figure(5).whole();
 
-fn entry(app: &App, gemm: &Gemm, (rank, rate): (Rank, f64), bar: usize) -> Line<'static> {
+fn entry(app: &App, gemm: &Gemm, rank: Rank, rate: f64, bar: usize) -> Line<'static> {
     let host =
         app.job().and_then(|job| job.rank(rank)).map(|view| view.host().to_string()).unwrap_or_default();
     let slow = gemm.is_slow(rate);
@@ -142,7 +142,7 @@ fn draw_durations(app: &App, breakpoint: Breakpoint, gemm: &Gemm, area: Rect, bu
     let most = counts.iter().copied().max().unwrap_or(0).max(1);
     let shares: Vec<_> = counts.iter().map(|&count| count as f64 / most as f64).collect();
     let style = app.palette.of(Role::Accent);
-    bars::draw(&shares, (style, style), plot, buffer);
+    bars::draw(&shares, style, style, plot, buffer);
     let ends = |time| Line::styled(figure::span(time), app.palette.of(Role::Muted));
     let axis = Rect { y: plot.bottom(), height: 1, ..plot };
     ends::draw(&ends(from), &ends(to), axis, buffer);

@@ -12,7 +12,7 @@ use xpu_wire::unit::Moment;
 
 use super::{Frame, GAP, framed, places::of_value};
 use crate::{
-    app::{App, Columns, Metric, PERIOD, Told},
+    app::{App, Columns, Metric, PERIOD, PastValue},
     glyph::{ALARM, CURSOR},
     hits::{Hits, Moments, Target},
     palette::Role,
@@ -54,11 +54,11 @@ impl Past {
         let (first, last) = app.zoom.shown(app.history.known());
         let fit = |width| {
             let columns = (last - first) as usize + 1;
-            let rows = match app.job_view.bundles.len() {
+            let (rows, size) = match app.job_view.bundles.len() {
                 0 => (app.job_view.rows().len(), app.job_view.seats.shape().size),
                 bundles => (bundles, 1),
             };
-            timemap::Frame::fit(rows, columns, (width, height), app.palette.has_halves())
+            timemap::Frame::fit(rows, size, columns, width, height, app.palette.has_halves())
         };
         // How many ranks share a row does not depend on the width: only then are the names known.
         let frame = fit(width);
@@ -87,7 +87,8 @@ impl Past {
     pub(super) fn draw(
         &self,
         app: &App,
-        (metric, corner): (Metric, &str),
+        metric: Metric,
+        corner: &str,
         area: Rect,
         buffer: &mut Buffer,
         hits: &mut Hits,
@@ -162,11 +163,11 @@ impl Past {
         let members = self.members(app, row..row + 1);
         let is_aside = |rank: usize| app.job_view.rows().get(rank).is_some_and(|row| row.aside);
         let aside = !members.is_empty() && members.iter().all(|&rank| is_aside(rank));
-        let cell = |told: &Told| match (told, scale) {
+        let cell = |value_then: &PastValue| match (value_then, scale) {
             _ if aside => Cell::Aside,
-            (Told::Alarm, _) => Cell::Alarm,
-            (Told::Waits, _) => Cell::Waits,
-            (Told::Value(value), Some(scale)) => of_value(*value, scale),
+            (PastValue::Alarm, _) => Cell::Alarm,
+            (PastValue::Waits, _) => Cell::Waits,
+            (PastValue::Value(value), Some(scale)) => of_value(*value, scale),
             _ => Cell::Unknown,
         };
         let worst = app.history.worst(members.into_iter(), metric, self.columns.clone());

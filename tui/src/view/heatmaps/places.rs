@@ -50,7 +50,8 @@ impl Places {
     pub(super) fn draw(
         &self,
         app: &App,
-        (metric, corner): (Metric, &str),
+        metric: Metric,
+        corner: &str,
         area: Rect,
         buffer: &mut Buffer,
         hits: &mut Hits,

@@ -61,8 +61,8 @@ impl Entry {
 
     fn lines(&self, width: usize, palette: Palette) -> Vec<Line<'static>> {
         let indent = INDENT + KEY.max(self.left.width() + 1);
-        let told = wrapped(self.meaning, width.saturating_sub(indent), LINES);
-        let lines = told.into_iter().enumerate().map(|(line, text)| {
+        let wrapped_meaning = wrapped(self.meaning, width.saturating_sub(indent), LINES);
+        let lines = wrapped_meaning.into_iter().enumerate().map(|(line, text)| {
             let left = if line == 0 { self.left.as_str() } else { "" };
             Line::from(vec![
                 Span::raw(" ".repeat(INDENT)),

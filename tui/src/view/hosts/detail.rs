@@ -18,6 +18,7 @@ use super::super::{
 };
 use crate::{
     app::{App, Health, Host},
+    glyph,
     palette::Role,
     widget::wrap::wrapped,
     width::Breakpoint,
@@ -85,7 +86,7 @@ pub(super) fn worst(host: &Host) -> Cell {
 }
 
 fn lines(app: &App, host: &Host, width: usize) -> Vec<Line<'static>> {
-    let (sign, _, role) = super::state(host.health);
+    let glyph::Sign { glyph: sign, role, .. } = super::state(host.health);
     let mut lines = Vec::new();
     let mut put = |label: &str, role: Role, text: &str, most: usize| {
         for (at, text) in wrapped(text, width.saturating_sub(LABEL), most).into_iter().enumerate() {

@@ -40,7 +40,7 @@ impl Health {
 
 pub(super) fn lines(app: &App, rank: &Inspection) -> Vec<Line<'static>> {
     let Some(device) = &rank.status.device else {
-        let why = Line::styled(untold(rank), app.palette.of(Role::Muted));
+        let why = Line::styled(why_no_device(rank), app.palette.of(Role::Muted));
         let next = Line::styled("is libnvidia-ml.so.1 on its host?", app.palette.of(Role::Muted));
         return if rank.is_new { vec![why] } else { vec![why, next] };
     };
@@ -53,7 +53,7 @@ pub(super) fn lines(app: &App, rank: &Inspection) -> Vec<Line<'static>> {
 }
 
 /// Why nothing is known of it.
-fn untold(rank: &Inspection) -> &'static str {
+fn why_no_device(rank: &Inspection) -> &'static str {
     if rank.is_new { "no reports yet" } else { "no driver reports it" }
 }
 
@@ -61,7 +61,7 @@ fn untold(rank: &Inspection) -> &'static str {
 pub(super) fn brief(app: &App, rank: &Inspection) -> Line<'static> {
     let palette = app.palette;
     let Some(device) = &rank.status.device else {
-        return Line::styled(format!("GPU: {}", untold(rank)), palette.of(Role::Muted));
+        return Line::styled(format!("GPU: {}", why_no_device(rank)), palette.of(Role::Muted));
     };
     let mut all = health(device, None, unread(app, rank));
     all.sort_by_key(|health| health.role != Role::Warning);

@@ -64,7 +64,7 @@ const COLLECTIVES: [Place; 8] = [
 
 pub(super) fn gemms(app: &App, rank: &Inspection, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
     let rows: Vec<_> = rank.status.gemms.iter().map(gemm).collect();
-    table(app, rank, breakpoint, ("GEMMs", "by shape, most time first"), &GEMMS, &rows, area, buffer);
+    table(app, rank, breakpoint, "GEMMs", "by shape, most time first", &GEMMS, &rows, area, buffer);
 }
 
 pub(super) fn collectives(
@@ -77,7 +77,7 @@ pub(super) fn collectives(
     let rows: Vec<_> = rank.status.collectives.iter().map(collective).collect();
     // A collective's time says nothing of the link alone.
     let means = if rows.is_empty() { "" } else { "GB/s of the transfer, µs with waiting" };
-    table(app, rank, breakpoint, ("Collectives", means), &COLLECTIVES, &rows, area, buffer);
+    table(app, rank, breakpoint, "Collectives", means, &COLLECTIVES, &rows, area, buffer);
 }
 
 fn gemm(gemm: &GemmStatus) -> [String; 7] {
@@ -141,7 +141,8 @@ fn table<const N: usize>(
     app: &App,
     rank: &Inspection,
     breakpoint: Breakpoint,
-    (name, means): (&str, &str),
+    name: &str,
+    means: &str,
     places: &[Place; N],
     rows: &[[String; N]],
     area: Rect,

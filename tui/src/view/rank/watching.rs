@@ -71,8 +71,8 @@ pub(super) fn lines(app: &App, rank: &Inspection, width: usize) -> Vec<Line<'sta
         rank.blind.iter().map(|text| ("blind to", format!("{} {text}", glyph::WARNING), Role::Warning)),
     );
     let lines = known.into_iter().flat_map(|(name, text, role)| {
-        let told = wrapped(&text, width.saturating_sub(NAME), LINES);
-        told.into_iter().enumerate().map(move |(at, text)| {
+        let texts = wrapped(&text, width.saturating_sub(NAME), LINES);
+        texts.into_iter().enumerate().map(move |(at, text)| {
             Line::from(vec![
                 Span::styled(
                     format!("{:NAME$}", if at == 0 { name } else { "" }),

@@ -57,14 +57,18 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
 }
 
 /// Without its frame, and with this many changes listed below it.
-pub(super) fn plot(app: &App, told: usize, inner: Rect, buffer: &mut Buffer) {
+pub(super) fn plot(app: &App, changes: usize, inner: Rect, buffer: &mut Buffer) {
     let points: Vec<Point> = app.step_times.points().copied().collect();
-    let told = told.min(usize::from(inner.height / 3)) as u16;
+    let changes = changes.min(usize::from(inner.height / 3)) as u16;
     if inner.height < 3 || inner.width < FIGURES * 3 {
         return;
     }
-    let plot =
-        Rect { x: inner.x + FIGURES, width: inner.width - FIGURES, height: inner.height - 1 - told, ..inner };
+    let plot = Rect {
+        x: inner.x + FIGURES,
+        width: inner.width - FIGURES,
+        height: inner.height - 1 - changes,
+        ..inner
+    };
     if points.len() < 2 {
         let text = if app.job_view.is_stale() {
             "no reports from the job: the line continues when it reports"
@@ -85,24 +89,24 @@ pub(super) fn plot(app: &App, told: usize, inner: Rect, buffer: &mut Buffer) {
     let (from, to) = (lowest.min(middle) / 2.0, highest.min(middle * TALL).max(middle * 1.1));
     let share = |time: f64| ((time - from) / (to - from)).clamp(0.0, 1.0);
     let medians: Vec<_> = bins.iter().map(|bin| bin.map_or(0.0, |bin| share(bin.median))).collect();
-    let styles = (app.palette.of(Role::Faint), app.palette.of(Role::Accent));
-    bars::draw(&medians, styles, plot, buffer);
+    let (body, top) = (app.palette.of(Role::Faint), app.palette.of(Role::Accent));
+    bars::draw(&medians, body, top, plot, buffer);
     for (bin, x) in bins.iter().zip(plot.x..) {
         if let Some(bin) = bin {
-            whisker(app, *bin, share, (bin.worst > to, x), plot, buffer);
+            whisker(app, *bin, share, bin.worst > to, x, plot, buffer);
         }
     }
-    figures(app, (from, to), inner, plot, buffer);
+    figures(app, from, to, inner, plot, buffer);
     let axis = Rect { y: plot.bottom(), height: 1, ..plot };
     let known = app.steps.changes.iter().filter(|(point, _)| point.at >= first);
     let placed = known.map(|(point, change)| (column(point.at), change));
     let marks: Vec<_> = placed.filter(|(at, _)| *at < usize::from(plot.width)).collect();
-    ends_of_time(app, &points, first, axis, (buffer, &|at| marks.iter().any(|(mark, _)| at.contains(mark))));
+    ends_of_time(app, &points, first, axis, buffer, &|at| marks.iter().any(|(mark, _)| at.contains(mark)));
     for (at, change) in marks {
         let (sign, role) = sign(change);
         buffer.set_string(axis.x + at as u16, axis.y, sign, app.palette.of(role));
     }
-    let newest = app.steps.changes.iter().rev().take(told.into());
+    let newest = app.steps.changes.iter().rev().take(changes.into());
     for ((point, change), y) in newest.zip(axis.bottom()..) {
         let line = Line::from(change_line(app, point, change, usize::from(inner.width)));
         buffer.set_line(inner.x, y, &line, inner.width);
@@ -172,7 +176,7 @@ fn bins(points: &[Point], width: usize, column: impl Fn(Moment) -> usize) -> Vec
     let known = medians.into_iter().zip(worst);
     let mut bins: Vec<_> =
         known.map(|(medians, worst)| Some(Bin { median: median(medians)?, worst })).collect();
-    // Points come once a second and not on the second: one column between two that have some is no standstill.
+    // Points come once a second and not on the second: one column between two that have some is no hang.
     for at in 1..width.saturating_sub(1) {
         if bins[at].is_none() && bins[at + 1].is_some() {
             bins[at] = bins[at - 1];
@@ -186,7 +190,8 @@ fn whisker(
     app: &App,
     bin: Bin,
     share: impl Fn(f64) -> f64,
-    (cut, x): (bool, u16),
+    cut: bool,
+    x: u16,
     plot: Rect,
     buffer: &mut Buffer,
 ) {
@@ -204,7 +209,7 @@ fn whisker(
 }
 
 /// The values of the plot's upper and lower end.
-fn figures(app: &App, (from, to): (f64, f64), inner: Rect, plot: Rect, buffer: &mut Buffer) {
+fn figures(app: &App, from: f64, to: f64, inner: Rect, plot: Rect, buffer: &mut Buffer) {
     let mut put = |time: f64, y: u16| {
         let text = format!("{:>6} ms ", figure::three(time));
         buffer.set_stringn(inner.x, y, text, FIGURES.into(), app.palette.of(Role::Muted));
@@ -222,7 +227,8 @@ fn ends_of_time(
     points: &[Point],
     first: Moment,
     axis: Rect,
-    (buffer, is_marked): (&mut Buffer, &dyn Fn(std::ops::Range<usize>) -> bool),
+    buffer: &mut Buffer,
+    is_marked: &dyn Fn(std::ops::Range<usize>) -> bool,
 ) {
     let muted = app.palette.of(Role::Muted);
     let (Some(oldest), Some(newest)) = (points.first(), points.last()) else { return };

@@ -43,7 +43,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         let shares: Vec<_> =
             counts.iter().map(|&count| ((1 + count) as f64).ln() / ((1 + most) as f64).ln()).collect();
         let style = app.palette.of(Role::Accent);
-        bars::draw(&shares, (style, style), plot, buffer);
+        bars::draw(&shares, style, style, plot, buffer);
         let muted = app.palette.of(Role::Muted);
         let axis = Rect { y: plot.bottom(), height: 1, ..plot };
         let end = |time| Line::styled(figure::time(time), muted);

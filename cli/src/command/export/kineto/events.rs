@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Map, Value, json};
 use xpu_analysis::{
-    capture::{Capture, Kind, Party, Single, copied, host_function, kernel},
+    capture::{Capture, CapturedCommunicator, Kind, Single, copied, host_function, kernel},
     export::{chrome::microseconds, words},
 };
 use xpu_wire::frame::{CapturedLabel, CapturedOperation, CapturedSpan, Direction, FunctionKind};
@@ -78,7 +78,8 @@ impl<'a> Events<'a> {
                     self.on_gpu(
                         single,
                         device_name(single),
-                        (correlation, details(self.trace.capture, single)),
+                        correlation,
+                        details(self.trace.capture, single),
                         put,
                     )?;
                 }
@@ -134,7 +135,7 @@ impl<'a> Events<'a> {
                 None => format!("ProfilerStep#{step}"),
             };
             let (from, to) = ((self.trace.at)(from), (self.trace.at)(to));
-            put(&self.slice("user_annotation", name, (self.process, thread), (from, to), Map::new()))?;
+            put(&self.slice("user_annotation", name, self.place(thread), from, to, Map::new()))?;
         }
         Ok(())
     }
@@ -168,8 +169,7 @@ impl<'a> Events<'a> {
                     within.push((to, id));
                     "python_function"
                 };
-                let place = (self.process, thread);
-                put(&self.slice(category, name.to_owned(), place, (from, to), args))?;
+                put(&self.slice(category, name.to_owned(), self.place(thread), from, to, args))?;
             }
         }
         Ok(())
@@ -184,9 +184,9 @@ impl<'a> Events<'a> {
             (None, _) => "cudaMemcpy",
         };
         let from = (self.trace.at)(single.at);
-        let span = (from, from.saturating_add(took.0));
-        let place = (self.process, single.thread);
-        put(&self.slice("cuda_runtime", name.to_owned(), place, span, details(self.trace.capture, single)))
+        let to = from.saturating_add(took.0);
+        let args = details(self.trace.capture, single);
+        put(&self.slice("cuda_runtime", name.to_owned(), self.place(single.thread), from, to, args))
     }
 
     fn kernel(&mut self, single: &Single, name: &str, put: &mut Put<'_>) -> io::Result<()> {
@@ -194,7 +194,7 @@ impl<'a> Events<'a> {
             Some(launch) => (self.correlation(launch, put)?, details(self.trace.capture, launch)),
             None => (self.correlation(single, put)?, Map::new()),
         };
-        self.on_gpu(single, kernel::demangled(name), (correlation, args), put)
+        self.on_gpu(single, kernel::demangled(name), correlation, args, put)
     }
 
     /// Of the call that launched it, which is written before its first use. How long it took is not known; of a kernel of a library not
@@ -216,9 +216,9 @@ impl<'a> Events<'a> {
         let thread = if is_seen { launch.thread } else { self.unseen };
         let at = (self.trace.at)(launch.at);
         let args = Map::from_iter([("correlation".to_owned(), json!(correlation))]);
-        put(&self.slice("cuda_runtime", name.to_owned(), (self.process, thread), (at, at), args))?;
+        put(&self.slice("cuda_runtime", name.to_owned(), self.place(thread), at, at, args))?;
         if is_seen {
-            put(&self.arrow("s", correlation, (self.process, thread), at))?;
+            put(&self.arrow("s", correlation, self.place(thread), at))?;
         }
         Ok(correlation)
     }
@@ -227,7 +227,8 @@ impl<'a> Events<'a> {
         &self,
         single: &Single,
         name: String,
-        (correlation, mut args): (u64, Map<String, Value>),
+        correlation: u64,
+        mut args: Map<String, Value>,
         put: &mut Put<'_>,
     ) -> io::Result<()> {
         let (CapturedSpan::Gpu { stream, .. }, Some((from, to))) = (single.span, single.on_gpu()) else {
@@ -253,17 +254,24 @@ impl<'a> Events<'a> {
             Kind::Set => "gpu_memset",
             _ => "kernel",
         };
-        put(&self.slice(category, name, (GPU, stream), (from, to), args))?;
+        let place = Place { process: GPU, thread: stream };
+        put(&self.slice(category, name, place, from, to, args))?;
         let is_seen = single.kind() != Kind::ActivityKernel || self.launches.that_launched(single).is_some();
-        if is_seen { put(&self.arrow("f", correlation, (GPU, stream), from)) } else { Ok(()) }
+        if is_seen { put(&self.arrow("f", correlation, place, from)) } else { Ok(()) }
+    }
+
+    /// On a thread of the rank.
+    fn place(&self, thread: u32) -> Place {
+        Place { process: self.process, thread }
     }
 
     fn slice(
         &self,
         category: &str,
         name: String,
-        (pid, tid): (u32, u32),
-        (from, to): (u64, u64),
+        Place { process: pid, thread: tid }: Place,
+        from: u64,
+        to: u64,
         args: Map<String, Value>,
     ) -> Value {
         let ts = self.microseconds(from);
@@ -273,7 +281,13 @@ impl<'a> Events<'a> {
     }
 
     /// From a call to what it launched.
-    fn arrow(&self, part: &str, correlation: u64, (pid, tid): (u32, u32), at: u64) -> Value {
+    fn arrow(
+        &self,
+        part: &str,
+        correlation: u64,
+        Place { process: pid, thread: tid }: Place,
+        at: u64,
+    ) -> Value {
         let ts = self.microseconds(at);
         json!({ "ph": part, "id": correlation, "pid": pid, "tid": tid, "ts": ts, "cat": "ac2g", "name": "ac2g",
                 "bp": "e" })
@@ -282,6 +296,13 @@ impl<'a> Events<'a> {
     fn microseconds(&self, at: u64) -> f64 {
         microseconds(at.saturating_sub(self.trace.begin))
     }
+}
+
+/// The line of a trace that an event is drawn in. Of a GPU, the thread is a stream.
+#[derive(Clone, Copy)]
+struct Place {
+    process: u32,
+    thread: u32,
 }
 
 /// The report counts from 0, which HTA takes for none.
@@ -321,7 +342,7 @@ fn details(capture: &Capture, single: &Single) -> Map<String, Value> {
     | CapturedLabel::Group { operation, communicator, .. } = &*single.label
     {
         all.insert("Collective name".to_owned(), json!(operation.to_string().to_lowercase()));
-        if let Some(Party { name, size }) = capture.parties.get(communicator) {
+        if let Some(CapturedCommunicator { name, size }) = capture.communicators.get(communicator) {
             all.insert("Group size".to_owned(), json!(size));
             all.insert("Process Group Description".to_owned(), json!(name));
         }

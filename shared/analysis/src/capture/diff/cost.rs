@@ -16,7 +16,13 @@ use super::{
     CostKind,
 };
 
-type Key = (CostKind, String);
+/// A kind of cost, and what it is of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Key {
+    pub(super) kind: CostKind,
+    pub(super) name: String,
+}
+
 type Place = (Rank, Step);
 
 #[derive(Debug, Default)]
@@ -47,7 +53,8 @@ impl Costs {
     }
 
     fn add(&mut self, kind: CostKind, name: impl Into<String>, place: Place, took: u64) {
-        let (sum, count) = self.of.entry((kind, name.into())).or_default().entry(place).or_default();
+        let (sum, count) =
+            self.of.entry(Key { kind, name: name.into() }).or_default().entry(place).or_default();
         *sum = sum.saturating_add(took);
         *count += 1;
     }

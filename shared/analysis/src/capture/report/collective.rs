@@ -11,7 +11,7 @@ use xpu_wire::{
 };
 
 use super::{
-    super::{Meeting, Meetings, Party},
+    super::{CapturedCommunicator, Meeting, Meetings},
     spread::{Spread, share},
 };
 
@@ -50,7 +50,7 @@ pub fn bucket(bytes: u64) -> u64 {
 
 pub(super) fn rows(
     meetings: &Meetings,
-    parties: &BTreeMap<CommunicatorId, Party>,
+    communicators: &BTreeMap<CommunicatorId, CapturedCommunicator>,
     all: u64,
 ) -> Vec<CollectiveRow> {
     type Key = (CommunicatorId, Operation, u64, bool);
@@ -71,11 +71,11 @@ pub(super) fn rows(
             let transfer = Spread::of(of.iter().filter_map(|one| one.transfer()).collect());
             let bus_bytes = sum(|one| if one.ranks.is_empty() { 0 } else { one.bus_bytes });
             let took = sum(|one| one.ranks.iter().fold(0, |sum, of| sum.saturating_add(of.took)));
-            let party = parties.get(&communicator);
+            let known = communicators.get(&communicator);
             CollectiveRow {
                 communicator: communicator.to_string(),
-                name: party.map(|party| party.name.clone()).filter(|name| !name.is_empty()),
-                size: party.map(|party| party.size),
+                name: known.map(|known| known.name.clone()).filter(|name| !name.is_empty()),
+                size: known.map(|known| known.size),
                 operation: operation.to_string(),
                 from_bytes,
                 ranks: ranks.len(),

@@ -42,19 +42,14 @@ impl Gaps {
         let mut gaps = Self::default();
         for step in steps {
             for (from, to) in busy.gaps(step.on_gpu.0, step.on_gpu.1) {
-                let sum = gaps.class(&launches, (from, to), step.on_gpu.1);
+                let sum = gaps.class(&launches, from, to, step.on_gpu.1);
                 *sum = sum.saturating_add(to.0 - from.0);
             }
         }
         gaps
     }
 
-    fn class(
-        &mut self,
-        launches: &[(Moment, Moment)],
-        (from, to): (Moment, Moment),
-        end: Moment,
-    ) -> &mut u64 {
+    fn class(&mut self, launches: &[(Moment, Moment)], from: Moment, to: Moment, end: Moment) -> &mut u64 {
         let near = launches.partition_point(|(begin, _)| begin.0.saturating_add(BLUR) < to.0);
         let next = launches.get(near).filter(|(begin, _)| begin.0 <= to.0.saturating_add(BLUR));
         match next {
@@ -112,7 +107,7 @@ mod tests {
         let ms = |ms: u64| Moment(ms * 1_000_000);
         let class = |launch, gap: (Moment, Moment)| {
             let mut gaps = Gaps::default();
-            *gaps.class(&[(gap.1, launch)], gap, ms(100)) += 1;
+            *gaps.class(&[(gap.1, launch)], gap.0, gap.1, ms(100)) += 1;
             gaps
         };
         let gap = (ms(10), ms(12));
@@ -120,7 +115,7 @@ mod tests {
         assert_eq!(class(ms(9), gap).other_ns, 1);
         assert_eq!(class(ms(9), (ms(10), Moment(10_010_000))).kernel_ns, 1);
         let mut gaps = Gaps::default();
-        *gaps.class(&[(ms(50), ms(40))], gap, ms(100)) += 1;
+        *gaps.class(&[(ms(50), ms(40))], gap.0, gap.1, ms(100)) += 1;
         assert_eq!(gaps.unknown_ns, 1);
     }
 }

@@ -38,17 +38,17 @@ impl GemmRow {
     /// In the usual notation: `8192x28672x8192 TN bf16`.
     pub fn shape(&self) -> String {
         let Self { m, n, k, batch, transposed, datatype, .. } = self;
-        shown((*m, *n, *k, *batch), transposed, datatype)
+        shown(*m, *n, *k, *batch, transposed, datatype)
     }
 }
 
 /// The same of a shape as it was recorded.
 pub(crate) fn shape_of(shape: &GemmShape) -> String {
     let GemmShape { m, n, k, batch, .. } = *shape;
-    shown((m, n, k, batch), &transposed(shape), &shape.datatype.to_string())
+    shown(m, n, k, batch, &transposed(shape), &shape.datatype.to_string())
 }
 
-fn shown((m, n, k, batch): (u64, u64, u64, u64), transposed: &str, datatype: &str) -> String {
+fn shown(m: u64, n: u64, k: u64, batch: u64, transposed: &str, datatype: &str) -> String {
     let batch = if batch == 1 { String::new() } else { format!(" b{batch}") };
     format!("{m}x{n}x{k}{batch} {transposed} {datatype}")
 }
@@ -67,12 +67,13 @@ pub(super) fn rows(steps: &[WholeStep<'_>], all: u64) -> Vec<GemmRow> {
         *count += 1;
         took.extend(single.took_on_gpu());
     }
-    let mut rows: Vec<_> = shapes.into_iter().map(|(shape, of)| row(&shape, of, all)).collect();
+    let mut rows: Vec<_> =
+        shapes.into_iter().map(|(shape, (count, took))| row(&shape, count, took, all)).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.took.total_ns));
     rows
 }
 
-fn row(shape: &GemmShape, (count, took): (u64, Vec<u64>), all: u64) -> GemmRow {
+fn row(shape: &GemmShape, count: u64, took: Vec<u64>, all: u64) -> GemmRow {
     let took = Spread::of(took);
     GemmRow {
         m: shape.m,

@@ -119,7 +119,7 @@ fn rank_of(&(rank, of, sampled): &RankSamples<'_>, busy: &Busy) -> PythonRank {
             .or_else(|| sampled.account.is_none().then(|| "its last samples did not arrive".to_owned())),
         place,
         share: share(within.unwrap_or(0) as u64, all.len() as u64).unwrap_or(0.0),
-        idle: busy.is_any().then(|| idle((of, sampled), busy, &steps)).flatten(),
+        idle: busy.is_any().then(|| idle(of, sampled, busy, &steps)).flatten(),
     }
 }
 
@@ -127,7 +127,7 @@ fn main_samples(sampled: &Sampled, from: Moment, to: Moment) -> impl Iterator<It
     sampled.between(from, to).filter(|(_, stack)| stack.thread.main)
 }
 
-fn idle((of, sampled): (&RankCapture, &Sampled), busy: &Busy, steps: &[WholeStep<'_>]) -> Option<Idle> {
+fn idle(of: &RankCapture, sampled: &Sampled, busy: &Busy, steps: &[WholeStep<'_>]) -> Option<Idle> {
     let sum = |all: &mut dyn Iterator<Item = u64>| all.fold(0, u64::saturating_add);
     let took = sum(&mut steps.iter().map(|step| step.on_gpu.1.0.saturating_sub(step.on_gpu.0.0)));
     let gaps: Vec<_> = steps.iter().flat_map(|step| busy.gaps(step.on_gpu.0, step.on_gpu.1)).collect();

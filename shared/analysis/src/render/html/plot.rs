@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::capture::{Lane, RankReport, Report, Spans};
 
-use super::super::text::milliseconds;
+use super::super::milliseconds;
 
 /// In units of the drawing: the names to the left, and the width of what is drawn beside them.
 const LEFT: f64 = 70.0;
@@ -43,7 +43,7 @@ pub(super) fn breakdown(report: &Report, out: &mut String) {
             let time = mean(rank, time);
             let width = time / longest * (WIDE - 80.0);
             let said = format!("rank {}: {word} {:.2} ms", rank.rank, time / 1e6);
-            rectangle(out, class, (at, top + 2.0), (width, 13.0), &said);
+            rectangle(out, class, Rectangle { x: at, y: top + 2.0, width, height: 13.0 }, &said);
             at += width;
         }
         let _ = write!(
@@ -75,7 +75,7 @@ pub(super) fn timeline(what: &str, lanes: &[Lane], out: &mut String) {
     for (row, lane) in lanes.iter().enumerate() {
         let top = row as f64 * 22.0;
         name(out, top + 14.0, &format!("rank {}", lane.rank));
-        rectangle(out, "track", (LEFT, top + 2.0), (WIDE, 18.0), "");
+        rectangle(out, "track", Rectangle { x: LEFT, y: top + 2.0, width: WIDE, height: 18.0 }, "");
         for (class, word, spans, top) in [
             ("compute", "compute", &lane.compute, top + 2.0),
             ("comm", "communication", &lane.communication, top + 11.0),
@@ -84,7 +84,8 @@ pub(super) fn timeline(what: &str, lanes: &[Lane], out: &mut String) {
             for (from, to) in joined(spans.iter().map(|(from, to)| (x(from.0), x(to.0)))) {
                 let ms = (to - from) / WIDE * milliseconds(whole);
                 let said = format!("rank {}: {word} {ms:.2} ms", lane.rank);
-                rectangle(out, class, (from, top), ((to - from).max(FINEST), 8.0), &said);
+                let width = (to - from).max(FINEST);
+                rectangle(out, class, Rectangle { x: from, y: top, width, height: 8.0 }, &said);
             }
         }
     }
@@ -116,13 +117,21 @@ fn name(out: &mut String, y: f64, text: &str) {
     let _ = write!(out, "<text x=\"{:.1}\" y=\"{y:.1}\" text-anchor=\"end\">{text}</text>", LEFT - 8.0);
 }
 
-fn rectangle(out: &mut String, class: &str, (x, y): (f64, f64), (width, height): (f64, f64), said: &str) {
+/// From its upper left corner.
+struct Rectangle {
+    x: f64,
+    y: f64,
+    width: f64,
+    height: f64,
+}
+
+fn rectangle(out: &mut String, class: &str, Rectangle { x, y, width, height }: Rectangle, title: &str) {
     let _ = write!(
         out,
         "<rect class=\"{class}\" x=\"{x:.2}\" y=\"{y:.1}\" width=\"{width:.2}\" height=\"{height}\">"
     );
-    if !said.is_empty() {
-        let _ = write!(out, "<title>{}</title>", super::escaped(said));
+    if !title.is_empty() {
+        let _ = write!(out, "<title>{}</title>", super::escaped(title));
     }
     out.push_str("</rect>\n");
 }

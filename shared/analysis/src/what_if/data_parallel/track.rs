@@ -114,8 +114,11 @@ fn check(capture: &Capture, steps: &[WholeStep<'_>]) -> Result<(), Refusal> {
         return refused("it has no collective, so that no rank waits for another");
     }
     let there = capture.ranks.len();
-    let largest =
-        communicators.keys().filter_map(|id| capture.parties.get(id)).map(|party| party.size as usize).max();
+    let largest = communicators
+        .keys()
+        .filter_map(|id| capture.communicators.get(id))
+        .map(|known| known.size as usize)
+        .max();
     let all = largest.unwrap_or(there).max(capture.world_size.unwrap_or(0) as usize);
     if all > there { Err(Refusal::RanksMissing { there, all }) } else { Ok(()) }
 }

@@ -46,9 +46,14 @@ fn is_usual(record: &RankRecord, call: &RecordedCall) -> Option<bool> {
     let is_message = |one: &&RecordedCall| {
         matches!(one.operation, Operation::Send | Operation::Recv) && one.state != CallState::Refused
     };
-    let said = |one: &RecordedCall| (one.communicator, one.operation, one.peer, one.bytes);
-    let all: Vec<_> =
-        record.calls.iter().filter(is_message).take_while(|one| one.order <= call.order).map(said).collect();
+    let signature = |one: &RecordedCall| (one.communicator, one.operation, one.peer, one.bytes);
+    let all: Vec<_> = record
+        .calls
+        .iter()
+        .filter(is_message)
+        .take_while(|one| one.order <= call.order)
+        .map(signature)
+        .collect();
     let (own, before) = all.split_last()?;
     let alike = |end: usize| {
         let pairs = before[..end].iter().rev().zip(before.iter().rev());

@@ -5,10 +5,11 @@ use std::fmt;
 use xpu_wire::id::{HostName, Rank};
 
 use super::{
-    super::{Class, cpu_wait, device::Clocks, phrase},
-    Figures, Told,
+    super::{Class, device::Clocks},
+    Figures, WithFigures,
     pace::LacksCpu,
 };
+use crate::phrase;
 
 /// Advice for a rank whose host launches too late.
 pub(in crate::finding) const LATE_HOST: &str = "look at what its Python does between launches (xpu-top stacks): data loader, checkpoint, garbage collection, a thread that holds the GIL, a busy CPU";
@@ -75,7 +76,7 @@ impl Cause {
                 "look at what it computes and others do not: longer sequences, a larger batch, an extra module or evaluation"
             }
             Self::WaitsLess { .. } => LATE_HOST,
-            Self::LacksCpu(_) => cpu_wait::ADVICE,
+            Self::LacksCpu(_) => LacksCpu::ADVICE,
             Self::MoreWaits { .. } => {
                 "look for what makes it wait for its GPU within the step: .item(), .cpu(), a tensor that is printed or compared (xpu-top stacks)"
             }
@@ -148,7 +149,7 @@ impl fmt::Display for Cause {
     }
 }
 
-impl Told for Straggler {
+impl WithFigures for Straggler {
     fn figures(&self, to: &mut Figures) {
         to.put("step_ms", self.step_ms);
         to.count("collectives_timed", u64::from(self.timed));

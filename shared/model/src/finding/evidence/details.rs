@@ -3,10 +3,7 @@
 use xpu_wire::{frame::EndCause, id::Rank};
 
 use super::{
-    super::{
-        Clocks,
-        phrase::{self, counted},
-    },
+    super::Clocks,
     Evidence,
     cost::{Cause, Straggler},
     exit::Exited,
@@ -15,6 +12,7 @@ use super::{
     pace::{Pauses, Regression},
     slow::{Arrival, LateHost, MoreWork, Named, Rates, SlowGemms, Waiting},
 };
+use crate::phrase::{self, counted};
 
 /// Clauses of a sentence, without those that the headline has.
 struct Clauses<'a> {
@@ -79,7 +77,7 @@ impl Evidence {
             Self::Exited(of) => exited(of, to),
             Self::Stopped(of) => stopped(of, to),
             // The record's sentence names both calls, of which the headline has none.
-            Self::Parted(of) => to.add(of.sentence.clone()),
+            Self::Diverged(of) => to.add(of.sentence.clone()),
             Self::Forming(of) => forming(of, to),
             Self::NotEntered(of) => not_entered(of, to),
             Self::Deadlock(of) => {
@@ -91,7 +89,7 @@ impl Evidence {
                     to.add(format!("{}: {operation} of {}", phrase::ranks(ranks), phrase::bytes(*bytes)));
                 }
                 if of.most.is_some() {
-                    to.add(format!("the others: {}", phrase::collective(&of.collective)));
+                    to.add(format!("the others: {}", of.collective));
                 }
             }
             Self::OutOfStep(of) => {

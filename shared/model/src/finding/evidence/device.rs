@@ -7,18 +7,19 @@ use xpu_wire::{
     id::{HostName, Rank},
 };
 
-use super::{super::phrase, Figures, Told};
+use super::{super::Figures, WithFigures};
+use crate::phrase;
 
 /// The driver reported an error.
 #[derive(Clone, Debug, PartialEq)]
-pub struct XidTold {
+pub struct XidErrors {
     pub rank: Rank,
     pub host: HostName,
     pub xid: Xid,
     pub ago_s: f64,
 }
 
-impl fmt::Display for XidTold {
+impl fmt::Display for XidErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rank, host, xid, ago_s } = self;
         let means = xid.means().map_or_else(String::new, |means| format!(" ({means})"));
@@ -30,7 +31,7 @@ impl fmt::Display for XidTold {
     }
 }
 
-impl Told for XidTold {
+impl WithFigures for XidErrors {
     fn figures(&self, to: &mut Figures) {
         to.count("xid", u64::from(self.xid.code));
         to.put("ago_s", self.ago_s);
@@ -56,7 +57,7 @@ impl fmt::Display for FullMemory {
     }
 }
 
-impl Told for FullMemory {
+impl WithFigures for FullMemory {
     fn figures(&self, to: &mut Figures) {
         to.count("free_bytes", self.free);
         to.count("total_bytes", self.total);

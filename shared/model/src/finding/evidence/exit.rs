@@ -7,7 +7,8 @@ use xpu_wire::{
     id::{HostName, Pid, Rank, Step},
 };
 
-use super::{super::phrase, Figures, Told};
+use super::{super::Figures, WithFigures};
+use crate::phrase;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exited {
@@ -23,7 +24,7 @@ pub struct Exited {
     pub exit: Option<Box<RankExit>>,
     /// Ranks that ended after it, and how many of them were asked to.
     pub followers: Vec<Rank>,
-    pub told: usize,
+    pub by_sigterm: usize,
 }
 
 impl fmt::Display for Exited {
@@ -55,17 +56,17 @@ impl Exited {
 
     /// The ranks that ended after it.
     pub(super) fn followers(&self) -> Option<String> {
-        let stopped = match self.told {
+        let stopped = match self.by_sigterm {
             _ if self.followers.is_empty() => return None,
             0 => String::new(),
-            told if told == self.followers.len() => ", stopped by SIGTERM".to_owned(),
-            told => format!(", {told} of them stopped by SIGTERM"),
+            by_sigterm if by_sigterm == self.followers.len() => ", stopped by SIGTERM".to_owned(),
+            by_sigterm => format!(", {by_sigterm} of them stopped by SIGTERM"),
         };
         Some(format!("{} followed{stopped}", phrase::ranks(&self.followers)))
     }
 }
 
-impl Told for Exited {
+impl WithFigures for Exited {
     fn figures(&self, to: &mut Figures) {
         to.count("pid", u64::from(self.pid.0));
         to.count("step", self.step.map(|step| step.0));

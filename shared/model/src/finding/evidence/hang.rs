@@ -8,7 +8,7 @@ mod standing;
 
 use std::fmt;
 
-pub use calls::{Deadlock, Exchanging, Mismatch, NotEntered, OutOfStep, Parted, Unmatched};
+pub use calls::{Deadlock, Diverged, Exchanging, Mismatch, NotEntered, OutOfStep, Unmatched};
 pub use communicator::{Forming, Missing};
 pub use gpu::{After, InKernel, NotLaunched, NotStarted, Partial};
 pub use idle::Idle;
@@ -16,10 +16,8 @@ pub(super) use standing::sentence;
 pub use standing::{By, GpuState, GpusAt};
 use xpu_wire::id::{HostName, Pid, Rank, Step};
 
-use super::{
-    super::{Standstill, phrase},
-    Figures, Told,
-};
+use super::{super::Standstill, Figures, WithFigures};
+use crate::phrase;
 
 fn numbers(of: &Standstill, to: &mut Figures) {
     to.count("collective_number", of.number);
@@ -34,26 +32,26 @@ pub struct Stopped {
     pub host: HostName,
     pub pid: Pid,
     pub step: Option<Step>,
-    pub stands_s: f64,
+    pub hung_s: f64,
 }
 
 impl fmt::Display for Stopped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ranks, first, host, pid, step, stands_s } = self;
+        let Self { ranks, first, host, pid, step, hung_s } = self;
         let step = step.map_or_else(String::new, |step| format!(" since step {step}"));
         write!(
             f,
-            "{} {} stopped running without exiting: rank {first} ({host}, pid {pid}) has reported nothing{step}, and the job has hung for {stands_s:.0} s",
+            "{} {} stopped running without exiting: rank {first} ({host}, pid {pid}) has reported nothing{step}, and the job has hung for {hung_s:.0} s",
             phrase::ranks(ranks),
             if ranks.len() == 1 { "has" } else { "have" },
         )
     }
 }
 
-impl Told for Stopped {
+impl WithFigures for Stopped {
     fn figures(&self, to: &mut Figures) {
         to.count("pid", u64::from(self.pid.0));
         to.count("step", self.step.map(|step| step.0));
-        to.put("stands_s", self.stands_s);
+        to.put("stands_s", self.hung_s);
     }
 }

@@ -8,7 +8,7 @@ use xpu_wire::{
 };
 
 use super::{
-    super::{Clocks, Standstill, phrase::counted},
+    super::{Clocks, Cost, Standstill},
     Evidence,
     cost::{Cause, Straggler},
     exit::Exited,
@@ -16,7 +16,7 @@ use super::{
     pace::{Pauses, Regression},
     slow::{Arrival, Named, Waiting},
 };
-use crate::figure;
+use crate::{figure, phrase::counted};
 
 /// Columns of a headline: with a sign before it, a terminal of 80 columns shows it in full.
 pub const WIDTH: usize = 76;
@@ -89,7 +89,7 @@ fn arrival(of: &Arrival) -> String {
     }
 }
 
-fn slow_gemms(who: &str, (own, usual): (f64, f64), clocks: &Clocks, cost: &str) -> String {
+fn slow_gemms(who: &str, own: f64, usual: f64, clocks: &Clocks, cost: &str) -> String {
     let below = 100.0 * (1.0 - own / usual);
     let figures = match clocks {
         Clocks::Held(held) => format!(", SM {:.0} of {:.0} MHz", held.mhz, held.usual_mhz),
@@ -112,8 +112,8 @@ impl Evidence {
         let named = |named: &Named| self::who(&named.ranks, named.worst, Some(named.host.as_str()));
         match self {
             Self::SlowGemms(of) => {
-                let rates = (of.rates.tflops, of.rates.usual_tflops);
-                slow_gemms(&named(&of.who), rates, &of.clocks, &arrival(&of.arrival))
+                let (own, usual) = (of.rates.tflops, of.rates.usual_tflops);
+                slow_gemms(&named(&of.who), own, usual, &of.clocks, &arrival(&of.arrival))
             }
             Self::LateHost(of) => {
                 let what = format!("{}: host is late, its GEMMs are not slow", named(&of.who));
@@ -152,38 +152,38 @@ impl Evidence {
             Self::Exited(of) => exited(of),
             Self::Stopped(of) => {
                 let who = self::who(&of.ranks, of.first, Some(of.host.as_str()));
-                with_age(&format!("{who} has stopped running, the job hangs"), "", of.stands_s)
+                with_age(&format!("{who} has stopped running, the job hangs"), "", of.hung_s)
             }
-            Self::Parted(of) => {
+            Self::Diverged(of) => {
                 let at = of.number.map_or_else(String::new, |number| format!(" at number {number}"));
-                with_age(&format!("{who}: NCCL calls diverge from the others'"), &at, of.stands_s)
+                with_age(&format!("{who}: NCCL calls diverge from the others'"), &at, of.hung_s)
             }
             Self::Forming(of) => forming(of, host),
             Self::NotEntered(of) => {
                 let what = format!("{who} did not enter {}", collective(&of.collective));
                 let wait = if of.waiting == 1 { "waits" } else { "wait" };
-                with_age(&what, &format!(": {} {wait}", counted(of.waiting)), of.stands_s)
+                with_age(&what, &format!(": {} {wait}", counted(of.waiting)), of.hung_s)
             }
             Self::Deadlock(of) => {
                 let figures = format!(" ({}, {})", collective(&of.here), collective(&of.there));
-                with_age(&format!("{who} wait for each other in two communicators"), &figures, of.stands_s)
+                with_age(&format!("{who} wait for each other in two communicators"), &figures, of.hung_s)
             }
             Self::Mismatch(of) => mismatch(of, host),
             Self::OutOfStep(of) => {
                 let figures = format!(", others {}", of.least);
                 let communicator = &of.collective.communicator;
                 let what = format!("{who} called {} collectives of {communicator}", of.most);
-                with_age(&what, &figures, of.stands_s)
+                with_age(&what, &figures, of.hung_s)
             }
             Self::NotLaunched(of) => {
                 let what = format!("{who} did not launch {}", collective(&of.collective));
-                with_age(&what, &format!(": in {}", of.call), of.stands_s)
+                with_age(&what, &format!(": in {}", of.call), of.hung_s)
             }
             Self::NotStarted(of) => {
                 let at = collective(&of.collective);
                 let gpu = if of.ranks.len() == 1 { "GPU has" } else { "GPUs have" };
                 fitted([
-                    format!("{who}: {gpu} not started {at}, {}", age(of.stands_s)),
+                    format!("{who}: {gpu} not started {at}, {}", age(of.hung_s)),
                     format!("{who}: {gpu} not started {at}"),
                     format!("{who}: GPU not at {at}"),
                 ])
@@ -191,20 +191,20 @@ impl Evidence {
             Self::InKernel(of) => {
                 let what =
                     format!("{} does not end on {}", collective(&of.collective), counted(of.ranks.len()));
-                with_age(&what, &format!(", first {who}"), of.stands_s)
+                with_age(&what, &format!(", first {who}"), of.hung_s)
             }
             Self::Partial(of) => {
                 let what = format!("{who}: {} does not end", collective(&of.collective));
-                with_age(&what, &format!(", on {} it did", counted(of.others)), of.stands_s)
+                with_age(&what, &format!(", on {} it did", counted(of.others)), of.hung_s)
             }
             Self::Unmatched(of) => {
                 let what = format!("{who} called {} sends and receives", of.calls);
-                with_age(&what, &format!(", ranks like it {}", of.usual), of.stands_s)
+                with_age(&what, &format!(", ranks like it {}", of.usual), of.hung_s)
             }
             Self::Exchanging(of) => exchanging(of),
             Self::Idle(of) => {
                 let step = of.step.map_or_else(String::new, |step| format!(" after step {step}"));
-                with_age(&format!("{who}: no step and no work{step}"), "", of.stands_s)
+                with_age(&format!("{who}: no step and no work{step}"), "", of.hung_s)
             }
             Self::Aged(of, seconds) => format!("{} ago: {}", age(*seconds), of.headline(ranks, host)),
             Self::Sampled(of, _) | Self::OnGpus(of, _) => of.headline(ranks, host),
@@ -217,7 +217,7 @@ fn straggler(of: &Straggler) -> String {
     let cost = costs(of.step_ms.map(|step| of.pct * step / 100.0), of.pct);
     let (what, figures) = match &of.cause {
         Cause::SlowGemms { tflops, usual_tflops, clocks, .. } => {
-            return slow_gemms(&who, (*tflops, *usual_tflops), clocks, &cost);
+            return slow_gemms(&who, *tflops, *usual_tflops, clocks, &cost);
         }
         Cause::MoreWork { times } => (format!("{times:.2}x the others' FLOPs"), String::new()),
         Cause::WaitsLess { .. } => ("work reaches its GPU late".to_owned(), String::new()),
@@ -272,10 +272,10 @@ fn exited(of: &Exited) -> String {
     };
     let ago = format!("{} ago", age(of.ago_s));
     let step = of.step.map_or_else(String::new, |step| format!(", at step {step}"));
-    let told = exit.map_or_else(|| brief.clone(), |exit| exit.sentence());
+    let ending = exit.map_or_else(|| brief.clone(), |exit| exit.sentence());
     fitted([
-        format!("{who} {told}, {ago}{step}"),
-        format!("{who} {told}, {ago}"),
+        format!("{who} {ending}, {ago}{step}"),
+        format!("{who} {ending}, {ago}"),
         format!("{who} {brief}, {ago}{step}"),
         format!("{who} {brief}, {ago}"),
     ])
@@ -287,22 +287,22 @@ fn forming(of: &Forming, host: Option<&str>) -> String {
     let wait = if inside == 1 { "waits" } else { "wait" };
     let waiting = format!("{} {wait} to {form} a communicator", counted(inside));
     match &of.missing {
-        Missing::Nobody => with_age(&format!("all ranks wait to {form} a communicator"), "", of.stands_s),
+        Missing::Nobody => with_age(&format!("all ranks wait to {form} a communicator"), "", of.hung_s),
         Missing::Unseen(unseen) => {
-            with_age(&waiting, &format!(", {} never seen", counted(unseen.len())), of.stands_s)
+            with_age(&waiting, &format!(", {} never seen", counted(unseen.len())), of.hung_s)
         }
-        Missing::Unknown => with_age(&waiting, ", who is missing is unknown", of.stands_s),
+        Missing::Unknown => with_age(&waiting, ", who is missing is unknown", of.hung_s),
         Missing::Ranks { ranks, .. } => {
             let first = ranks.first().copied().unwrap_or_default();
             let what = format!("{} did not {join} a communicator", who(ranks, first, host));
-            with_age(&what, &format!(": {} {wait}", counted(inside)), of.stands_s)
+            with_age(&what, &format!(": {} {wait}", counted(inside)), of.hung_s)
         }
     }
 }
 
 fn exchanging(of: &Exchanging) -> String {
     let wait = format!("{} wait for their GPUs", counted(of.ranks.len()));
-    with_age(&wait, ", after sends and receives", of.stands_s)
+    with_age(&wait, ", after sends and receives", of.hung_s)
 }
 
 fn mismatch(of: &Mismatch, host: Option<&str>) -> String {
@@ -311,17 +311,17 @@ fn mismatch(of: &Mismatch, host: Option<&str>) -> String {
         (Some((ranks, operation, _)), Some(most)) => {
             let first = ranks.first().copied().unwrap_or_default();
             let what = format!("{} called {operation} for {usual}", who(ranks, first, host));
-            with_age(&what, &format!(", {} did not", counted(most)), of.stands_s)
+            with_age(&what, &format!(", {} did not", counted(most)), of.hung_s)
         }
-        _ => with_age(&format!("ranks disagree on {usual}"), "", of.stands_s),
+        _ => with_age(&format!("ranks disagree on {usual}"), "", of.hung_s),
     }
 }
 
 /// The evidence's line, with a cost that only the finding knows.
-pub(in crate::finding) fn joined(line: String, cost: Option<(Option<f64>, f64)>) -> String {
+pub(in crate::finding) fn joined(line: String, cost: Option<Cost>) -> String {
     let known = ["costs ", "arrival skew "].iter().any(|words| line.contains(words));
     match cost.filter(|_| !known) {
-        Some((ms, pct)) => fitted([format!("{line}{}", costs(ms, pct)), line]),
+        Some(cost) => fitted([format!("{line}{}", costs(cost.ms_per_step, cost.pct)), line]),
         None => line,
     }
 }

@@ -7,7 +7,7 @@ use xpu_wire::{
     id::{CommunicatorId, HostName},
 };
 
-use super::{Figures, Told};
+use super::{Figures, WithFigures};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct SlowLink {
@@ -51,7 +51,7 @@ impl fmt::Display for SlowLink {
     }
 }
 
-impl Told for SlowLink {
+impl WithFigures for SlowLink {
     fn figures(&self, to: &mut Figures) {
         to.put("bus_gb_s", self.gb_s);
         to.put("usual_bus_gb_s", self.usual_gb_s);

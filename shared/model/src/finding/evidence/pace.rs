@@ -5,9 +5,10 @@ use std::fmt;
 use xpu_wire::id::Rank;
 
 use super::{
-    super::{Clocks, HeldClock, phrase},
-    Figures, Told,
+    super::{Clocks, HeldClock},
+    Figures, WithFigures,
 };
+use crate::phrase;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Regression {
@@ -37,6 +38,10 @@ pub struct LacksCpu {
     pub stopped_pct: f64,
     /// The others' share; `None` if most ranks wait alike, or there are no others.
     pub others_pct: Option<f64>,
+}
+
+impl LacksCpu {
+    pub(in crate::finding) const ADVICE: &'static str = "look at what else runs on that host's cores (top, taskset -p), at the job's CPU binding and limits (numactl, cpu.max, --cpus-per-task), and at the number of data loader workers";
 }
 
 impl fmt::Display for LacksCpu {
@@ -141,7 +146,7 @@ impl fmt::Display for Regression {
     }
 }
 
-impl Told for Regression {
+impl WithFigures for Regression {
     fn figures(&self, to: &mut Figures) {
         to.put("step_ms", self.after_ms);
         to.put("before_step_ms", self.before_ms);
@@ -190,7 +195,7 @@ impl fmt::Display for PastRun {
     }
 }
 
-impl Told for PastRun {
+impl WithFigures for PastRun {
     fn figures(&self, to: &mut Figures) {
         to.put("step_ms", self.step_ms);
         to.put("past_step_ms", self.past_step_ms);
@@ -227,7 +232,7 @@ impl fmt::Display for Pauses {
     }
 }
 
-impl Told for Pauses {
+impl WithFigures for Pauses {
     fn figures(&self, to: &mut Figures) {
         to.put("lost_pct", self.lost_pct);
         to.put("window_s", self.window_s);

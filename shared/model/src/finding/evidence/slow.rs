@@ -4,10 +4,8 @@ use std::fmt;
 
 use xpu_wire::id::{HostName, Rank};
 
-use super::{
-    super::{device::Clocks, phrase},
-    Figures, Told,
-};
+use super::{super::device::Clocks, Figures, WithFigures};
+use crate::phrase;
 
 /// The ranks, and the worst one, whose figures are given.
 #[derive(Clone, Debug, PartialEq)]
@@ -158,7 +156,7 @@ impl fmt::Display for SlowGemms {
     }
 }
 
-impl Told for SlowGemms {
+impl WithFigures for SlowGemms {
     fn figures(&self, to: &mut Figures) {
         self.rates.figures(to);
         self.clocks.figures(to);
@@ -191,7 +189,7 @@ impl fmt::Display for LateHost {
     }
 }
 
-impl Told for LateHost {
+impl WithFigures for LateHost {
     fn figures(&self, to: &mut Figures) {
         self.rates.figures(to);
         self.arrival.figures(to);
@@ -220,7 +218,7 @@ impl fmt::Display for MoreWork {
     }
 }
 
-impl Told for MoreWork {
+impl WithFigures for MoreWork {
     fn figures(&self, to: &mut Figures) {
         to.put("times_usual_work", self.times);
         self.rates.figures(to);

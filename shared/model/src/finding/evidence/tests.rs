@@ -13,7 +13,7 @@ use xpu_wire::{
 
 use super::{
     cost::{Cause, Straggler},
-    device::{FullMemory, XidTold},
+    device::{FullMemory, XidErrors},
     exit::Exited,
     hang::*,
     link::SlowLink,
@@ -129,11 +129,11 @@ fn all() -> Vec<Case> {
                 asked: None,
             })),
             followers: vec![Rank(0), Rank(1)],
-            told: 0,
+            by_sigterm: 0,
         })
     };
     let slow = |clocks| Evidence::SlowGemms(SlowGemms { who: who(), rates, clocks, arrival: arrival(true) });
-    let stands_s = 12.0;
+    let hung_s = 12.0;
     vec![
         (
             slow(Clocks::Held(held.clone())),
@@ -289,7 +289,7 @@ fn all() -> Vec<Case> {
             vec![("free_bytes", "1.0 MiB left"), ("total_bytes", "of 1024.0 MiB")],
         ),
         (
-            Evidence::Xid(XidTold {
+            Evidence::Xid(XidErrors {
                 rank: Rank(5),
                 host: "a".into(),
                 xid: Xid { code: 79, at: Moment(0) },
@@ -312,7 +312,7 @@ fn all() -> Vec<Case> {
                 host: "a".into(),
                 pid: Pid(4005),
                 step: Some(Step(20)),
-                stands_s,
+                hung_s,
             }),
             vec![("pid", "pid 4005"), ("step", "step 20"), ("stands_s", "hung for 12 s")],
         ),
@@ -320,7 +320,7 @@ fn all() -> Vec<Case> {
             Evidence::Forming(Forming {
                 makes: true,
                 inside: vec![Rank(0), Rank(1)],
-                stands_s,
+                hung_s,
                 missing: Missing::Ranks {
                     ranks: ranks.clone(),
                     doing: Doing::Inside(Call::StreamSynchronize, 9.0),
@@ -332,7 +332,7 @@ fn all() -> Vec<Case> {
             Evidence::Forming(Forming {
                 makes: true,
                 inside: ranks.clone(),
-                stands_s,
+                hung_s,
                 missing: Missing::Unseen((6..9).map(Rank).collect()),
             }),
             vec![("ranks_unseen", "3 ranks of the job were never seen: ranks 6-8")],
@@ -342,7 +342,7 @@ fn all() -> Vec<Case> {
                 ranks: ranks.clone(),
                 collective: collective(),
                 waiting: 7,
-                stands_s,
+                hung_s,
                 doing: Doing::Outside,
             }),
             vec![
@@ -357,7 +357,7 @@ fn all() -> Vec<Case> {
                 ranks: vec![Rank(0), Rank(1)],
                 here: collective(),
                 there: Standstill { number: 7, bytes: Some(1 << 10), ..collective() },
-                stands_s,
+                hung_s,
             }),
             vec![("other_collective_number", "number 7 "), ("other_collective_bytes", "1.0 KiB")],
         ),
@@ -366,7 +366,7 @@ fn all() -> Vec<Case> {
                 called: vec![(ranks.clone(), Operation::AllGather, 1 << 11)],
                 collective: collective(),
                 most: Some(7),
-                stands_s,
+                hung_s,
             }),
             vec![("ranks_alike", "where 7 ranks"), ("called_bytes", "2.0 KiB")],
         ),
@@ -377,7 +377,7 @@ fn all() -> Vec<Case> {
                 least: 729,
                 others: 7,
                 collective: collective(),
-                stands_s,
+                hung_s,
             }),
             vec![
                 ("calls", "called 754"),
@@ -392,17 +392,12 @@ fn all() -> Vec<Case> {
                 collective: collective(),
                 call: Call::GroupEnd,
                 inside_s: 11.0,
-                stands_s,
+                hung_s,
             }),
             vec![("inside_s", "for 11 s")],
         ),
         (
-            Evidence::Partial(Partial {
-                ranks: ranks.clone(),
-                collective: collective(),
-                others: 7,
-                stands_s,
-            }),
+            Evidence::Partial(Partial { ranks: ranks.clone(), collective: collective(), others: 7, hung_s }),
             vec![("ranks_done", "ended on 7 ranks"), ("stands_s", "for 12 s")],
         ),
         (
@@ -410,7 +405,7 @@ fn all() -> Vec<Case> {
                 ranks: ranks.clone(),
                 started: 7,
                 collective: collective(),
-                stands_s,
+                hung_s,
                 witness: Witness::Event,
                 after: Some(After {
                     operation: Operation::AllGather,
@@ -425,7 +420,7 @@ fn all() -> Vec<Case> {
                 ranks: ranks.clone(),
                 started: 7,
                 collective: collective(),
-                stands_s,
+                hung_s,
                 witness: Witness::Idle { others_busy_pct: 99.0 },
                 after: None,
             }),
@@ -436,7 +431,7 @@ fn all() -> Vec<Case> {
                 ranks: ranks.clone(),
                 started: 1,
                 collective: collective(),
-                stands_s,
+                hung_s,
                 witness: Witness::Power { watts: 512.0, others_watts: 150.0 },
                 after: None,
             }),
@@ -447,16 +442,16 @@ fn all() -> Vec<Case> {
                 ranks: ranks.clone(),
                 launched: 8,
                 collective: collective(),
-                stands_s,
+                hung_s,
                 alike: 2,
             }),
             vec![("ranks_launched", "all 8 ranks"), ("communicators_alike", "of 2 similar")],
         ),
         (
-            Evidence::Parted(Parted {
+            Evidence::Diverged(Diverged {
                 sentence: "rank 5 called one AllReduce (492 B of f32) more, number 91".to_owned(),
                 number: Some(91),
-                stands_s,
+                hung_s,
                 lacks: Some((Rank(5), Doing::Inside(Call::StreamSynchronize, 9.0))),
             }),
             vec![
@@ -469,7 +464,7 @@ fn all() -> Vec<Case> {
             Evidence::Exchanging(Exchanging {
                 ranks: (0..4).map(Rank).collect(),
                 communicator: "9ca792c9".to_owned(),
-                stands_s,
+                hung_s,
             }),
             vec![("ranks_waiting", "all 4 ranks of communicator 9ca792c9"), ("stands_s", "hung for 12 s")],
         ),
@@ -479,7 +474,7 @@ fn all() -> Vec<Case> {
                 step: Some(Step(300)),
                 usual_step_ms: Some(24.94),
                 first: Doing::Inside(Call::StreamSynchronize, 125.0),
-                stands_s,
+                hung_s,
             }),
             vec![
                 ("step", "ranks 0-3 have completed no step for 12 s after step 300"),
@@ -488,7 +483,7 @@ fn all() -> Vec<Case> {
             ],
         ),
         (
-            Evidence::Unmatched(Unmatched { ranks, calls: 90, usual: 91, of: 4, stands_s }),
+            Evidence::Unmatched(Unmatched { ranks, calls: 90, usual: 91, of: 4, hung_s }),
             vec![
                 ("calls", "rank 5 called 90"),
                 ("usual_calls", "called 91"),
@@ -550,17 +545,17 @@ fn a_headline_has_who_where_what_and_the_cost() {
             as_of_s: None,
         },
     });
-    let told = "rank 6 (node-2): GEMMs 23 % slow (385 of 500 TFLOPS), costs 28 ms a step";
-    assert_eq!(slow.headline(&[Rank(6)], None), told);
+    let reported = "rank 6 (node-2): GEMMs 23 % slow (385 of 500 TFLOPS), costs 28 ms a step";
+    assert_eq!(slow.headline(&[Rank(6)], None), reported);
     let hang = Evidence::NotEntered(NotEntered {
         ranks: vec![Rank(3)],
         collective: Standstill { number: 100, communicator: "ec6e3145".to_owned(), ..collective() },
         waiting: 7,
-        stands_s: 68.0,
+        hung_s: 68.0,
         doing: Doing::Outside,
     });
-    let told = "rank 3 (node-1) did not enter AllReduce 100 of ec6e3145: 7 ranks wait, 68 s";
-    assert_eq!(hang.headline(&[Rank(3)], Some("node-1")), told);
+    let reported = "rank 3 (node-1) did not enter AllReduce 100 of ec6e3145: 7 ranks wait, 68 s";
+    assert_eq!(hang.headline(&[Rank(3)], Some("node-1")), reported);
 }
 
 /// Below a headline only what it leaves out.
@@ -578,7 +573,7 @@ fn details_repeat_no_clause_of_the_headline() {
         ranks: vec![Rank(3)],
         collective: collective(),
         waiting: 7,
-        stands_s: 68.0,
+        hung_s: 68.0,
         doing: Doing::Outside,
     });
     let headline = hang.headline(&[Rank(3)], Some("node-1"));
@@ -620,8 +615,8 @@ fn figures_have_no_noise() {
         (-12.345_67, -12.35),
         (123_456.7, 123_457.0),
     ];
-    for (value, told) in cases {
-        assert_eq!(rounded(value).to_string(), told.to_string());
+    for (value, reported) in cases {
+        assert_eq!(rounded(value).to_string(), reported.to_string());
     }
     let mut figures = Figures::default();
     figures.put("unknown_pct", None);

@@ -45,7 +45,7 @@ impl Doing {
     pub(super) fn closely(job: &Job, rank: Rank, view: &RankView) -> Self {
         let known = Self::of(view);
         let now = |stacks: &&RankStacks| {
-            stacks.rank == rank && view.heard().since(stacks.read_at) < view.stands_for()
+            stacks.rank == rank && view.heard().since(stacks.read_at) < view.stalled_for()
         };
         let is_stuck = |stacks: &RankStacks| {
             let main = stacks.threads.iter().find(|thread| thread.main);

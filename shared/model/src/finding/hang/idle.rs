@@ -15,12 +15,12 @@ pub(super) fn ranks(job: &Job) -> Option<Finding> {
     let patience = slowest(job)
         .map_or(WORKING_PATIENCE, |pace| WORKING_PATIENCE.max(Duration::from_nanos(pace.0) * STEPS));
     let living: Vec<_> = job.ranks().filter(|(_, view)| view.is_alive()).collect();
-    let is_idle = |view: &RankView| view.idle_for().min(view.stands_for()) >= patience;
+    let is_idle = |view: &RankView| view.idle_for().min(view.stalled_for()) >= patience;
     if !job.is_whole() || !living.iter().all(|(_, view)| trains(view) && is_idle(view)) {
         return None;
     }
     let (first, view) = *living.first()?;
-    let stands_s = living.iter().map(|(_, view)| view.stands_for()).min()?.as_secs_f64();
+    let hung_s = living.iter().map(|(_, view)| view.stalled_for()).min()?.as_secs_f64();
     let ranks: Vec<Rank> = living.iter().map(|&(rank, _)| rank).collect();
     Some(Finding {
         kind: Kind::Hang,
@@ -28,13 +28,13 @@ pub(super) fn ranks(job: &Job) -> Option<Finding> {
         ranks: ranks.clone(),
         confidence: Confidence::Guess,
         severity: Severity::Critical,
-        since_s: stands_s,
+        since_s: hung_s,
         evidence: Evidence::Idle(Idle {
             ranks,
             step: view.latest().and_then(|digest| digest.step),
             usual_step_ms: slowest(job).map(|pace| pace.0 as f64 / 1e6),
             first: Doing::closely(job, first, view),
-            stands_s,
+            hung_s,
         }),
         advice: "look at the stacks: what do the main threads wait for?".to_owned(),
         collective: None,

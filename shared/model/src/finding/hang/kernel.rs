@@ -32,7 +32,7 @@ pub(super) fn not_launched(still: &Still<'_>) -> Option<Finding> {
         collective: collective.clone(),
         call: *call,
         inside_s: *seconds,
-        stands_s: still.stands_for.as_secs_f64(),
+        hung_s: still.stalled_for.as_secs_f64(),
     });
     let advice = "look at those ranks' native stacks: connections between ranks are made in the first call, and memory is registered there";
     Some(finding(Class::NotLaunched, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
@@ -72,7 +72,7 @@ fn partial(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
         ranks: ranks.clone(),
         collective: collective.clone(),
         others: still.waiting().count(),
-        stands_s: still.stands_for.as_secs_f64(),
+        hung_s: still.stalled_for.as_secs_f64(),
     });
     let advice = if stuck.iter().all(|place| device::is_without_xid(place.view)) {
         "look at what these GPUs run before the collective (xpu-top stacks; with --gpus the kernel, if started with run --gpu-core): a kernel that does not end; the driver reported no Xid error"
@@ -99,8 +99,8 @@ pub(super) fn longest(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     let mut first = alike.next()?;
     let others: Vec<_> = alike.collect();
     if !others.is_empty() {
-        if let Evidence::InKernel(told) = &mut first.evidence {
-            told.alike = others.len();
+        if let Evidence::InKernel(reported) = &mut first.evidence {
+            reported.alike = others.len();
         }
         first.ranks.extend(others.into_iter().flat_map(|other| other.ranks));
         first.ranks.sort_unstable();
@@ -121,7 +121,7 @@ fn by_the_driver(job: &Job, still: &Still<'_>, found: &Finding) -> Option<Findin
         started: still.places.len() - ranks.len(),
         ranks: ranks.clone(),
         collective: collective.clone(),
-        stands_s: still.stands_for.as_secs_f64(),
+        hung_s: still.stalled_for.as_secs_f64(),
         witness,
         after: After::of(job, still.id, number, ranks[0]),
     });
@@ -149,7 +149,7 @@ fn in_kernel(still: &Still<'_>) -> Option<Finding> {
         ranks: ranks.clone(),
         launched: still.places.len(),
         collective: collective.clone(),
-        stands_s: still.stands_for.as_secs_f64(),
+        hung_s: still.stalled_for.as_secs_f64(),
         alike: 0,
     });
     let advice = if unfinished.iter().all(|place| device::is_without_xid(place.view)) {

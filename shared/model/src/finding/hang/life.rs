@@ -87,7 +87,7 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
         evidence: Evidence::Forming(Forming {
             makes,
             inside: ranks_inside.clone(),
-            stands_s: since_s,
+            hung_s: since_s,
             missing,
         }),
         advice: advice.to_owned(),

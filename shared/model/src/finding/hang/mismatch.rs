@@ -47,7 +47,7 @@ pub(super) fn called(still: &Still<'_>) -> Option<Finding> {
         called: called.collect(),
         collective: usual.clone(),
         most: (!undecided).then_some(most),
-        stands_s: still.stands_for.as_secs_f64(),
+        hung_s: still.stalled_for.as_secs_f64(),
     });
     let confidence = if undecided { Confidence::Guess } else { Confidence::Certain };
     let advice = "compare shapes and code paths of these ranks (NCCL_CHECK_MODE=DEBUG_GLOBAL checks arguments from NCCL 2.29.7 on)";
@@ -64,14 +64,14 @@ pub(super) fn out_of_step(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Optio
     let first = still.places.iter().map(|place| place.state.completed).max()?;
     let sends =
         |place: &Place<'_>| place.view.latest().is_some_and(|digest| digest.launches.point_to_point > 0);
-    let stands = |place: &Place<'_>| {
+    let is_stuck = |place: &Place<'_>| {
         place.is_alive()
             && waits_for_gpu(place)
             && place.state.enqueued >= place.state.entered
             && !sends(place)
     };
     let kept_by_nobody = still.laggards().all(|place| culprits.contains(&place.rank));
-    let all_stand = still.is_whole() && still.places.iter().all(stands);
+    let all_stand = still.is_whole() && still.places.iter().all(is_stuck);
     if ahead == 0 || ahead >= laggards || !kept_by_nobody || !all_stand || first >= least {
         return None;
     }
@@ -85,7 +85,7 @@ pub(super) fn out_of_step(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Optio
         least,
         others: laggards,
         collective: collective.clone(),
-        stands_s: still.stands_for.as_secs_f64(),
+        hung_s: still.stalled_for.as_secs_f64(),
     });
     let advice = "look for a collective that only some ranks call: compare these ranks' code paths and stacks with the others'; or an earlier kernel does not end (dmesg for Xid errors)";
     Some(finding(Class::Mismatch, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))

@@ -49,7 +49,7 @@ pub(super) fn ranks(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
         ranks: ranks.clone(),
         started: *started,
         collective: collective.clone(),
-        stands_s: still.stands_for.as_secs_f64(),
+        hung_s: still.stalled_for.as_secs_f64(),
         witness: Witness::Event,
         after: After::of(job, still.id, *number, ranks[0]),
     });

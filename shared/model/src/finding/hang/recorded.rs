@@ -1,47 +1,48 @@
 //! Ranks with diverging calls, by the record of each rank's last calls.
 
 use super::{
-    super::{Evidence, evidence::hang::Parted},
+    super::{Evidence, evidence::hang::Diverged},
     Class, Confidence, Doing, Finding, Standstill, Still, finding,
 };
 use crate::{
-    divergence::{By, Divergence, Parting},
+    divergence::{By, Divergence, DivergenceKind},
     job::Job,
 };
 
 /// The first divergence, if the job hangs because of it: a rank that only has not come yet is reported by its
 /// position.
-pub(super) fn parted(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
+pub(super) fn divergence(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     // If a rank has called more since, its record is out of date.
     let fresh = |still: &&Still<'_>| still.places.iter().all(|place| job.has_fresh_record(place.rank));
-    let divergence = job.divergence().filter(|found| !found.passed && found.kind != Parting::NotEntered)?;
+    let divergence =
+        job.divergence().filter(|found| !found.passed && found.kind != DivergenceKind::NotEntered)?;
     let of = still.iter().find(|still| still.id == divergence.id).filter(fresh)?;
     let Divergence { kind, ranks, by, sentence, name, number, ends, .. } = divergence;
     let lacks = ends.iter().find(|(_, call)| call.is_none());
     let lacks = lacks.and_then(|&(rank, _)| Some((rank, Doing::closely(job, rank, job.rank(rank)?))));
-    let evidence = Evidence::Parted(Parted {
+    let evidence = Evidence::Diverged(Diverged {
         sentence: sentence.clone(),
         number: *number,
-        stands_s: of.stands_for.as_secs_f64(),
+        hung_s: of.stalled_for.as_secs_f64(),
         lacks,
     });
     let (class, advice) = match kind {
-        Parting::Order => (
+        DivergenceKind::Order => (
             Class::Deadlock,
             "make all ranks call the two communicators in one order (NCCL_LAUNCH_ORDER_IMPLICIT=1 orders them from NCCL 2.26 on)",
         ),
-        Parting::Unmatched => {
+        DivergenceKind::Unmatched => {
             (Class::Unmatched, "look at both calls: `xpu-top collectives` shows the calls before them")
         }
         // One that only has not come is filtered out above.
-        Parting::Extra
-        | Parting::LeftOut
-        | Parting::Operation
-        | Parting::Size
-        | Parting::Type
-        | Parting::Reduction
-        | Parting::Root
-        | Parting::NotEntered => (
+        DivergenceKind::Extra
+        | DivergenceKind::LeftOut
+        | DivergenceKind::Operation
+        | DivergenceKind::Size
+        | DivergenceKind::Type
+        | DivergenceKind::Reduction
+        | DivergenceKind::Root
+        | DivergenceKind::NotEntered => (
             Class::Mismatch,
             "look at the code path that only that rank takes: `xpu-top collectives` shows the calls before it",
         ),
@@ -65,8 +66,10 @@ pub(super) fn parted(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
 
 /// A call from another site, instead of the others' call.
 fn is_replaced(divergence: &Divergence) -> bool {
-    let follows =
-        matches!(divergence.kind, Parting::Extra | Parting::LeftOut | Parting::Order | Parting::Unmatched);
+    let follows = matches!(
+        divergence.kind,
+        DivergenceKind::Extra | DivergenceKind::LeftOut | DivergenceKind::Order | DivergenceKind::Unmatched
+    );
     let mut sites = divergence.calls.iter().map(|call| &call.site);
     let first = sites.next();
     !follows && sites.any(|site| Some(site) != first)

@@ -14,16 +14,16 @@ pub(super) fn ranks(job: &Job, still: &[Still<'_>], deadline: Duration, now: Mom
     let living = job.ranks().any(|(_, view)| view.life() == Life::Alive);
     let stopped = |rank: Rank| still.iter().find(|still| still.places.iter().any(|place| place.rank == rank));
     // While the others run, a silent rank may only have lost its connection.
-    let stands = silent.iter().find_map(|&(rank, _)| stopped(rank));
-    let since = match stands {
-        Some(still) => still.stands_for,
+    let stuck = silent.iter().find_map(|&(rank, _)| stopped(rank));
+    let since = match stuck {
+        Some(still) => still.stalled_for,
         None if !living => {
             Some(now.since(job.common(view.host(), view.heard()))).filter(|silence| *silence >= deadline)?
         }
         None => return None,
     };
     let ranks: Vec<Rank> = silent.iter().map(|&(rank, _)| rank).collect();
-    let collective = stands.map(|still| still.collective(still.least(), still.waiting()));
+    let collective = stuck.map(|still| still.collective(still.least(), still.waiting()));
     Some(Finding {
         kind: Kind::Hang,
         class: Class::Stopped,
@@ -36,7 +36,7 @@ pub(super) fn ranks(job: &Job, still: &[Still<'_>], deadline: Duration, now: Mom
             host: view.host().clone(),
             pid: view.pid(),
             step: view.step(),
-            stands_s: since.as_secs_f64(),
+            hung_s: since.as_secs_f64(),
         }),
         advice: format!(
             "look at its state in /proc/{}/status: T is a signal (kill -CONT) or a debugger, D waits for a disk or network",

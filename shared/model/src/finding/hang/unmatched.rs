@@ -30,20 +30,20 @@ pub(super) fn exchanging(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     let evidence = Evidence::Exchanging(Exchanging {
         ranks: ranks.clone(),
         communicator: still.id.to_string(),
-        stands_s: still.stands_for.as_secs_f64(),
+        hung_s: still.stalled_for.as_secs_f64(),
     });
     let advice = "`xpu-top collectives` shows the last calls of each rank: look for one without its partner";
     Some(finding(Class::Unmatched, ranks, Confidence::Guess, still, evidence, advice, None))
 }
 
 pub(super) fn sends(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
-    let stands = still.iter().min_by_key(|still| still.stands_for)?;
+    let stuck = still.iter().min_by_key(|still| still.stalled_for)?;
     let mut parts: BTreeMap<Vec<CommunicatorId>, Vec<(Rank, u64)>> = BTreeMap::new();
     for (rank, view) in job.ranks() {
         let Some(digest) = view.latest().filter(|digest| digest.launches.point_to_point > 0) else {
             continue;
         };
-        if view.stands_for() < stands.stands_for / 2 {
+        if view.stalled_for() < stuck.stalled_for / 2 {
             return None;
         }
         let mut part: Vec<_> = digest.communicators.iter().map(|state| state.id).collect();
@@ -65,10 +65,10 @@ pub(super) fn sends(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
         calls,
         usual,
         of,
-        stands_s: stands.stands_for.as_secs_f64(),
+        hung_s: stuck.stalled_for.as_secs_f64(),
     });
     let advice =
         "look for the send or receive that this rank leaves out: its neighbour in the pipeline waits for it";
     let confidence = if of > 2 { Confidence::Likely } else { Confidence::Guess };
-    Some(finding(Class::Unmatched, ranks, confidence, stands, evidence, advice, None))
+    Some(finding(Class::Unmatched, ranks, confidence, stuck, evidence, advice, None))
 }

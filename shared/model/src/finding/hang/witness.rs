@@ -72,7 +72,7 @@ impl Load {
     pub(super) fn of(view: &RankView) -> Option<Self> {
         let newest = view.device().filter(|reading| !reading.is_stale())?;
         let limit_watts = newest.power_limit.map(|limit| f64::from(limit) / 1e3);
-        let since = view.stands_for().as_secs_f64() - LATER_BY;
+        let since = view.stalled_for().as_secs_f64() - LATER_BY;
         let is_of_now = |age: f64| age < since;
         let readings: Vec<_> = view
             .device_readings()

@@ -194,12 +194,12 @@ pub(super) fn found(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
             lost_pct: 100.0 * average,
             window_s: of(|l| l.averaged_s)?,
             pauses: of(|l| l.averaged_pauses as f64)?,
-            late: late.map(Late::told),
+            late: late.map(Late::late_launches),
         }),
         advice: "look for what runs occasionally: garbage collection (gc.freeze, gc.disable), checkpoints, evaluation, logging, a data loader that runs dry".to_owned(),
         collective: None,
         severity: Severity::Slow,
-        cost: Some(Cost::of(average, 0.0, Some(Nanoseconds((step * 1e9) as u64)), (job.ranks().len(), since_s))),
+        cost: Some(Cost::of(average, 0.0, Some(Nanoseconds((step * 1e9) as u64)), job.ranks().len(), since_s)),
     })
 }
 

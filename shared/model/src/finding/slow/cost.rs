@@ -16,14 +16,14 @@ use super::{
     },
     SLOW,
 };
-use crate::job::{Toll, median};
+use crate::job::{StragglerDelay, median};
 
 /// Share of the time from which a cost is reported: what nobody would look for is less.
-pub(super) const TOLD: f64 = 0.02;
+pub(super) const REPORTED: f64 = 0.02;
 
 /// And the required rest without the second of the largest loss: of [`LONG`] equal ones a fifteenth is gone, and of
 /// unequal ones a fifth.
-const STEADY: f64 = 0.8 * TOLD;
+const STEADY: f64 = 0.8 * REPORTED;
 
 /// Timed collectives from which few waits are known to be few: if one in ten waited, none among as many would occur
 /// once in 24 times.
@@ -89,17 +89,17 @@ fn waited_for(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
 
 /// By how much more the others wait for it than they do for each other, whatever the error of that.
 fn waited_more(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
-    let toll = member.toll?;
-    let usual = usual_of_others(others.iter().filter_map(|other| Some(other.toll?.cost)).collect())?;
-    let share = toll.cost - usual;
-    (share > 0.0).then_some(Lost { share, error: WIDTH * toll.error })
+    let delay = member.delay?;
+    let usual = usual_of_others(others.iter().filter_map(|other| Some(other.delay?.cost)).collect())?;
+    let share = delay.cost - usual;
+    (share > 0.0).then_some(Lost { share, error: WIDTH * delay.error })
 }
 
 /// The same of a rank that was last into all its timed collectives, and no other into many: of a step's few
 /// collectives one carries the whole delay, and it is seldom among the timed ones.
 fn always_waited_for(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
-    member.toll.filter(|toll| toll.joined >= ALL_OF && toll.last == toll.joined)?;
-    let seldom = |other: &&Member<'_>| other.toll.is_none_or(|toll| 2 * toll.last <= toll.joined);
+    member.delay.filter(|delay| delay.joined >= ALL_OF && delay.last == delay.joined)?;
+    let seldom = |other: &&Member<'_>| other.delay.is_none_or(|delay| 2 * delay.last <= delay.joined);
     waited_more(member, others).filter(|_| others.iter().all(seldom))
 }
 
@@ -112,7 +112,7 @@ fn lost(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
 fn lost_together(member: &Member<'_>, rest: &[&Member<'_>]) -> Option<Lost> {
     let usual = usual_of_others(rest.iter().map(|other| other.late_pooled).collect())?;
     let share = member.late_pooled - usual;
-    let error = WIDTH * member.toll?.late_error * member.late_pooled;
+    let error = WIDTH * member.delay?.late_error * member.late_pooled;
     bounded(Lost { share, error }, member, rest)
 }
 
@@ -159,22 +159,22 @@ pub(super) fn nobody_waits(rank: Rank, since_s: f64, cohorts: &[Vec<Member<'_>>]
     // Or another does, and not this one.
     let costs = |member: &Member<'_>| waited_for(member, &others(&all, member.rank));
     let named = all.iter().find(|member| member.rank == rank);
-    let is_known = named.is_some_and(|member| member.toll.is_some() && costs(member).is_none());
-    if is_known && all.iter().any(|member| costs(member).is_some_and(|lost| lost.share > TOLD)) {
+    let is_known = named.is_some_and(|member| member.delay.is_some() && costs(member).is_none());
+    if is_known && all.iter().any(|member| costs(member).is_some_and(|lost| lost.share > REPORTED)) {
         return true;
     }
-    let tolls = all.iter().map(|member| member.toll.filter(|toll| toll.joined >= ENOUGH));
+    let delays = all.iter().map(|member| member.delay.filter(|delay| delay.joined >= ENOUGH));
     if all.iter().all(|member| is_limited_by_host(member)) {
         return true;
     }
-    let Some(tolls) = tolls.collect::<Option<Vec<_>>>() else { return false };
+    let Some(delays) = delays.collect::<Option<Vec<_>>>() else { return false };
     if is_known {
         return true;
     }
-    let usual = usual_of_all(tolls.iter().map(|toll| toll.cost).collect()).unwrap_or(0.0);
-    let most = tolls.iter().map(|toll| toll.cost - usual + WIDTH * toll.error).fold(0.0, f64::max);
+    let usual = usual_of_all(delays.iter().map(|delay| delay.cost).collect()).unwrap_or(0.0);
+    let most = delays.iter().map(|delay| delay.cost - usual + WIDTH * delay.error).fold(0.0, f64::max);
     // It may have begun after most of the look-back.
-    most * (LOOKED_BACK / since_s.max(1.0)).max(1.0) < TOLD
+    most * (LOOKED_BACK / since_s.max(1.0)).max(1.0) < REPORTED
 }
 
 /// Whether the others are known to wait for this rank, with the error of that for as long as is reported.
@@ -182,7 +182,7 @@ pub(super) fn is_awaited(rank: Rank, cohorts: &[Vec<Member<'_>>]) -> bool {
     let all: Vec<_> = cohorts.iter().flatten().collect();
     let named = all.iter().find(|member| member.rank == rank);
     let waited = named.and_then(|member| waited_for(member, &others(&all, rank)));
-    waited.is_some_and(|lost| lost.share - lost.error >= TOLD)
+    waited.is_some_and(|lost| lost.share - lost.error >= REPORTED)
 }
 
 fn others<'a, 'b>(all: &'b [&'b Member<'a>], of: Rank) -> Vec<&'b Member<'a>> {
@@ -192,8 +192,8 @@ fn others<'a, 'b>(all: &'b [&'b Member<'a>], of: Rank) -> Vec<&'b Member<'a>> {
 /// The finding for the costliest rank, if no rule has named one.
 pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> Option<Finding> {
     let all: Vec<_> = cohorts.iter().flatten().collect();
-    let is_own = |toll: Toll| toll.steady > STEADY && toll.waited < PASSED_ON * toll.cost;
-    let suspects = all.iter().filter(|member| member.begun && member.toll.is_some_and(is_own));
+    let is_own = |delay: StragglerDelay| delay.steady > STEADY && delay.waited < PASSED_ON * delay.cost;
+    let suspects = all.iter().filter(|member| member.begun && member.delay.is_some_and(is_own));
     // Waiting for sends and receives is not observed: a rank that waited for a pipeline neighbour may be late
     // because of it.
     if all.iter().any(|member| member.sends) {
@@ -208,15 +208,15 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
         waited_for(member, &others).or_else(|| always_waited_for(member, &others))
     };
     let known = suspects.filter_map(|member| Some((*member, measure(member)?)));
-    let mut known: Vec<_> = known.filter(|(_, lost)| lost.share > ALONE * TOLD).collect();
+    let mut known: Vec<_> = known.filter(|(_, lost)| lost.share > ALONE * REPORTED).collect();
     known.sort_by(|(_, one), (_, other)| other.share.total_cmp(&one.share));
     let &(member, lost) = known.first()?;
     let next = known.get(1).map_or(0.0, |(_, next)| next.share);
-    let least = growth.map_or(TOLD, |growth| TOLD.max(EXPLAINS * growth.share()));
+    let least = growth.map_or(REPORTED, |growth| REPORTED.max(EXPLAINS * growth.share()));
     if lost.share < least || next > ALONE * lost.share {
         return None;
     }
-    let toll = member.toll?;
+    let delay = member.delay?;
     let others = others(&all, member.rank);
     if growth.is_none() && held_up(&others).is_some_and(|most| most < HOSTS_DIFFER) {
         return None;
@@ -228,7 +228,7 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
         (growth.is_some() || waits_less(member, held_up(&others))).then(|| guessed(member, &others, share))
     })?;
     let (class, advice) = (cause.class(), cause.advice());
-    let since_s = member.view.heard().since(toll.since).as_secs_f64();
+    let since_s = member.view.heard().since(delay.since).as_secs_f64();
     let (cost, since_s) = of(&[member.rank], since_s, cohorts, growth);
     let Cost { pct, pct_error, ms_per_step, .. } = cost?;
     let evidence = Evidence::Straggler(Straggler {
@@ -237,8 +237,8 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
         pct,
         error_pct: pct_error,
         step_ms: ms_per_step.map(|ms| 100.0 * ms / pct),
-        timed: toll.joined,
-        last: toll.last,
+        timed: delay.joined,
+        last: delay.last,
         tflops: beside(member, &others, |member| member.rate),
         cause,
     });
@@ -360,16 +360,16 @@ pub(super) fn of(
     let lost = if ranks.len() > 1 { lost_together } else { lost };
     let costs = named.into_iter().filter_map(|member: &Member<'_>| Some((member, lost(member, &rest)?)));
     let most = costs.max_by(|(_, one), (_, other)| one.share.total_cmp(&other.share));
-    let remembered = most.and_then(|(member, _)| Some((member.view.heard(), member.toll?.since)));
+    let remembered = most.and_then(|(member, _)| Some((member.view.heard(), member.delay?.since)));
     let remembered = remembered.filter(|_| since_s <= LOOKED_BACK);
     let since_s = since_s.max(remembered.map_or(0.0, |(now, since)| now.since(since).as_secs_f64()));
-    let toll = most.and_then(|(member, _)| member.toll).filter(|_| ranks.len() == 1);
+    let delay = most.and_then(|(member, _)| member.delay).filter(|_| ranks.len() == 1);
     // Of rare losses more are known than those of the last digests, by the steps that took longer.
     let lasts = growth.is_some_and(Growth::is_of_most_steps);
-    if let Some(average) = toll.and_then(|toll| toll.average).filter(|_| !lasts) {
+    if let Some(average) = delay.and_then(|delay| delay.average).filter(|_| !lasts) {
         let known = pace::lost_in_pauses(all.iter().map(|member| member.view));
         if let Some((share, step)) = known.filter(|(share, _)| average > MOST * share) {
-            return (Some(Cost::of(share, 0.0, Some(step), (all.len(), since_s))), since_s);
+            return (Some(Cost::of(share, 0.0, Some(step), all.len(), since_s)), since_s);
         }
     }
     // Steps became longer when it began: that is its cost, whatever was timed.
@@ -377,6 +377,6 @@ pub(super) fn of(
         return (Some(growth.cost(all.len())), growth.since_s);
     }
     let Some((member, lost)) = most else { return (None, since_s) };
-    let step = toll.map_or(member.pace, |toll| toll.step);
-    (Some(Cost::of(lost.share, lost.error, step, (all.len(), since_s))), since_s)
+    let step = delay.map_or(member.pace, |delay| delay.step);
+    (Some(Cost::of(lost.share, lost.error, step, all.len(), since_s)), since_s)
 }

@@ -66,7 +66,7 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
     let is_late = |member: &Member<'_>, late: f64, spared: Option<f64>| {
         // By its timed collectives lately, or over all digests: beyond the interval of the sample, chance from one
         // digest to the next, and what ranks differ by.
-        let sampled = WIDTH * member.toll.map_or(0.0, |toll| toll.late_error);
+        let sampled = WIDTH * member.delay.map_or(0.0, |delay| delay.late_error);
         let is_sure = |digests: usize| {
             let known = &member.late[..digests.min(member.late.len())];
             let mean = mean(known.iter().copied()).unwrap_or(0.0);
@@ -97,9 +97,9 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
         let spared = greater(less(member.blocked, usual.blocked, LONG), spared_lately);
         let waits = spared.zip(greater(usual.blocked, usual.blocked_lately).filter(|usual| *usual > 0.0));
         let is_its_host = waits.is_none_or(|(spared, usual)| spared >= EXPLAINS * late.min(usual));
-        let is_told = waits.is_some_and(|(_, usual)| usual >= late);
+        let is_known = waits.is_some_and(|(_, usual)| usual >= late);
         // A rank that waits for another in one communicator is late in the next: it waits as long as the others do.
-        let passes_on = if is_told {
+        let passes_on = if is_known {
             usual.waited - member.waited < MOST * late
         } else {
             member.waited > MOST * (late + usual.late)
@@ -114,8 +114,8 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
         }
         // By its digests, or, if few of their collectives were timed, since it first cost the others time.
         let digests = member.late.iter().take_while(|digest| **digest - usual.late > LATE).count() as f64;
-        let costs = member.toll.filter(|toll| toll.cost > LATE);
-        let since_s = costs.map_or(0.0, |toll| member.view.heard().since(toll.since).as_secs_f64());
+        let costs = member.delay.filter(|delay| delay.cost > LATE);
+        let since_s = costs.map_or(0.0, |delay| member.view.heard().since(delay.since).as_secs_f64());
         Some(Suspect {
             member,
             rate,
@@ -124,7 +124,7 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
             late: Some(late),
             // Waiting for sends and receives is not observed: a rank that waited for a pipeline neighbour may
             // be late because of it.
-            confidence: if member.sends && !is_told { Confidence::Guess } else { Confidence::Likely },
+            confidence: if member.sends && !is_known { Confidence::Guess } else { Confidence::Likely },
             since_s: since_s.max(digests),
             clocks: Clocks::Unknown,
         })

@@ -6,7 +6,7 @@ use super::super::{
 };
 use super::{
     COHORT, Class, Confidence, Evidence, Finding, Growth, Kind, LATE_BY_COMPUTE, Member, Rank, SLOW,
-    Severity, cost, excess, median, told, usual_lateness,
+    Severity, cost, describe, excess, median, usual_lateness,
 };
 
 /// By this share more than the others' is more work, besides [`SPREADS`]: as much as makes a GPU slow.
@@ -114,8 +114,8 @@ pub(super) fn finding(
     let member = worst.member;
     let (cost, since_s) = cost::of(&ranks, member.since_last, cohorts, growth);
     let (who, arrival) = (
-        told::named(&ranks, member),
-        told::arrival(member, Some(excess(member, on_time).unwrap_or(0.0)), cost.as_ref()),
+        describe::named(&ranks, member),
+        describe::arrival(member, Some(excess(member, on_time).unwrap_or(0.0)), cost.as_ref()),
     );
     let others = all().count() - busy.len();
     let rates = Rates { tflops: member.rate.unwrap_or(usual), usual_tflops: usual, ranks: Some(others) };

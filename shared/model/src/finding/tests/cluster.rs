@@ -73,7 +73,7 @@ pub(super) struct Cluster {
     pub exposed: Option<f64>,
     /// Hosts that report.
     pub hosts: usize,
-    stands: Option<(u64, Standing)>,
+    is_stuck: Option<(u64, Standing)>,
     timed: Vec<(f64, f64)>,
     blocked: Vec<f64>,
     calls: Vec<u64>,
@@ -93,7 +93,7 @@ impl Cluster {
             from: 0,
             exposed: None,
             hosts: usize::MAX,
-            stands: None,
+            is_stuck: None,
             timed: vec![(0.0, 0.0); ranks as usize],
             blocked: vec![0.0; ranks as usize],
             calls: vec![0; ranks as usize],
@@ -104,14 +104,14 @@ impl Cluster {
 
     /// From second `at` on nothing moves, and every rank reports `standing`.
     pub(super) fn stand(mut self, at: u64, standing: impl Fn(u32, &mut RankDigest) + 'static) -> Self {
-        self.stands = Some((at, Box::new(standing)));
+        self.is_stuck = Some((at, Box::new(standing)));
         self
     }
 
     pub(super) fn run(&mut self, seconds: u64) -> &mut Self {
         for _ in 0..seconds {
             self.second += 1;
-            let standing_since = self.stands.as_ref().map(|(at, _)| *at).filter(|at| self.second > *at);
+            let standing_since = self.is_stuck.as_ref().map(|(at, _)| *at).filter(|at| self.second > *at);
             let mut frames = self.simulation.digests(standing_since.unwrap_or(self.second));
             frames.truncate(self.hosts);
             for frame in &mut frames {
@@ -148,7 +148,7 @@ impl Cluster {
     /// Runs until something is found, for `most` seconds at most; and the seconds that took since the faults
     /// began.
     pub(super) fn until_found(&mut self, most: u64) -> (Vec<Finding>, u64) {
-        let from = self.stands.as_ref().map_or(self.from, |(at, _)| *at);
+        let from = self.is_stuck.as_ref().map_or(self.from, |(at, _)| *at);
         loop {
             let found = self.run(1).findings();
             if !found.is_empty() || self.second >= from + most {
@@ -157,16 +157,16 @@ impl Cluster {
         }
     }
 
-    fn write(&mut self, digest: &mut RankDigest, stands: bool) {
+    fn write(&mut self, digest: &mut RankDigest, is_stuck: bool) {
         let rank = digest.rank.0;
         self.open_communicators(digest);
-        if stands {
+        if is_stuck {
             digest.heard = self.now();
             (digest.step_median, digest.step_count) = (None, 0);
             digest.samples.clear();
             (digest.gemm_timed_flops, digest.gemm_timed_for) = self.timed(rank);
             digest.blocked_for = Nanoseconds((self.blocked[rank as usize] * 1e9) as u64);
-            if let Some((_, standing)) = &self.stands {
+            if let Some((_, standing)) = &self.is_stuck {
                 standing(rank, digest);
             }
             return;

@@ -9,7 +9,7 @@ use xpu_wire::{
 
 use super::cluster::{Cluster, Layout, hold, only, says, silent, wait};
 use crate::{
-    finding::{Class, Confidence, Finding, Kind, stands},
+    finding::{Class, Confidence, Finding, Kind, is_stuck},
     job::Jobs,
     status::{ExitCode, RankState, RankStatus, Status},
 };
@@ -280,19 +280,22 @@ fn who_certainly_does_not_come_in_the_first_seconds_is_named_at_once() {
         (seconds, found[0].confidence, found[0].evidence.to_string())
     };
     for ranks in [2, 8] {
-        let (seconds, _, told) = named(ranks, |digest| digest.life = Life::Ended);
-        assert!(seconds <= BUDGET && told.contains("rank 1: it has ended"), "{seconds} s: {told}");
-        let (seconds, confidence, told) = named(ranks, |digest| {
+        let (seconds, _, reported) = named(ranks, |digest| digest.life = Life::Ended);
+        assert!(seconds <= BUDGET && reported.contains("rank 1: it has ended"), "{seconds} s: {reported}");
+        let (seconds, confidence, reported) = named(ranks, |digest| {
             let line = &mut digest.communicators[0];
             (line.entered, line.enqueued) = (1, 1);
             inside(digest, Call::StreamSynchronize);
         });
-        assert!(seconds <= BUDGET && told.contains("inside cudaStreamSynchronize"), "{seconds} s: {told}");
+        assert!(
+            seconds <= BUDGET && reported.contains("inside cudaStreamSynchronize"),
+            "{seconds} s: {reported}"
+        );
         assert_eq!(confidence, if ranks == 2 { Confidence::Guess } else { Confidence::Likely });
-        let (seconds, _, told) = named(ranks, |digest| inside(digest, Call::StreamSynchronize));
-        assert!(seconds >= 55, "a kernel of its own: {seconds} s: {told}");
-        let (seconds, _, told) = named(ranks, |_| {});
-        assert!(seconds >= 55, "{seconds} s: {told}");
+        let (seconds, _, reported) = named(ranks, |digest| inside(digest, Call::StreamSynchronize));
+        assert!(seconds >= 55, "a kernel of its own: {seconds} s: {reported}");
+        let (seconds, _, reported) = named(ranks, |_| {});
+        assert!(seconds >= 55, "{seconds} s: {reported}");
     }
 }
 
@@ -337,7 +340,7 @@ fn a_hang_in_the_first_steps_is_named() {
 #[test]
 fn one_long_stall_excuses_the_next_for_a_minute_at_most() {
     let second = |digest: &RankDigest| (digest.heard.0 - 1_800_000_000_000_000_000) / 1_000_000_000;
-    let stands = move |stopped: bool| {
+    let is_stuck = move |stopped: bool| {
         move |rank: u32, digest: &mut RankDigest| {
             // It hung for five minutes, and then went on by one collective.
             let later = second(digest) >= 320;
@@ -350,7 +353,7 @@ fn one_long_stall_excuses_the_next_for_a_minute_at_most() {
         }
     };
     for (stopped, least, most) in [(false, 55, 66), (true, 9, 15)] {
-        let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, stands(stopped));
+        let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, is_stuck(stopped));
         assert_eq!(cluster.run(320).findings(), [], "it goes on");
         let seconds = (1..200).find(|_| !cluster.run(1).findings().is_empty()).unwrap();
         assert!((least..=most).contains(&seconds), "stopped {stopped}: {seconds} s");
@@ -369,13 +372,13 @@ fn a_host_that_sees_a_part_of_a_job_says_that_its_ranks_stand() {
     let mut cluster = Cluster::new(5, 16, Layout::Data, &[]).stand(STALL, standing);
     cluster.hosts = 1;
     cluster.run(STALL + 5);
-    assert!(!stands(cluster.job(), &cluster.findings()), "not after some seconds");
+    assert!(!is_stuck(cluster.job(), &cluster.findings()), "not after some seconds");
     cluster.run(BUDGET - 5);
-    assert!(stands(cluster.job(), &cluster.findings()));
+    assert!(is_stuck(cluster.job(), &cluster.findings()));
     // A training one does not, and neither does one with a working rank here.
     let mut trains = Cluster::new(5, 16, Layout::Data, &[]);
     trains.hosts = 1;
-    assert!(!stands(trains.run(60).job(), &[]));
+    assert!(!is_stuck(trains.run(60).job(), &[]));
     let works = |rank, digest: &mut RankDigest| {
         if rank == 3 {
             digest.blocked_for.0 += digest.heard.0 % 1_000_000_007;
@@ -385,7 +388,7 @@ fn a_host_that_sees_a_part_of_a_job_says_that_its_ranks_stand() {
     };
     let mut saves = Cluster::new(5, 16, Layout::Data, &[]).stand(STALL, works);
     saves.hosts = 1;
-    assert!(!stands(saves.run(STALL + 40).job(), &[]), "it may be saving");
+    assert!(!is_stuck(saves.run(STALL + 40).job(), &[]), "it may be saving");
 }
 
 /// One process alone, or ranks that talk by gloo: they wait in no collective of NCCL.

@@ -206,13 +206,13 @@ fn a_link_that_slows_down_is_named() {
 /// The absence of reports is no health.
 #[test]
 fn who_was_slow_before_a_standstill_is_named_all_through_it() {
-    let stands = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
+    let is_stuck = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
         if rank != 6 {
             wait(digest, 0, 1);
         }
     };
     for fault in [Fault::Compute { rank: 5, factor: 1.5 }, Fault::Host { rank: 5, ms: 40.0 }] {
-        let mut cluster = Cluster::new(1, 8, Layout::Data, &[fault]).stand(20, stands);
+        let mut cluster = Cluster::new(1, 8, Layout::Data, &[fault]).stand(20, is_stuck);
         cluster.run(20);
         for _ in 0..100 {
             let found = cluster.run(1).findings();
@@ -228,7 +228,7 @@ fn who_was_slow_before_a_standstill_is_named_all_through_it() {
 /// Its cost is per step, and not per collective: of four of 30 ms that overlap, at least a third of the sum.
 #[test]
 fn lateness_is_reported_by_the_step() {
-    let told = |exposed: f64| {
+    let reported = |exposed: f64| {
         let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::Host { rank: 3, ms: 30.0 }]);
         cluster.exposed = Some(exposed);
         let found = cluster.run(15).findings().remove(0);
@@ -237,8 +237,8 @@ fn lateness_is_reported_by_the_step() {
         assert!(found.evidence.to_string().contains(&figures), "one figure: {figures}: {}", found.evidence);
         cost.ms_per_step.unwrap()
     };
-    assert!((told(0.36) - 40.0).abs() < 0.1, "no more than GEMMs wait for");
-    assert!(told(1.0) > 40.0);
+    assert!((reported(0.36) - 40.0).abs() < 0.1, "no more than GEMMs wait for");
+    assert!(reported(1.0) > 40.0);
 }
 
 /// Two ranks: one's GEMM rate falls, as on a shared GPU, without delaying the other.

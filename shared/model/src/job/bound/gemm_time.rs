@@ -45,11 +45,12 @@ impl GemmTime {
         if self.clock_pct < LOST {
             return;
         }
-        let told = readings.filter(|reading| !reading.is_stale()).filter_map(|reading| reading.throttle);
-        let told: Vec<Throttle> = told.collect();
-        let any = told.iter().fold(Throttle(0), |any, one| Throttle(any.0 | one.0));
-        let of_most =
-            |word: &&str| 2 * told.iter().filter(|one| one.words().contains(word)).count() >= told.len();
+        let throttles = readings.filter(|reading| !reading.is_stale()).filter_map(|reading| reading.throttle);
+        let throttles: Vec<Throttle> = throttles.collect();
+        let any = throttles.iter().fold(Throttle(0), |any, one| Throttle(any.0 | one.0));
+        let of_most = |word: &&str| {
+            2 * throttles.iter().filter(|one| one.words().contains(word)).count() >= throttles.len()
+        };
         self.held_by = any.words().into_iter().filter(of_most).collect();
     }
 }

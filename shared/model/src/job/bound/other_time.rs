@@ -21,6 +21,13 @@ pub struct OtherTime {
     pub unexplained_pct: f64,
 }
 
+/// One of its measured parts.
+struct Part {
+    by: BoundBy,
+    pct: Option<f64>,
+    name: &'static str,
+}
+
 impl OtherTime {
     /// `rest`: the share of all time.
     ///
@@ -48,18 +55,18 @@ impl OtherTime {
         Self { loading_pct, collecting_pct, copying_pct, synchronizing_pct, unexplained_pct }
     }
 
-    fn parts(&self) -> [(BoundBy, Option<f64>, &'static str); 4] {
+    fn parts(&self) -> [Part; 4] {
         [
-            (BoundBy::DataLoading, self.loading_pct, "data loading"),
-            (BoundBy::GarbageCollection, self.collecting_pct, "garbage collection"),
-            (BoundBy::Copies, self.copying_pct, "copies"),
-            (BoundBy::Synchronizing, self.synchronizing_pct, "synchronizing calls"),
+            Part { by: BoundBy::DataLoading, pct: self.loading_pct, name: "data loading" },
+            Part { by: BoundBy::GarbageCollection, pct: self.collecting_pct, name: "garbage collection" },
+            Part { by: BoundBy::Copies, pct: self.copying_pct, name: "copies" },
+            Part { by: BoundBy::Synchronizing, pct: self.synchronizing_pct, name: "synchronizing calls" },
         ]
     }
 
     /// The largest part, if it is larger than what is not explained.
     pub(super) fn largest(&self) -> Option<BoundBy> {
-        let known = self.parts().into_iter().filter_map(|(by, share, _)| Some((by, share?)));
+        let known = self.parts().into_iter().filter_map(|part| Some((part.by, part.pct?)));
         let largest = known.max_by(|one, other| one.1.total_cmp(&other.1))?;
         (largest.1 > self.unexplained_pct).then_some(largest.0)
     }
@@ -68,8 +75,8 @@ impl OtherTime {
 /// `data loading 40 %, synchronizing calls 3 %, unexplained 12 %`
 impl fmt::Display for OtherTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (_, share, name) in self.parts() {
-            if let Some(share) = share.filter(|share| *share >= 0.5) {
+        for Part { pct, name, .. } in self.parts() {
+            if let Some(share) = pct.filter(|share| *share >= 0.5) {
                 write!(f, "{name} {share:.0} %, ")?;
             }
         }

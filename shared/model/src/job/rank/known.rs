@@ -11,7 +11,7 @@ use xpu_wire::{
 };
 
 use super::{Ahead, CpuWait, Load, RATES, RankView, Sample, part};
-use crate::job::{Arrivals, PaceSample, Toll, median};
+use crate::job::{Arrivals, PaceSample, StragglerDelay, median};
 
 /// Digests after which all hosts' reports of one second have arrived.
 const SETTLED: usize = 3;
@@ -60,7 +60,7 @@ impl RankView {
 
     /// Time without a completed step, and without an entered or completed collective, at the last report: by
     /// its host's clock alone.
-    pub fn stands_for(&self) -> Duration {
+    pub fn stalled_for(&self) -> Duration {
         self.heard().since(self.advance.moved)
     }
 
@@ -80,8 +80,8 @@ impl RankView {
     }
 
     /// The others' wait for it alone, over the last 15 digests; `None` while too few collectives matched.
-    pub fn toll(&self) -> Option<Toll> {
-        self.arrival_skew.toll()
+    pub fn straggler_delay(&self) -> Option<StragglerDelay> {
+        self.arrival_skew.straggler_delay()
     }
 
     /// Its GPU's last health reading, however old ([`DeviceReading::is_stale`]).

@@ -10,7 +10,7 @@ use xpu_wire::{
 use super::{RankView, intervals::WINDOW};
 
 /// A rank without progress for this long has no current shares of its time.
-const STANDS: Duration = Duration::from_secs(10);
+const STALLED: Duration = Duration::from_secs(10);
 
 impl RankView {
     /// TFLOPS of each of the last digests with timed GEMMs, newest first, and its time.
@@ -194,15 +194,15 @@ impl RankView {
     /// was held up then.
     pub fn exposed(&self) -> Option<f64> {
         let (first, last) = self.progress_ends()?;
-        let stands = self.intervals.len() == WINDOW
+        let is_stuck = self.intervals.len() == WINDOW
             && self.intervals.ends().is_some_and(|(first, last)| first.arithmetic == last.arithmetic)
-            || self.stands_for() >= STANDS;
+            || self.stalled_for() >= STALLED;
         // It is known from the first communication on.
         let first =
             self.intervals.progress().find(|progress| progress.exposed_for.is_some()).unwrap_or(first);
         let held = last.exposed_for?.0.checked_sub(first.exposed_for?.0)?;
         // A long wait is reported when it is over.
-        share(held, last.heard.since(first.heard)).filter(|_| !stands).map(|share| share.min(1.0))
+        share(held, last.heard.since(first.heard)).filter(|_| !is_stuck).map(|share| share.min(1.0))
     }
 
     /// The same share over the last `digests` of them.

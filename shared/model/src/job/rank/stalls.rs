@@ -22,15 +22,15 @@ pub(super) struct Stalls {
 }
 
 impl Stalls {
-    /// The operation it waited in, if it paused for `stood` before this digest and continues now.
-    pub(super) fn take(&mut self, before: Option<&RankDigest>, digest: &RankDigest, stood: Duration) {
-        let Some(before) = before.filter(|_| stood >= STALL) else { return };
+    /// The operation it waited in, if it paused for `stalled` before this digest and continues now.
+    pub(super) fn take(&mut self, before: Option<&RankDigest>, digest: &RankDigest, stalled: Duration) {
+        let Some(before) = before.filter(|_| stalled >= STALL) else { return };
         // The first steps compile: they do not predict later ones.
         let warm = digest.step.is_none_or(|step| step.0 > WARM);
         if warm && before.communicators != digest.communicators {
             let waited = before.communicators.iter().filter(|state| state.completed < state.entered);
             for state in waited {
-                push_bounded(&mut self.known, (state.id, state.last_operation, stood), REMEMBERED);
+                push_bounded(&mut self.known, (state.id, state.last_operation, stalled), REMEMBERED);
             }
         }
     }
@@ -38,10 +38,10 @@ impl Stalls {
     /// The expected wait in such an operation of this communicator.
     pub(super) fn usual(&self, id: CommunicatorId, operation: Option<Operation>) -> Duration {
         let alike = self.known.iter().filter(|stall| (stall.0, stall.1) == (id, operation));
-        let mut longest_first: Vec<_> = alike.map(|&(.., stood)| stood).collect();
-        longest_first.sort_unstable_by_key(|&stood| Reverse(stood));
+        let mut longest_first: Vec<_> = alike.map(|&(.., stalled)| stalled).collect();
+        longest_first.sort_unstable_by_key(|&stalled| Reverse(stalled));
         let of = |nth: usize, most: Duration| {
-            longest_first.get(nth).map_or(Duration::ZERO, |stood| (*stood).min(most))
+            longest_first.get(nth).map_or(Duration::ZERO, |stalled| (*stalled).min(most))
         };
         of(0, ONCE).max(of(1, TWICE))
     }

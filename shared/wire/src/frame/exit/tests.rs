@@ -63,12 +63,12 @@ fn memory_that_was_refused_is_reported_with_sizes() {
     };
     let grown = with(Some((Step(10), 61 << 30)), Some((79 << 30, 80 << 30)));
     assert_eq!(grown.cause(), EndCause::CudaError);
-    let told = "; before that cudaMalloc failed with 2 (cudaErrorMemoryAllocation): requested 2.00 GiB; the process held 70.00 GiB, \
+    let reported = "; before that cudaMalloc failed with 2 (cudaErrorMemoryAllocation): requested 2.00 GiB; the process held 70.00 GiB, \
                 9.00 GiB more than at step 10; 79.00 of 80.00 GiB of its GPU were in use";
-    assert!(grown.sentence().ends_with(told), "{}", grown.sentence());
+    assert!(grown.sentence().ends_with(reported), "{}", grown.sentence());
     assert!(grown.memory.is_some_and(|memory| memory.grew() && !memory.is_mostly_of_others()));
-    let told = ": requested 2.00 GiB; the process held 70.00 GiB";
-    assert!(with(None, None).sentence().ends_with(told), "{}", with(None, None).sentence());
+    let reported = ": requested 2.00 GiB; the process held 70.00 GiB";
+    assert!(with(None, None).sentence().ends_with(reported), "{}", with(None, None).sentence());
     let steady = with(Some((Step(10), 70 << 30)), Some((150 << 30, 160 << 30)));
     assert!(steady.memory.is_some_and(|memory| !memory.grew() && memory.is_mostly_of_others()));
 }
@@ -100,6 +100,6 @@ fn what_a_foreign_process_says_is_fit_for_a_terminal() {
     let exception = PythonException::parse(text, Moment(1));
     let parts = [&exception.kind, &exception.thread, &exception.message];
     assert_eq!(parts, ["E ERROR all is lost ", "t ", "a \nb"]);
-    let told = RankExit { exception: Some(exception), ..exit(Ending::Code(1)) }.sentence();
-    assert_eq!(told, "raised E ERROR all is lost : a  and exited with code 1, in f  (g :3)");
+    let reported = RankExit { exception: Some(exception), ..exit(Ending::Code(1)) }.sentence();
+    assert_eq!(reported, "raised E ERROR all is lost : a  and exited with code 1, in f  (g :3)");
 }

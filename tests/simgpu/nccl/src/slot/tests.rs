@@ -5,7 +5,7 @@ use super::*;
 const PURPOSE: u64 = 1;
 
 fn visit(lap: u32, start: u64) -> Visit {
-    Visit { lap, parties: 2, purpose: PURPOSE, start, cost: 10 }
+    Visit { lap, participants: 2, purpose: PURPOSE, start, cost: 10 }
 }
 
 #[test]
@@ -43,15 +43,15 @@ fn who_came_for_something_else_does_not_take_part() {
 }
 
 #[test]
-fn many_parties_agree_on_the_end_of_every_lap() {
-    const PARTIES: u32 = 4;
+fn many_participants_agree_on_the_end_of_every_lap() {
+    const PARTICIPANTS: u32 = 4;
     const LAPS: u32 = 20_000;
     let slot = Slot::default();
-    let ends = |party: u64| {
+    let ends = |participant: u64| {
         let mut ends = Vec::new();
         for lap in 0..LAPS {
-            let start = u64::from(lap) * 1000 + (party * u64::from(lap)) % 7;
-            let visit = Visit { lap, parties: PARTIES, purpose: PURPOSE, start, cost: 1 };
+            let start = u64::from(lap) * 1000 + (participant * u64::from(lap)) % 7;
+            let visit = Visit { lap, participants: PARTICIPANTS, purpose: PURPOSE, start, cost: 1 };
             while slot.arrive(&visit) == Arrival::NotOpen {
                 thread::yield_now();
             }
@@ -66,13 +66,14 @@ fn many_parties_agree_on_the_end_of_every_lap() {
         ends
     };
     let expected = |lap: u32| {
-        let latest = (0..u64::from(PARTIES)).map(|party| (party * u64::from(lap)) % 7).max();
+        let latest = (0..u64::from(PARTICIPANTS)).map(|participant| (participant * u64::from(lap)) % 7).max();
         u64::from(lap) * 1000 + latest.unwrap_or(0) + 1
     };
     thread::scope(|scope| {
-        let parties: Vec<_> = (0..u64::from(PARTIES)).map(|party| scope.spawn(move || ends(party))).collect();
-        for party in parties {
-            let ends = party.join().expect("a party does not panic");
+        let participants: Vec<_> =
+            (0..u64::from(PARTICIPANTS)).map(|participant| scope.spawn(move || ends(participant))).collect();
+        for participant in participants {
+            let ends = participant.join().expect("a party does not panic");
             assert!(ends.iter().zip(0..).all(|(end, lap)| *end == expected(lap)));
         }
     });

@@ -6,39 +6,36 @@ use xpu_wire::{collective::Operation, id::Rank};
 
 use super::{
     super::{
-        super::{
-            Standstill,
-            hang::Doing,
-            phrase::{self, counted},
-        },
-        Figures, Told,
+        super::{Standstill, hang::Doing},
+        Figures, WithFigures,
     },
     numbers,
 };
+use crate::phrase::{self, counted};
 
 /// Diverging calls, by the ranks' records.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parted {
+pub struct Diverged {
     /// The sentence of [`crate::divergence`].
     pub sentence: String,
     /// Of the collective in its communicator.
     pub number: Option<u64>,
-    pub stands_s: f64,
+    pub hung_s: f64,
     /// The rank that has not called, and what it does.
     pub lacks: Option<(Rank, Doing)>,
 }
 
-impl fmt::Display for Parted {
+impl fmt::Display for Diverged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; the job has hung for {:.0} s", self.sentence, self.stands_s)?;
+        write!(f, "{}; the job has hung for {:.0} s", self.sentence, self.hung_s)?;
         self.lacks.map_or(Ok(()), |(rank, doing)| write!(f, "; rank {rank}: {doing}"))
     }
 }
 
-impl Told for Parted {
+impl WithFigures for Diverged {
     fn figures(&self, to: &mut Figures) {
         to.count("collective_number", self.number);
-        to.put("stands_s", self.stands_s);
+        to.put("stands_s", self.hung_s);
         to.put("inside_s", self.lacks.and_then(|(_, doing)| doing.seconds()));
     }
 }
@@ -48,24 +45,24 @@ impl Told for Parted {
 pub struct Exchanging {
     pub ranks: Vec<Rank>,
     pub communicator: String,
-    pub stands_s: f64,
+    pub hung_s: f64,
 }
 
 impl fmt::Display for Exchanging {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ranks, communicator, stands_s } = self;
+        let Self { ranks, communicator, hung_s } = self;
         write!(
             f,
-            "all {} of communicator {communicator} wait for their GPUs, after sends and receives; the job has hung for {stands_s:.0} s",
+            "all {} of communicator {communicator} wait for their GPUs, after sends and receives; the job has hung for {hung_s:.0} s",
             counted(ranks.len())
         )
     }
 }
 
-impl Told for Exchanging {
+impl WithFigures for Exchanging {
     fn figures(&self, to: &mut Figures) {
         to.count("ranks_waiting", self.ranks.len() as u64);
-        to.put("stands_s", self.stands_s);
+        to.put("stands_s", self.hung_s);
     }
 }
 
@@ -75,19 +72,19 @@ pub struct NotEntered {
     pub ranks: Vec<Rank>,
     pub collective: Standstill,
     pub waiting: usize,
-    pub stands_s: f64,
+    pub hung_s: f64,
     /// What the first of them does.
     pub doing: Doing,
 }
 
 impl fmt::Display for NotEntered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ranks, collective, waiting, stands_s, doing } = self;
-        let (ranks_told, collective) = (phrase::ranks(ranks), phrase::collective(collective));
+        let Self { ranks, collective, waiting, hung_s, doing } = self;
+        let (who, collective) = (phrase::ranks(ranks), collective.to_string());
         let wait = if *waiting == 1 { "has waited" } else { "have waited" };
         write!(
             f,
-            "{ranks_told} did not enter {collective}, in which {} {wait} for {stands_s:.0} s; ",
+            "{who} did not enter {collective}, in which {} {wait} for {hung_s:.0} s; ",
             counted(*waiting)
         )?;
         match &ranks[..] {
@@ -97,10 +94,10 @@ impl fmt::Display for NotEntered {
     }
 }
 
-impl Told for NotEntered {
+impl WithFigures for NotEntered {
     fn figures(&self, to: &mut Figures) {
         to.count("ranks_waiting", self.waiting as u64);
-        to.put("stands_s", self.stands_s);
+        to.put("stands_s", self.hung_s);
         to.put("inside_s", self.doing.seconds());
         numbers(&self.collective, to);
     }
@@ -112,7 +109,7 @@ pub struct Deadlock {
     pub ranks: Vec<Rank>,
     pub here: Standstill,
     pub there: Standstill,
-    pub stands_s: f64,
+    pub hung_s: f64,
 }
 
 impl fmt::Display for Deadlock {
@@ -121,15 +118,15 @@ impl fmt::Display for Deadlock {
             f,
             "{} wait for each other: some entered {}, others {}, and neither group entered the other's",
             phrase::ranks(&self.ranks),
-            phrase::collective(&self.here),
-            phrase::collective(&self.there),
+            self.here,
+            self.there,
         )
     }
 }
 
-impl Told for Deadlock {
+impl WithFigures for Deadlock {
     fn figures(&self, to: &mut Figures) {
-        to.put("stands_s", self.stands_s);
+        to.put("stands_s", self.hung_s);
         numbers(&self.here, to);
         to.count("other_collective_number", self.there.number);
         to.count("other_collective_bytes", self.there.bytes);
@@ -145,7 +142,7 @@ pub struct Mismatch {
     pub collective: Standstill,
     /// The others; `None` if both sides are equal in number.
     pub most: Option<usize>,
-    pub stands_s: f64,
+    pub hung_s: f64,
 }
 
 impl fmt::Display for Mismatch {
@@ -153,7 +150,7 @@ impl fmt::Display for Mismatch {
         let called = self.called.iter().map(|(ranks, operation, bytes)| {
             format!("{} called {operation} of {}", phrase::ranks(ranks), phrase::bytes(*bytes))
         });
-        let (called, usual) = (called.collect::<Vec<_>>().join(", "), phrase::collective(&self.collective));
+        let (called, usual) = (called.collect::<Vec<_>>().join(", "), self.collective.to_string());
         match self.most {
             None => write!(f, "the ranks disagree on {usual}: {called}"),
             Some(most) => write!(f, "{called} where {} called {usual}", counted(most)),
@@ -161,10 +158,10 @@ impl fmt::Display for Mismatch {
     }
 }
 
-impl Told for Mismatch {
+impl WithFigures for Mismatch {
     fn figures(&self, to: &mut Figures) {
         to.count("ranks_alike", self.most.map(|most| most as u64));
-        to.put("stands_s", self.stands_s);
+        to.put("stands_s", self.hung_s);
         numbers(&self.collective, to);
         to.count("called_bytes", self.called.first().map(|(.., bytes)| *bytes));
     }
@@ -180,15 +177,15 @@ pub struct OutOfStep {
     pub others: usize,
     /// The first that did not end.
     pub collective: Standstill,
-    pub stands_s: f64,
+    pub hung_s: f64,
 }
 
 impl fmt::Display for OutOfStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ranks, most, least, others, collective, stands_s } = self;
+        let Self { ranks, most, least, others, collective, hung_s } = self;
         write!(
             f,
-            "{} called {most} collectives of communicator {} where {} called {least}, and all wait for the GPU: all called numbers {} to {}, and none of these is known to have ended for {stands_s:.0} s",
+            "{} called {most} collectives of communicator {} where {} called {least}, and all wait for the GPU: all called numbers {} to {}, and none of these is known to have ended for {hung_s:.0} s",
             phrase::ranks(ranks),
             collective.communicator,
             counted(*others),
@@ -198,12 +195,12 @@ impl fmt::Display for OutOfStep {
     }
 }
 
-impl Told for OutOfStep {
+impl WithFigures for OutOfStep {
     fn figures(&self, to: &mut Figures) {
         to.count("calls", self.most);
         to.count("usual_calls", self.least);
         to.count("ranks_alike", self.others as u64);
-        to.put("stands_s", self.stands_s);
+        to.put("stands_s", self.hung_s);
         numbers(&self.collective, to);
     }
 }
@@ -216,26 +213,26 @@ pub struct Unmatched {
     pub calls: u64,
     pub usual: u64,
     pub of: usize,
-    pub stands_s: f64,
+    pub hung_s: f64,
 }
 
 impl fmt::Display for Unmatched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ranks, calls, usual, of, stands_s } = self;
+        let Self { ranks, calls, usual, of, hung_s } = self;
         let first = ranks.first().copied().unwrap_or_default();
         write!(
             f,
-            "{} called fewer sends and receives than ranks with the same role: rank {first} called {calls}, most of {of} called {usual}; the job has hung for {stands_s:.0} s",
+            "{} called fewer sends and receives than ranks with the same role: rank {first} called {calls}, most of {of} called {usual}; the job has hung for {hung_s:.0} s",
             phrase::ranks(ranks),
         )
     }
 }
 
-impl Told for Unmatched {
+impl WithFigures for Unmatched {
     fn figures(&self, to: &mut Figures) {
         to.count("calls", self.calls);
         to.count("usual_calls", self.usual);
         to.count("ranks_compared", self.of as u64);
-        to.put("stands_s", self.stands_s);
+        to.put("stands_s", self.hung_s);
     }
 }

@@ -4,13 +4,8 @@ use std::fmt;
 
 use xpu_wire::id::Rank;
 
-use super::super::{
-    super::{
-        hang::Doing,
-        phrase::{self, counted},
-    },
-    Figures, Told,
-};
+use super::super::{super::hang::Doing, Figures, WithFigures};
+use crate::phrase::{self, counted};
 
 /// A communicator being created or destroyed.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,7 +13,7 @@ pub struct Forming {
     /// It is being created; else destroyed.
     pub makes: bool,
     pub inside: Vec<Rank>,
-    pub stands_s: f64,
+    pub hung_s: f64,
     pub missing: Missing,
 }
 
@@ -38,13 +33,13 @@ pub enum Missing {
 
 impl fmt::Display for Forming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { makes, inside, stands_s, missing } = self;
+        let Self { makes, inside, hung_s, missing } = self;
         let doing = if *makes { "creating" } else { "destroying" };
         let have = if inside.len() == 1 { "has" } else { "have" };
         let waiting =
-            format!("{} {have} been {doing} a communicator for {stands_s:.0} s", counted(inside.len()));
+            format!("{} {have} been {doing} a communicator for {hung_s:.0} s", counted(inside.len()));
         match missing {
-            Missing::Nobody => write!(f, "all ranks have been {doing} a communicator for {stands_s:.0} s"),
+            Missing::Nobody => write!(f, "all ranks have been {doing} a communicator for {hung_s:.0} s"),
             Missing::Unseen(unseen) => {
                 let were = if unseen.len() == 1 { "was" } else { "were" };
                 let (count, ranks) = (counted(unseen.len()), phrase::ranks(unseen));
@@ -61,7 +56,7 @@ impl fmt::Display for Forming {
     }
 }
 
-impl Told for Forming {
+impl WithFigures for Forming {
     fn figures(&self, to: &mut Figures) {
         to.count("ranks_waiting", self.inside.len() as u64);
         match &self.missing {
@@ -69,6 +64,6 @@ impl Told for Forming {
             Missing::Ranks { doing, .. } => to.put("inside_s", doing.seconds()),
             Missing::Nobody | Missing::Unknown => {}
         }
-        to.put("stands_s", self.stands_s);
+        to.put("stands_s", self.hung_s);
     }
 }

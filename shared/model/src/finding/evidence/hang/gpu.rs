@@ -6,15 +6,12 @@ use xpu_wire::{collective::Operation, id::Rank, ledger::Call};
 
 use super::{
     super::{
-        super::{
-            Standstill,
-            hang::Witness,
-            phrase::{self, counted},
-        },
-        Figures, Told,
+        super::{Standstill, hang::Witness},
+        Figures, WithFigures,
     },
     numbers,
 };
+use crate::phrase::{self, counted};
 
 /// All called it; some are still inside the call.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,14 +21,14 @@ pub struct NotLaunched {
     /// The call that the first of them is inside, and for how long.
     pub call: Call,
     pub inside_s: f64,
-    pub stands_s: f64,
+    pub hung_s: f64,
 }
 
 impl fmt::Display for NotLaunched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { ranks, collective, call, inside_s, .. } = self;
         let first = ranks.first().copied().unwrap_or_default();
-        let (ranks, collective) = (phrase::ranks(ranks), phrase::collective(collective));
+        let (ranks, collective) = (phrase::ranks(ranks), collective.to_string());
         write!(
             f,
             "{ranks} called {collective} and did not launch it: rank {first} has been inside {call} for {inside_s:.0} s"
@@ -39,10 +36,10 @@ impl fmt::Display for NotLaunched {
     }
 }
 
-impl Told for NotLaunched {
+impl WithFigures for NotLaunched {
     fn figures(&self, to: &mut Figures) {
         to.put("inside_s", self.inside_s);
-        to.put("stands_s", self.stands_s);
+        to.put("stands_s", self.hung_s);
         numbers(&self.collective, to);
     }
 }
@@ -54,7 +51,7 @@ pub struct NotStarted {
     pub ranks: Vec<Rank>,
     pub started: usize,
     pub collective: Standstill,
-    pub stands_s: f64,
+    pub hung_s: f64,
     pub witness: Witness,
     pub after: Option<After>,
 }
@@ -80,12 +77,12 @@ impl fmt::Display for After {
 
 impl fmt::Display for NotStarted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ranks, collective, stands_s, .. } = self;
+        let Self { ranks, collective, hung_s, .. } = self;
         write!(
             f,
-            "{} launched {}, and {} not started it: {}; the job has hung for {stands_s:.0} s",
+            "{} launched {}, and {} not started it: {}; the job has hung for {hung_s:.0} s",
             phrase::ranks(ranks),
-            phrase::collective(collective),
+            collective,
             if ranks.len() == 1 { "its GPU has" } else { "their GPUs have" },
             self.reason()
         )
@@ -117,7 +114,7 @@ impl NotStarted {
     }
 }
 
-impl Told for NotStarted {
+impl WithFigures for NotStarted {
     fn figures(&self, to: &mut Figures) {
         if self.witness == Witness::Event {
             to.count("ranks_started", self.started as u64);
@@ -130,7 +127,7 @@ impl Told for NotStarted {
                 to.put("others_power_w", others_watts);
             }
         }
-        to.put("stands_s", self.stands_s);
+        to.put("stands_s", self.hung_s);
         numbers(&self.collective, to);
     }
 }
@@ -142,18 +139,18 @@ pub struct InKernel {
     pub ranks: Vec<Rank>,
     pub launched: usize,
     pub collective: Standstill,
-    pub stands_s: f64,
+    pub hung_s: f64,
     /// Communicators in the same state.
     pub alike: usize,
 }
 
 impl fmt::Display for InKernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ranks, launched, collective, stands_s, alike } = self;
-        let (ranks, collective) = (phrase::ranks(ranks), phrase::collective(collective));
+        let Self { ranks, launched, collective, hung_s, alike } = self;
+        let (ranks, collective) = (phrase::ranks(ranks), collective.to_string());
         write!(
             f,
-            "all {launched} ranks launched {collective}, and it has not ended for {stands_s:.0} s on {ranks}"
+            "all {launched} ranks launched {collective}, and it has not ended for {hung_s:.0} s on {ranks}"
         )?;
         match alike {
             0 => Ok(()),
@@ -162,10 +159,10 @@ impl fmt::Display for InKernel {
     }
 }
 
-impl Told for InKernel {
+impl WithFigures for InKernel {
     fn figures(&self, to: &mut Figures) {
         to.count("ranks_launched", self.launched as u64);
-        to.put("stands_s", self.stands_s);
+        to.put("stands_s", self.hung_s);
         numbers(&self.collective, to);
         to.count("communicators_alike", self.alike as u64);
     }
@@ -177,16 +174,16 @@ pub struct Partial {
     pub ranks: Vec<Rank>,
     pub collective: Standstill,
     pub others: usize,
-    pub stands_s: f64,
+    pub hung_s: f64,
 }
 
 impl fmt::Display for Partial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ranks, collective, others, stands_s } = self;
+        let Self { ranks, collective, others, hung_s } = self;
         write!(
             f,
-            "{} ended on {} and not on {}, which {} waited for the GPU for {stands_s:.0} s",
-            phrase::collective(collective),
+            "{} ended on {} and not on {}, which {} waited for the GPU for {hung_s:.0} s",
+            collective,
             counted(*others),
             phrase::ranks(ranks),
             if ranks.len() == 1 { "has" } else { "have" },
@@ -194,10 +191,10 @@ impl fmt::Display for Partial {
     }
 }
 
-impl Told for Partial {
+impl WithFigures for Partial {
     fn figures(&self, to: &mut Figures) {
         to.count("ranks_done", self.others as u64);
-        to.put("stands_s", self.stands_s);
+        to.put("stands_s", self.hung_s);
         numbers(&self.collective, to);
     }
 }

@@ -6,7 +6,7 @@ use xpu_wire::id::{Rank, Step};
 
 use super::super::{
     super::{hang::Doing, phrase},
-    Figures, Told,
+    Figures, WithFigures,
 };
 
 /// Ranks that train, and have stopped doing anything.
@@ -18,16 +18,16 @@ pub struct Idle {
     pub usual_step_ms: Option<f64>,
     /// What the first of them does.
     pub first: Doing,
-    pub stands_s: f64,
+    pub hung_s: f64,
 }
 
 impl fmt::Display for Idle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ranks, step, usual_step_ms, first, stands_s } = self;
+        let Self { ranks, step, usual_step_ms, first, hung_s } = self;
         let step = step.map_or_else(String::new, |step| format!(" after step {step}"));
         write!(
             f,
-            "{} {} completed no step for {stands_s:.0} s{step}, launched nothing, and used no CPU",
+            "{} {} completed no step for {hung_s:.0} s{step}, launched nothing, and used no CPU",
             phrase::ranks(ranks),
             if ranks.len() == 1 { "has" } else { "have" },
         )?;
@@ -44,10 +44,10 @@ impl fmt::Display for Idle {
     }
 }
 
-impl Told for Idle {
+impl WithFigures for Idle {
     fn figures(&self, to: &mut Figures) {
         to.count("step", self.step.map(|step| step.0));
         to.put("usual_step_ms", self.usual_step_ms);
-        to.put("stands_s", self.stands_s);
+        to.put("stands_s", self.hung_s);
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use xpu_wire::id::Rank;
 
-use super::super::super::phrase;
+use crate::phrase;
 
 /// Ranks in the same state by the same evidence.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -89,18 +89,18 @@ fn a_gpu_that_has_not_come_to_what_others_started_is_named() {
             launched(Layout::Data, ranks, |rank| [Some(if rank == 1 { Queued } else { Begun }), None]);
         let [finding] = &found[..] else { panic!("{found:#?}") };
         assert_eq!((finding.class, &finding.ranks), (Class::NotStarted, &only(1)));
-        let told = finding.evidence.to_string();
+        let reported = finding.evidence.to_string();
         assert!(
-            told.contains("its GPU has not started it") && told.contains(&(ranks - 1).to_string()),
-            "{told}"
+            reported.contains("its GPU has not started it") && reported.contains(&(ranks - 1).to_string()),
+            "{reported}"
         );
         assert_eq!(finding.collective.as_ref().unwrap().number, STALL * 36);
         // The GPU of each rank, the fewest first.
-        let [behind, begun] = finding.evidence.gpus() else { panic!("{told}") };
+        let [behind, begun] = finding.evidence.gpus() else { panic!("{reported}") };
         assert_eq!(
             (&behind.ranks, behind.state, behind.by),
             (&only(1), GpuState::Behind, By::Events),
-            "{told}"
+            "{reported}"
         );
         assert_eq!(
             (behind.work.as_deref(), behind.launched_s),
@@ -110,10 +110,10 @@ fn a_gpu_that_has_not_come_to_what_others_started_is_named() {
         let all =
             if ranks == 2 { "rank 0: begun".to_owned() } else { format!("ranks 0, 2-{}: begun", ranks - 1) };
         assert!(
-            told.contains(
+            reported.contains(
                 "on the GPUs: rank 1: behind work up to GEMM 4096x4096x4096 bf16, launched 13 s ago (by events"
-            ) && told.contains(&all),
-            "{told}"
+            ) && reported.contains(&all),
+            "{reported}"
         );
     }
 }
@@ -141,13 +141,13 @@ fn a_receive_without_its_send_has_the_state_of_both_gpus() {
     cluster.fold(records.into_iter().map(Body::Record));
     let found = cluster.run(1).findings();
     let [finding] = &found[..] else { panic!("{found:#?}") };
-    let told = finding.evidence.to_string();
-    assert_eq!((finding.class, &finding.ranks), (Class::Unmatched, &only(0)), "{told}");
-    assert!(told.contains("rank 1: it has been inside cudaStreamSynchronize for"), "{told}");
-    let [not_called, behind] = finding.evidence.gpus() else { panic!("{told}") };
-    assert_eq!((&not_called.ranks, not_called.state), (&only(1), GpuState::NotCalled), "{told}");
+    let reported = finding.evidence.to_string();
+    assert_eq!((finding.class, &finding.ranks), (Class::Unmatched, &only(0)), "{reported}");
+    assert!(reported.contains("rank 1: it has been inside cudaStreamSynchronize for"), "{reported}");
+    let [not_called, behind] = finding.evidence.gpus() else { panic!("{reported}") };
+    assert_eq!((&not_called.ranks, not_called.state), (&only(1), GpuState::NotCalled), "{reported}");
     let of = (&behind.ranks, behind.state, behind.by, behind.work.as_deref());
-    assert_eq!(of, (&only(0), GpuState::Behind, By::Events, Some("GEMM 4096x4096x4096 bf16")), "{told}");
+    assert_eq!(of, (&only(0), GpuState::Behind, By::Events, Some("GEMM 4096x4096x4096 bf16")), "{reported}");
 }
 
 /// Or if it is unknown, of all or of the one.
@@ -203,15 +203,18 @@ fn a_gpu_that_runs_nothing_or_computes_has_not_started_what_others_wait_in() {
             (computes.class, &computes.ranks, computes.confidence),
             (Class::NotStarted, &only(1), Confidence::Guess)
         );
-        let told = computes.evidence.to_string();
-        assert!(told.contains("takes 600 W"), "{told}");
-        let [one, others] = computes.evidence.gpus() else { panic!("{told}") };
-        assert_eq!((&one.ranks, one.state, one.by), (&only(1), GpuState::Behind, By::Driver), "{told}");
+        let reported = computes.evidence.to_string();
+        assert!(reported.contains("takes 600 W"), "{reported}");
+        let [one, others] = computes.evidence.gpus() else { panic!("{reported}") };
+        assert_eq!((&one.ranks, one.state, one.by), (&only(1), GpuState::Behind, By::Driver), "{reported}");
         assert_eq!(
             (others.ranks.len() as u32, others.state, others.by),
             (ranks - 1, GpuState::Still, By::Driver)
         );
-        assert!(told.contains("begun and moving nothing, 100 % busy at 150 W (by the driver)"), "{told}");
+        assert!(
+            reported.contains("begun and moving nothing, 100 % busy at 150 W (by the driver)"),
+            "{reported}"
+        );
         assert_eq!(computes.collective.as_ref().unwrap().number, STALL * 36);
     }
 }
@@ -260,8 +263,8 @@ fn diverging_calls_in_the_first_step_are_reported_before_a_minute() {
         cluster.fold(records.into_iter().map(Body::Record));
         cluster.run(1).findings()
     };
-    let told = found(None);
-    let [finding] = &told[..] else { panic!("{told:#?}") };
+    let reported = found(None);
+    let [finding] = &reported[..] else { panic!("{reported:#?}") };
     assert_eq!((finding.class, &finding.ranks), (Class::Mismatch, &only(1)));
     assert_eq!(found(Some(6)), []);
 }

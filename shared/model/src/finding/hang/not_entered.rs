@@ -9,19 +9,19 @@ use super::{
     Class, Confidence, Doing, Evidence, Finding, Still, WORKING_PATIENCE, Waits, anyone_held, finding, held,
     kernel,
 };
-use crate::{divergence::Parting, job::Job};
+use crate::{divergence::DivergenceKind, job::Job};
 
 /// Whether an unblocked laggard still works: a checkpoint, an evaluation. It gets more time.
 pub(super) fn someone_works(still: &[Still<'_>]) -> bool {
     let culprits = Waits::among(still).culprits();
-    still.iter().filter(|still| still.stands_for < WORKING_PATIENCE).any(|still| {
+    still.iter().filter(|still| still.stalled_for < WORKING_PATIENCE).any(|still| {
         let mut absent = still.laggards().filter(|place| culprits.contains(&place.rank));
-        absent.any(|place| place.is_alive() && place.view.idle_for() < still.stands_for / 2)
+        absent.any(|place| place.is_alive() && place.view.idle_for() < still.stalled_for / 2)
     })
 }
 
 /// An unblocked laggard, or laggards that block each other.
-pub(super) fn not_entered(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
+pub(super) fn ranks(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     let waits = Waits::among(still);
     let culprits = freest(still, waits.culprits());
     if culprits.is_empty() {
@@ -32,7 +32,8 @@ pub(super) fn not_entered(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     }
     // Of all they miss, the first by the records of calls, else the collective that most ranks wait in.
     let missed = |still: &&Still<'_>| still.laggards().any(|place| culprits.contains(&place.rank));
-    let first = job.divergence().filter(|found| found.kind == Parting::NotEntered).map(|found| found.id);
+    let first =
+        job.divergence().filter(|found| found.kind == DivergenceKind::NotEntered).map(|found| found.id);
     let waiting = still.iter().filter(missed).map(|still| still.waiting().count()).max()?;
     let still = still.iter().filter(missed).max_by_key(|still| {
         (Some(still.id) == first, still.waiting().count(), std::cmp::Reverse(still.id))
@@ -48,7 +49,7 @@ pub(super) fn not_entered(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
         ranks: ranks.clone(),
         collective: collective.clone(),
         waiting,
-        stands_s: still.stands_for.as_secs_f64(),
+        hung_s: still.stalled_for.as_secs_f64(),
         doing: Doing::closely(job, first.rank, first.view),
     });
     let advice = if ranks.len() == 1 { "look at that rank's stack" } else { "look at those ranks' stacks" };
@@ -62,8 +63,8 @@ fn freest(still: &[Still<'_>], culprits: BTreeSet<Rank>) -> BTreeSet<Rank> {
         let mut places = still.iter().flat_map(|still| &still.places);
         places.find(|place| place.rank == *rank).is_some_and(|place| held(place.view).is_none())
     };
-    let told = anyone_held(still.iter().flat_map(|still| &still.places));
-    let free: BTreeSet<_> = culprits.iter().copied().filter(|rank| told && is_free(rank)).collect();
+    let any_held = anyone_held(still.iter().flat_map(|still| &still.places));
+    let free: BTreeSet<_> = culprits.iter().copied().filter(|rank| any_held && is_free(rank)).collect();
     if free.is_empty() { culprits } else { free }
 }
 
@@ -81,7 +82,7 @@ fn deadlock(still: &[Still<'_>], cycle: &[Rank]) -> Option<Finding> {
         ranks: cycle.to_vec(),
         here: here.clone(),
         there,
-        stands_s: one.stands_for.as_secs_f64(),
+        hung_s: one.stalled_for.as_secs_f64(),
     });
     let confidence = if first != last && anyone_held(one.waiting()) && anyone_held(other.waiting()) {
         Confidence::Certain

@@ -19,7 +19,7 @@ const LAG: Duration = Duration::from_millis(50);
 const AFTER: Duration = Duration::from_secs(3);
 
 /// A rank's progress through the steps, or the time, that are captured.
-pub(super) struct Clock {
+pub(super) struct Schedule {
     order: SampleOrder,
     ledger: Option<LedgerPage>,
     /// Completed steps a moment ago.
@@ -29,7 +29,7 @@ pub(super) struct Clock {
     past: Option<Moment>,
 }
 
-impl Clock {
+impl Schedule {
     pub(super) fn new(order: SampleOrder, pid: Pid, ledger: Option<u32>, now: Moment) -> Self {
         let ledger = ledger.and_then(|descriptor| LedgerPage::open(pid, descriptor).ok());
         Self { order, ledger, before: None, lag: 0, begun: now, past: None }
@@ -102,7 +102,7 @@ mod tests {
     fn steps_are_sampled_from_the_begin_of_the_first_until_a_while_after_the_last() {
         let page = LedgerPage::create().unwrap();
         let descriptor = page.descriptor().map(|descriptor| descriptor as u32);
-        let mut clock = Clock::new(order(40, None), Pid(std::process::id()), descriptor, at(0));
+        let mut clock = Schedule::new(order(40, None), Pid(std::process::id()), descriptor, at(0));
         page.ledger().step(Step(38), at(0));
         assert!(!clock.begins(at(1)));
         page.ledger().step(Step(39), at(10));
@@ -116,7 +116,7 @@ mod tests {
     fn where_steps_are_short_it_begins_some_steps_early() {
         let page = LedgerPage::create().unwrap();
         let descriptor = page.descriptor().map(|descriptor| descriptor as u32);
-        let mut clock = Clock::new(order(100, None), Pid(std::process::id()), descriptor, at(0));
+        let mut clock = Schedule::new(order(100, None), Pid(std::process::id()), descriptor, at(0));
         page.ledger().step(Step(10), at(0));
         assert!(!clock.begins(at(0)));
         page.ledger().step(Step(35), at(50));
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn a_time_is_sampled_as_long_as_it_lasts() {
         let window = CaptureWindow { at: at(1000), length: Nanoseconds(500_000_000) };
-        let mut clock = Clock::new(order(0, Some(window)), Pid(std::process::id()), None, at(0));
+        let mut clock = Schedule::new(order(0, Some(window)), Pid(std::process::id()), None, at(0));
         assert!(!clock.begins(at(900)) && clock.begins(at(995)));
         assert!(!clock.ends(at(1600)) && !clock.ends(at(4500)) && clock.ends(at(4700)));
     }
@@ -137,7 +137,7 @@ mod tests {
     fn nobody_is_sampled_longer_than_the_capture_may_take() {
         let page = LedgerPage::create().unwrap();
         let descriptor = page.descriptor().map(|descriptor| descriptor as u32);
-        let mut clock = Clock::new(order(40, None), Pid(std::process::id()), descriptor, at(0));
+        let mut clock = Schedule::new(order(40, None), Pid(std::process::id()), descriptor, at(0));
         assert!(!clock.ends(at(62_999)) && clock.ends(at(63_000)));
     }
 }

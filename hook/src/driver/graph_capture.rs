@@ -13,22 +13,22 @@ interpose_twins! {
         stream: CUstream, mode: c_int,
     ) -> c_int in CUDA, or NOT_INITIALIZED, even off;
     before |lane| lane.observer();
-    after |_, observer, result| if result == 0 { observer.capture_begun() };
+    after |_, observer, result| if result == 0 { observer.graph_capture_begun() };
 
     fn cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz(
         stream: CUstream, mode: c_int,
     ) -> c_int in CUDA, or NOT_INITIALIZED, even off;
     before |lane| lane.observer();
-    after |_, observer, result| if result == 0 { observer.capture_begun() };
+    after |_, observer, result| if result == 0 { observer.graph_capture_begun() };
 
     fn cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph_ptsz(
         stream: CUstream, graph: CUgraph, dependencies: *const c_void, edges: *const c_void, count: usize, mode: c_int,
     ) -> c_int in CUDA, or NOT_INITIALIZED, even off;
     before |lane| lane.observer();
     after |_, observer, result| if result == 0 {
-        observer.capture_begun();
-        if let Some(capture) = observer.capture_of(stream.cast()) {
-            observer.graphs.capture_into(capture, graph.cast());
+        observer.graph_capture_begun();
+        if let Some(capture) = observer.graph_capture_of(stream.cast()) {
+            observer.graphs.graph_capture_into(capture, graph.cast());
         }
     };
 
@@ -36,18 +36,18 @@ interpose_twins! {
     fn cuStreamEndCapture, cuStreamEndCapture_ptsz(
         stream: CUstream, graph: *mut CUgraph,
     ) -> c_int in CUDA, or NOT_INITIALIZED, even off;
-    before |lane| (lane.observer(), lane.observer().capture_of(stream.cast()));
+    before |lane| (lane.observer(), lane.observer().graph_capture_of(stream.cast()));
     after |_, (observer, capture), result| {
         // SAFETY: CUDA wrote the handle if it answered with success, as it documents.
         let made = if result == 0 && !graph.is_null() { unsafe { *graph } } else { std::ptr::null_mut() };
-        let goes_on = || observer.capture_of(stream.cast()).is_some();
+        let goes_on = || observer.graph_capture_of(stream.cast()).is_some();
         match capture {
             Some(capture) if !made.is_null() => observer.graphs.finish(capture, made.cast()),
             Some(capture) if !goes_on() => observer.graphs.discard(capture),
             _ => {}
         }
         if !made.is_null() || (capture.is_some() && !goes_on()) {
-            observer.capture_ended();
+            observer.graph_capture_ended();
         }
     };
 }

@@ -14,7 +14,7 @@ interpose_twins! {
         stream: cudaStream_t, mode: c_int,
     ) -> c_int in CUDART, or MISSING, even off;
     before |lane| lane.observer();
-    after |_, observer, result| if result == 0 { observer.capture_begun() };
+    after |_, observer, result| if result == 0 { observer.graph_capture_begun() };
 
     fn cudaStreamBeginCaptureToGraph, cudaStreamBeginCaptureToGraph_ptsz(
         stream: cudaStream_t, graph: cudaGraph_t, dependencies: *const c_void, edges: *const c_void, count: usize,
@@ -22,9 +22,9 @@ interpose_twins! {
     ) -> c_int in CUDART, or MISSING, even off;
     before |lane| lane.observer();
     after |_, observer, result| if result == 0 {
-        observer.capture_begun();
-        if let Some(capture) = observer.capture_of(stream) {
-            observer.graphs.capture_into(capture, graph);
+        observer.graph_capture_begun();
+        if let Some(capture) = observer.graph_capture_of(stream) {
+            observer.graphs.graph_capture_into(capture, graph);
         }
     };
 
@@ -33,16 +33,16 @@ interpose_twins! {
     fn cudaStreamEndCapture, cudaStreamEndCapture_ptsz(
         stream: cudaStream_t, graph: *mut cudaGraph_t,
     ) -> c_int in CUDART, or MISSING, even off;
-    before |lane| (lane.observer(), lane.observer().capture_of(stream));
+    before |lane| (lane.observer(), lane.observer().graph_capture_of(stream));
     after |_, (observer, capture), result| if let Some(capture) = capture {
         // SAFETY: CUDA wrote the handle if it answered with success, as it documents.
         let made = if result == 0 && !graph.is_null() { unsafe { *graph } } else { std::ptr::null_mut() };
         if !made.is_null() {
             observer.graphs.finish(capture, made);
-            observer.capture_ended();
-        } else if observer.capture_of(stream).is_none() {
+            observer.graph_capture_ended();
+        } else if observer.graph_capture_of(stream).is_none() {
             observer.graphs.discard(capture);
-            observer.capture_ended();
+            observer.graph_capture_ended();
         }
     };
 }

@@ -1,8 +1,7 @@
-//! Ranks and collectives in words.
+//! Ranks and figures in words.
 
 use xpu_wire::id::Rank;
 
-use super::Standstill;
 use crate::figure;
 
 /// Ranges named before the rest is only counted.
@@ -28,18 +27,8 @@ pub(crate) fn ranks(ranks: &[Rank]) -> String {
     format!("{} {text}{more}", if ranks.len() == 1 { "rank" } else { "ranks" })
 }
 
-/// `AllReduce number 80 of communicator 9ca792c9 (64 MiB)`
-pub(super) fn collective(of: &Standstill) -> String {
-    let operation = of.operation.as_deref().unwrap_or("collective");
-    let name = if of.name.is_empty() { String::new() } else { format!(" ({})", of.name) };
-    let (number, communicator) = (of.number, &of.communicator);
-    let known = of.bytes.filter(|&bytes| of.operation.is_some() && bytes > 0);
-    let size = known.map_or_else(String::new, |known| format!(", {}", bytes(known)));
-    format!("{operation} number {number} of communicator {communicator}{name}{size}")
-}
-
 /// `8 ranks`, `1 rank`
-pub(super) fn counted(ranks: usize) -> String {
+pub(crate) fn counted(ranks: usize) -> String {
     format!("{ranks} rank{}", if ranks == 1 { "" } else { "s" })
 }
 
@@ -70,9 +59,10 @@ mod tests {
 
     #[test]
     fn ranks_are_shown_in_ranges() {
-        let told = |numbers: &[u32]| ranks(&numbers.iter().map(|&number| Rank(number)).collect::<Vec<_>>());
-        assert_eq!(told(&[5]), "rank 5");
-        assert_eq!(told(&[0, 1, 2, 3, 7]), "ranks 0-3, 7");
-        assert_eq!(told(&[0, 2, 4, 6, 8, 10, 12, 13]), "ranks 0, 2, 4, 6, 8, 10 and 2 more");
+        let of_numbers =
+            |numbers: &[u32]| ranks(&numbers.iter().map(|&number| Rank(number)).collect::<Vec<_>>());
+        assert_eq!(of_numbers(&[5]), "rank 5");
+        assert_eq!(of_numbers(&[0, 1, 2, 3, 7]), "ranks 0-3, 7");
+        assert_eq!(of_numbers(&[0, 2, 4, 6, 8, 10, 12, 13]), "ranks 0, 2, 4, 6, 8, 10 and 2 more");
     }
 }

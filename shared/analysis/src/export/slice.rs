@@ -1,0 +1,29 @@
+//! One event of a timeline, as all formats have it.
+
+use serde_json::{Map, Value};
+
+#[derive(Debug)]
+pub struct Slice {
+    /// By the clock of the first host.
+    pub begin: u64,
+    pub end: u64,
+    pub name: String,
+    pub category: &'static str,
+    pub details: Map<String, Value>,
+    /// The same for what all ranks of a communicator did together.
+    pub flow: Option<Flow>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Flow {
+    pub id: u64,
+    pub part: Part,
+}
+
+/// Which of those that belong together it is, by time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    First,
+    Between,
+    Last,
+}

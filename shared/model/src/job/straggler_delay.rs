@@ -1,0 +1,303 @@
+//! What a rank costs the others by being last: estimated from the timed collectives.
+//!
+//! A collective's selection for timing depends only on a hash of its number, so its probability is known, and
+//! each timed one stands for as many as its probability implies; if ranks changed their rates meanwhile, for
+//! the actual number. The sum over them is unbiased, and its variance is that of a sample of independent
+//! draws (Horvitz and Thompson): `sum(gap / p)`, `sum(gap^2 * (1 - p) / p^2)`.
+
+mod average;
+mod losses;
+
+use std::collections::VecDeque;
+
+use average::{Part, average};
+use losses::{Losses, Segment};
+use xpu_wire::{
+    id::{CommunicatorId, Sequence, Step},
+    sampling::{self, Rate},
+    unit::{Moment, Nanoseconds},
+};
+
+use super::rank::push_bounded;
+
+/// Digests of an estimate: half of the time within which a slow rank is to be named.
+const DIGESTS: usize = 15;
+
+/// Digests with matched collectives that it needs, so that a single one is no more than a fifth. With steps of many
+/// seconds it looks back further for them, over this many digests at most: five steps of 24 s.
+const LEAST: usize = 5;
+const MOST: usize = 120;
+
+/// Steps that compile and warm up: their loss does not recur.
+const FIRST: u64 = 10;
+
+/// This many collectives of a digest reveal their sampling rate: that all lie in the lower half of the hash
+/// by chance happens once in 2^8.
+const REVEALING: u32 = 8;
+
+/// Shares of the time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StragglerDelay {
+    /// The others' wait for this rank alone, and its standard error.
+    pub cost: f64,
+    pub error: f64,
+    /// If it comes in few digests, the same over the time since it began, two minutes at most: of pauses every five
+    /// seconds three or four are in the last 15.
+    pub average: Option<f64>,
+    /// The same without the digest of the largest loss: a single event leaves nothing.
+    pub steady: f64,
+    /// When it began, a day ago at most.
+    pub since: Moment,
+    /// Its own wait for others.
+    pub waited: f64,
+    /// Step time meanwhile; `None` if unknown.
+    pub step: Option<Nanoseconds>,
+    /// Collectives timed and matched, and those it was last into.
+    pub joined: u32,
+    pub last: u32,
+    /// Relative standard error of the sum of its lateness after the first rank.
+    pub late_error: f64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    /// Each with matched collectives, but the last.
+    digests: VecDeque<Tally>,
+    /// Before the first of them, and its step then.
+    from: Moment,
+    from_step: Option<Step>,
+    former: Losses,
+    /// The losses of the last digests before them, oldest first.
+    retired: VecDeque<Segment>,
+}
+
+/// The matched collectives of one digest, which followed some without.
+#[derive(Debug, Default)]
+struct Tally {
+    /// With those before it.
+    digests: usize,
+    at: Moment,
+    step: Option<Step>,
+    communicators: Vec<Counts>,
+}
+
+/// Those of one communicator. Nanoseconds.
+#[derive(Debug)]
+struct Counts {
+    id: CommunicatorId,
+    joined: u32,
+    last: u32,
+    /// At least one in 2^k was timed, by the hashes of those that were.
+    rate: u32,
+    /// At most one in 2^k, by their ranks' reports.
+    coarsest: u32,
+    /// Numbers of the first and the last of them.
+    first: Sequence,
+    latest: Sequence,
+    gaps: f64,
+    squares: f64,
+    waited: f64,
+    late: f64,
+    late_squares: f64,
+}
+
+/// How a rank entered a collective.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) communicator: CommunicatorId,
+    pub(super) sequence: Sequence,
+    /// The coarsest rate at which its ranks were timed.
+    pub(super) coarsest: Rate,
+    /// The least that the others waited for it, if it was the last.
+    pub(super) gap: Nanoseconds,
+    /// Its wait for the last rank.
+    pub(super) waited: Nanoseconds,
+    /// Its lateness after the first rank.
+    pub(super) late: Nanoseconds,
+}
+
+impl Window {
+    /// A digest begins, with `step` steps done.
+    pub(super) fn begin(&mut self, at: Moment, step: Option<Step>) {
+        if step.is_some_and(|step| step.0 < FIRST) {
+            *self = Self { from: at, from_step: step, ..Self::default() };
+        }
+        if self.digests.is_empty() && self.from == Moment::default() {
+            // The first digest covers an unknown time.
+            (self.from, self.from_step) = (at, step);
+        }
+        if let Some(last) = self.digests.back_mut().filter(|last| last.communicators.is_empty()) {
+            // The first only begins it.
+            let before = if last.at == self.from { 0 } else { last.digests };
+            (last.digests, last.at, last.step) = (before + 1, at, step);
+        } else {
+            self.digests.push_back(Tally { digests: 1, at, step, communicators: Vec::new() });
+        }
+        while self.reaches_too_far() {
+            self.retire();
+        }
+    }
+
+    fn reaches_too_far(&self) -> bool {
+        let digests: usize = self.digests.iter().map(|tally| tally.digests).sum();
+        let without_oldest = self.matched().saturating_sub(1);
+        digests > MOST || (digests > DIGESTS && without_oldest >= LEAST)
+    }
+
+    /// Digests with matched collectives.
+    fn matched(&self) -> usize {
+        self.digests.iter().filter(|tally| !tally.communicators.is_empty()).count()
+    }
+
+    /// The oldest digest counts towards a segment from now on.
+    fn retire(&mut self) {
+        let Some(gone) = self.digests.front() else { return };
+        let (lost, at, step) = (self.lost(gone), gone.at, gone.step);
+        let segment = Segment::new(self.from, lost / 1e9);
+        self.former.take(segment);
+        push_bounded(&mut self.retired, segment, average::MOST);
+        (self.from, self.from_step) = (at, step);
+        self.digests.pop_front();
+    }
+
+    /// The estimated loss in a digest.
+    fn lost(&self, tally: &Tally) -> f64 {
+        tally.communicators.iter().map(|counts| counts.gaps * self.weight(counts)).sum()
+    }
+
+    /// Collectives per timed one.
+    fn weight(&self, counts: &Counts) -> f64 {
+        if counts.joined >= REVEALING { one_in(counts.rate) } else { self.weight_of_few(counts.id) }
+    }
+
+    pub(super) fn take(&mut self, Entry { communicator: id, sequence, coarsest, gap, waited, late }: Entry) {
+        let Some(tally) = self.digests.back_mut().filter(|tally| tally.at > self.from) else { return };
+        let place = tally.communicators.iter().position(|counts| counts.id == id).unwrap_or_else(|| {
+            tally.communicators.push(Counts::new(id, sequence));
+            tally.communicators.len() - 1
+        });
+        let counts = &mut tally.communicators[place];
+        let (gap, waited, late) = (gap.0 as f64, waited.0 as f64, late.0 as f64);
+        counts.joined += 1;
+        counts.last += u32::from(waited == 0.0);
+        counts.rate = counts.rate.min(sampling::priority(sequence.0).leading_zeros());
+        counts.coarsest = counts.coarsest.max(u32::from(coarsest.0));
+        counts.first = counts.first.min(sequence);
+        counts.latest = counts.latest.max(sequence);
+        counts.gaps += gap;
+        counts.squares += gap * gap;
+        counts.waited += waited;
+        counts.late += late;
+        counts.late_squares += late * late;
+    }
+
+    /// `None` while too few collectives matched.
+    pub(super) fn straggler_delay(&self) -> Option<StragglerDelay> {
+        let passed = self.digests.back()?.at.since(self.from).as_nanos() as f64;
+        if self.matched() < LEAST || passed <= 0.0 {
+            return None;
+        }
+        let mut delay = StragglerDelay { since: self.from, ..StragglerDelay::default() };
+        let mut lost = vec![0.0; self.digests.len()];
+        let (mut late, mut late_error) = (0.0, 0.0);
+        for (tally, lost) in self.digests.iter().zip(&mut lost) {
+            for counts in &tally.communicators {
+                let weight = self.weight(counts);
+                *lost += counts.gaps * weight;
+                delay.error += counts.squares * weight * (weight - 1.0);
+                delay.waited += counts.waited * weight;
+                late += counts.late * weight;
+                late_error += counts.late_squares * weight * (weight - 1.0);
+                delay.joined += counts.joined;
+                delay.last += counts.last;
+            }
+        }
+        let (sum, most) = (lost.iter().sum::<f64>(), lost.iter().copied().fold(0.0, f64::max));
+        // The first digest with at least half of the mean loss.
+        let began = lost.iter().position(|lost| 2.0 * lost > sum / self.digests.len() as f64).unwrap_or(0);
+        delay.since =
+            if began == 0 { self.former.since(sum / passed, self.from) } else { self.digests[began - 1].at };
+        delay.average = self.average(&lost, sum / passed);
+        let steps =
+            self.digests.back()?.step.zip(self.from_step).and_then(|(to, from)| to.0.checked_sub(from.0));
+        delay.step =
+            steps.filter(|steps| *steps > 0).map(|steps| Nanoseconds((passed / steps as f64) as u64));
+        let share = |time: f64| time / passed;
+        let (cost, steady) = (share(sum), share(sum - most));
+        let late_error = if late > 0.0 { late_error.sqrt() / late } else { 0.0 };
+        let (error, waited) = (share(delay.error.sqrt()), share(delay.waited));
+        Some(StragglerDelay { cost, error, steady, waited, late_error, ..delay })
+    }
+
+    /// The same since it began, if it comes in few digests.
+    fn average(&self, lost: &[f64], share: f64) -> Option<f64> {
+        let mut parts = Vec::new();
+        let mut begin = 0.0;
+        for (tally, lost) in self.digests.iter().zip(lost) {
+            let end = tally.at.since(self.from).as_secs_f64();
+            parts.push(Part { begin, end, lost: lost / 1e9 });
+            begin = end;
+        }
+        let now = begin;
+        parts.reverse();
+        let mut end = 0.0;
+        for segment in self.retired.iter().rev() {
+            let begin = -self.from.since(segment.began()).as_secs_f64();
+            parts.push(Part { begin, end, lost: segment.lost() });
+            end = begin;
+        }
+        parts.truncate(average::MOST);
+        average(&parts, self.digests.len(), share, now)
+    }
+
+    /// Collectives per timed one, over all digests of a communicator with few timed ones.
+    fn weight_of_few(&self, id: CommunicatorId) -> f64 {
+        let (mut joined, mut launched, mut before) = (0, 0, None);
+        let (mut finest, mut coarsest) = (u32::MAX, 0);
+        for counts in self.digests.iter().flat_map(|tally| &tally.communicators).filter(|one| one.id == id) {
+            if counts.joined < REVEALING {
+                joined += u64::from(counts.joined);
+                // One digest's may be reported in the next.
+                launched += counts
+                    .latest
+                    .0
+                    .saturating_sub(before.unwrap_or_else(|| counts.first.0.saturating_sub(1)));
+                finest = finest.min(counts.rate);
+                coarsest = coarsest.max(counts.coarsest);
+            }
+            before = before.max(Some(counts.latest.0));
+        }
+        if finest >= coarsest {
+            return one_in(finest);
+        }
+        // Some were timed at a finer rate. A group has several numbers, and is timed once: the rate is the
+        // limit.
+        (launched as f64 / joined.max(1) as f64).clamp(1.0, one_in(coarsest))
+    }
+}
+
+impl Counts {
+    fn new(id: CommunicatorId, first: Sequence) -> Self {
+        Self {
+            id,
+            joined: 0,
+            last: 0,
+            rate: u32::MAX,
+            coarsest: 0,
+            first,
+            latest: first,
+            gaps: 0.0,
+            squares: 0.0,
+            waited: 0.0,
+            late: 0.0,
+            late_squares: 0.0,
+        }
+    }
+}
+
+fn one_in(rate: u32) -> f64 {
+    2_f64.powi(rate.min(30) as i32)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! Earlier losses, in segments that are longer the older they are.
+
+use std::{collections::VecDeque, time::Duration};
+
+use xpu_wire::unit::Moment;
+
+use super::super::rank::push_bounded;
+
+/// Segments of these lengths, by the host's clock, are kept, and this many of each: the same for all viewers,
+/// whenever they connected. Ten minutes, two hours, a day.
+const SEGMENTS: [(Duration, usize); 3] =
+    [(Duration::from_secs(15), 40), (Duration::from_mins(2), 60), (Duration::from_mins(15), 96)];
+
+/// Of each length, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Losses([VecDeque<Segment>; SEGMENTS.len()]);
+
+/// The loss from a moment on, both in seconds: with ten thousand ranks a day is kept. It ends where the next
+/// one begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment {
+    from: u32,
+    lost: f32,
+}
+
+impl Segment {
+    /// Seconds lost from a moment on.
+    pub(super) fn new(from: Moment, lost: f64) -> Self {
+        Self { from: u32::try_from(from.0 / 1_000_000_000).unwrap_or(u32::MAX), lost: lost as f32 }
+    }
+
+    pub(super) fn began(self) -> Moment {
+        Moment(u64::from(self.from) * 1_000_000_000)
+    }
+
+    /// Seconds.
+    pub(super) fn lost(self) -> f64 {
+        f64::from(self.lost)
+    }
+}
+
+impl Losses {
+    /// The loss from a moment on.
+    pub(super) fn take(&mut self, segment: Segment) {
+        let mut next = Some(segment);
+        for (kept, (length, most)) in self.0.iter_mut().zip(SEGMENTS) {
+            let Some(segment) = next.take() else { return };
+            let number = |of: Segment| u64::from(of.from) / length.as_secs();
+            if let Some(last) = kept.back_mut().filter(|last| number(**last) == number(segment)) {
+                last.lost += segment.lost;
+                continue;
+            }
+            next = if kept.len() == most { kept.pop_front() } else { None };
+            push_bounded(kept, segment, most);
+        }
+    }
+
+    /// Newest first.
+    fn segments(&self) -> impl Iterator<Item = Segment> {
+        self.0.iter().flat_map(|kept| kept.iter().rev().copied())
+    }
+
+    /// Since when this share of the time had been lost up to `end`, as far as kept: from then on most segments exceed
+    /// half of it. A segment with few timed collectives may by chance show less.
+    pub(super) fn since(&self, share: f64, end: Moment) -> Moment {
+        let (mut since, mut end) = (end, end);
+        let (mut excess, mut most) = (0.0, 0.0);
+        for segment in self.segments() {
+            let began = segment.began();
+            excess += segment.lost() - share * end.since(began).as_secs_f64() / 2.0;
+            end = began;
+            if excess > most {
+                (most, since) = (excess, began);
+            }
+        }
+        since
+    }
+}

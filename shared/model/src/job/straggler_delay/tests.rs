@@ -1,0 +1,156 @@
+use super::*;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Of two ranks, the last is late by what the other waits.
+fn entry(sequence: u64, coarsest: Rate, gap: u64, waited: u64) -> Entry {
+    let (communicator, sequence) = (CommunicatorId(1), Sequence(sequence));
+    let (gap, waited) = (Nanoseconds(gap), Nanoseconds(waited));
+    Entry { communicator, sequence, coarsest, gap, waited, late: gap }
+}
+
+/// A hundred collectives a second, of which one in ten keeps the others waiting for 10 ms: a tenth of the
+/// time.
+fn estimate(rate: Rate, first: u64) -> Option<StragglerDelay> {
+    let mut window = Window::default();
+    for second in 0..=DIGESTS as u64 {
+        window.begin(Moment((100 + second) * SECOND), None);
+        for number in (0..100).map(|n| first + second * 100 + n).filter(|&number| rate.times(number)) {
+            let gap = if number % 10 == 0 { 10_000_000 } else { 0 };
+            let waited = if gap == 0 { 1_000_000 } else { 0 };
+            window.take(entry(number, rate, gap, waited));
+        }
+    }
+    window.straggler_delay()
+}
+
+#[test]
+fn where_all_are_timed_it_is_what_was_lost() {
+    let delay = estimate(Rate::EVERY, 0).unwrap();
+    assert!((delay.cost - 0.1).abs() < 1e-9 && delay.error == 0.0, "{delay:?}");
+    assert!((delay.waited - 0.09).abs() < 1e-9 && delay.average.is_none(), "{delay:?}");
+    assert_eq!((delay.joined, delay.last), (1500, 150));
+}
+
+#[test]
+fn a_sample_has_no_bias_and_its_error_is_reported() {
+    for k in [1, 2, 4] {
+        let all: Vec<_> = (0..200).map(|n| estimate(Rate(k), n * 77_777).unwrap()).collect();
+        let mean = all.iter().map(|delay| delay.cost).sum::<f64>() / 200.0;
+        let error = all.iter().map(|delay| delay.error).sum::<f64>() / 200.0;
+        let spread = (all.iter().map(|delay| (delay.cost - mean).powi(2)).sum::<f64>() / 200.0).sqrt();
+        assert!((mean / 0.1 - 1.0).abs() < 0.05, "one in 2^{k}: {mean}");
+        assert!((error / spread - 1.0).abs() < 0.25, "one in 2^{k}: told {error}, is {spread}");
+    }
+}
+
+/// Ten collectives a second, the first of which keeps the others waiting for a second, every five seconds; begun a
+/// minute and a half ago.
+#[test]
+fn a_loss_every_few_seconds_is_averaged_since_it_began() {
+    for end in 150..160 {
+        let mut window = Window::default();
+        for second in 0..end {
+            window.begin(Moment((100 + second) * SECOND), None);
+            for number in 0..10 {
+                let late = second >= 60 && second % 5 == 0 && number == 0;
+                let (gap, waited) = if late { (SECOND, 0) } else { (0, 10_000_000) };
+                window.take(entry(10 * second + number, Rate::EVERY, gap, waited));
+            }
+        }
+        let delay = window.straggler_delay().unwrap();
+        assert!((delay.average.unwrap() - 0.2).abs() < 0.01, "second {end}: {delay:?}");
+    }
+}
+
+/// Five collectives a step of two seconds, of which the first keeps the others waiting for a second; the
+/// rate becomes finer in the middle, and earlier launches are reported later.
+#[test]
+fn a_rate_that_changes_meanwhile_has_no_bias() {
+    let estimate = |first: u64| {
+        let mut window = Window::default();
+        for second in 0..=DIGESTS as u64 {
+            window.begin(Moment((100 + second) * SECOND), None);
+            let timed = if second < 10 { Rate(2) } else { Rate::EVERY };
+            let numbers = (0..5).map(|n| 5 * (first + second / 2) + n).filter(|_| second % 2 == 0);
+            for number in numbers.filter(|&number| timed.times(number)) {
+                let gap = if number % 5 == 0 { SECOND } else { 0 };
+                window.take(entry(number, Rate(2), gap, 0));
+            }
+        }
+        window.straggler_delay()
+    };
+    let all: Vec<f64> = (0..400).filter_map(|n| Some(estimate(n * 1_111)?.cost)).collect();
+    let mean = all.iter().sum::<f64>() / all.len() as f64;
+    assert!(all.len() > 300 && (0.42..0.58).contains(&mean), "{mean} of {}", all.len());
+}
+
+/// To an eighth of its age, and in a few kilobytes.
+#[test]
+fn since_when_it_costs_is_known_for_a_day() {
+    for hours in [1, 5, 20] {
+        let mut window = Window::default();
+        for second in 0..3600 * (hours + 3) {
+            window.begin(Moment((1_000_000 + second) * SECOND), None);
+            let late = second >= 3 * 3600;
+            let (gap, waited) = if late { (100_000_000, 0) } else { (0, 10_000_000) };
+            for sequence in [2 * second, 2 * second + 1] {
+                window.take(entry(sequence, Rate::EVERY, gap, waited));
+            }
+        }
+        let ago = (1_000_000 + 3600 * (hours + 3)) - window.straggler_delay().unwrap().since.0 / SECOND;
+        let off = ago.abs_diff(3600 * hours) as f64 / (3600 * hours) as f64;
+        assert!(off < 0.125, "{hours} hours ago, told {ago} s");
+    }
+}
+
+/// It costs nothing for two minutes, and a tenth of the time from then on.
+#[test]
+fn since_when_it_costs_is_known_for_minutes() {
+    for rate in [Rate::EVERY, Rate(3)] {
+        let mut window = Window::default();
+        for second in 0..400 {
+            window.begin(Moment((100 + second) * SECOND), None);
+            for number in (0..100).map(|n| second * 100 + n).filter(|&number| rate.times(number)) {
+                let late = second >= 120 && number % 10 == 0;
+                let (gap, waited) = if late { (10_000_000, 0) } else { (0, 1_000_000) };
+                window.take(entry(number, rate, gap, waited));
+            }
+        }
+        let since = window.straggler_delay().unwrap().since.0 / SECOND - 100;
+        assert!((105..=135).contains(&since), "{rate:?}: since second {since}");
+    }
+}
+
+/// A collective in each step of six seconds.
+#[test]
+fn of_long_steps_as_many_are_looked_at() {
+    let mut window = Window::default();
+    for second in 0..120 {
+        window.begin(Moment((100 + second) * SECOND), Some(Step(FIRST + second / 6)));
+        if second % 6 == 5 {
+            window.take(entry(second / 6, Rate::EVERY, 3 * SECOND, 0));
+        }
+        if second >= 6 * (LEAST as u64 + 1) {
+            let delay = window.straggler_delay().expect("five steps ended");
+            assert!((0.4..=0.6).contains(&delay.cost), "second {second}: {delay:?}");
+        }
+    }
+    assert_eq!(window.straggler_delay().unwrap().step, Some(Nanoseconds(6 * SECOND)));
+    let digests: usize = window.digests.iter().map(|tally| tally.digests).sum();
+    assert!((25..=36).contains(&digests), "{digests}");
+    for second in 120..400 {
+        window.begin(Moment((100 + second) * SECOND), None);
+    }
+    assert_eq!(window.straggler_delay(), None, "none were matched for minutes");
+}
+
+#[test]
+fn of_too_little_nothing_is_said() {
+    let mut window = Window::default();
+    for second in 0..4 {
+        window.begin(Moment((100 + second) * SECOND), None);
+        window.take(entry(second, Rate::EVERY, 5, 0));
+    }
+    assert_eq!(window.straggler_delay(), None);
+}
