@@ -5,21 +5,27 @@
 //! The method and its figures are those of "Understanding Stragglers in Large Model Training Using What-if
 //! Analysis" (arXiv 2505.05713).
 
+mod account;
 mod data_parallel;
 mod figures;
 mod graph;
+mod hosts;
 mod ideal;
+mod loss;
 mod pipeline;
 mod sentence;
 mod sequence;
 #[cfg(test)]
 mod tests;
 
+pub use account::{Account, Estimate, Lost, Total};
 pub use figures::{Culprits, KindFigures, SequenceLength, StageFigures, StepTimes, WhatIf, Worker};
 use graph::{Durations, Graph, Shape};
+pub use hosts::HostFigures;
+pub use loss::{Cause, Loss};
 pub use pipeline::Row;
 use serde::Serialize;
-use xpu_wire::id::{Rank, Step};
+use xpu_wire::id::{HostName, Rank, Step};
 
 /// Kinds of operations. The names in a trace are those of the public traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -137,6 +143,8 @@ pub struct Job {
     pub(crate) stages: usize,
     /// For each stage, the ranks of its replicas.
     pub(crate) ranks: Vec<Vec<Rank>>,
+    /// The host of each replica; empty for a trace, which has none.
+    pub(crate) hosts: Vec<HostName>,
     pub(crate) steps: Vec<Step>,
     /// Measured times of the steps, seconds.
     pub(crate) measured: Vec<f64>,

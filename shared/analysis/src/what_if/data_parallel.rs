@@ -44,6 +44,7 @@ impl Job {
             graph: Graph::new((0..2 * collectives).map(operation).collect(), after, groups)?,
             shape,
             stages: 1,
+            hosts: tracks.ranks.iter().map(|rank| capture.ranks[rank].host.clone()).collect(),
             ranks: vec![tracks.ranks],
             steps: tracks.steps,
             left_out: tracks.left_out,

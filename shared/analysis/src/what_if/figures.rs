@@ -4,7 +4,12 @@
 use serde::Serialize;
 use xpu_wire::id::{Rank, Step};
 
-use super::{Job, Kind, graph::Durations, sentence, sequence};
+use super::{
+    Job, Kind,
+    graph::Durations,
+    hosts::{self, HostFigures},
+    sentence, sequence,
+};
 
 /// `xpu-top what-if --json`. Slowdowns are step times over the ideal step time: 1.1 is 10 % longer.
 #[derive(Clone, Debug, Serialize)]
@@ -32,6 +37,8 @@ pub struct WhatIf {
     pub kinds: Vec<KindFigures>,
     /// The slowest first; empty without a pipeline.
     pub stage_figures: Vec<StageFigures>,
+    /// The best repair first; for captures of several hosts with several ranks.
+    pub host_figures: Vec<HostFigures>,
     /// The smallest set of the slowest workers whose repair gains half of the lost time; `null` if it takes
     /// more than a few.
     pub culprits: Option<Culprits>,
@@ -136,6 +143,7 @@ impl WhatIf {
         let is_last = |index: usize, _: usize| job.stage(index) + 1 == job.stages;
         let (m_w, slowest) = (gained(&is_slowest), slowest.iter().map(|worker| worker.rank).collect());
         let culprits = lost.and_then(|lost| culprits(job, &workers, 1e3 * (actual_s - ACCOUNTS * lost)));
+        let host_figures = hosts::figures(job, &workers);
         best_first(&mut workers, 1e3 * (1.0 - WORTH_TELLING) * actual_s);
         let mut new = Self {
             steps: job.steps.clone(),
@@ -156,6 +164,7 @@ impl WhatIf {
             sequence_length: sequence::length(job),
             kinds: kinds(job, &alone),
             stage_figures: stages(job, &alone),
+            host_figures,
             workers,
             sentences: Vec::new(),
         };

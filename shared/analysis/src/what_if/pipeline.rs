@@ -76,6 +76,7 @@ impl Job {
         let actual = cells.durations(&groups, shape);
         Ok(Self {
             ranks: ranks(rows, stages.len(), shape),
+            hosts: Vec::new(),
             measured: cells.measured(shape),
             graph: Graph::new(operations, after, groups)?,
             shape,

@@ -63,6 +63,9 @@ fn worker(of: &WhatIf) -> Vec<String> {
         repair(of, first.repaired_ms, &format!("{} were as fast as the others", named(of, first)))
             .into_iter()
             .collect();
+    if let Some(host) = host(of) {
+        return vec![host];
+    }
     if of.slowdown >= STRAGGLES {
         all.push(
             "No small group of ranks accounts for half of the loss: look at stages, batches and kinds of operations."
@@ -70,6 +73,15 @@ fn worker(of: &WhatIf) -> Vec<String> {
         );
     }
     all
+}
+
+/// A host that accounts for half of the loss, where no few of the ranks do.
+fn host(of: &WhatIf) -> Option<String> {
+    let lost = of.step.simulated_ms - of.step.ideal_ms;
+    let first = of.host_figures.first()?;
+    let accounts = of.step.simulated_ms - first.repaired_ms >= ACCOUNTS * lost;
+    let who = format!("host {} ({} ranks) were as fast as the others", first.host, first.ranks);
+    repair(of, Some(first.repaired_ms), &who).filter(|_| accounts)
 }
 
 fn named(of: &WhatIf, worker: &Worker) -> String {

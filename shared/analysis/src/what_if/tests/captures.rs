@@ -13,7 +13,7 @@ use xpu_wire::{
 use super::near;
 use crate::{
     capture::Capture,
-    what_if::{Job, Refusal, WhatIf},
+    what_if::{Cause, Job, Refusal, WhatIf},
 };
 
 /// The second of three ranks computes for 14 ms, the others for 10. Then all meet for 2 ms, and compute for 1
@@ -89,6 +89,29 @@ fn a_slow_rank_of_a_capture_is_repaired() {
         "If rank 1 were as fast as the others, a step would take 13.0 ms instead of 17.0 ms."
     );
     assert_eq!((figures.m_s, figures.sequence_length, figures.steps_left_out), (None, None, 0));
+    let [all, ranks] = &figures.losses()[..] else { panic!("{:?}", figures.losses()) };
+    assert_eq!((all.cause, ranks.cause, &ranks.ranks[..]), (Cause::All, Cause::Ranks, &[Rank(1)][..]));
+    near(all.lost_ms, 17.0 - 43.0 / 3.0);
+    near(ranks.lost_ms, 4.0);
+}
+
+/// Four ranks on two hosts: the second host's compute for 14 ms, the first's for 10.
+#[test]
+fn a_slow_host_is_repaired_as_a_whole() {
+    let computes = |of: u32, part: u32| CapturePart { rank: Rank(of), ..rank(part, 4, 0) };
+    let mut job = Job::of_capture(&capture([computes(0, 0), computes(1, 2), computes(2, 1), computes(3, 1)]))
+        .expect("it can be simulated");
+    job.hosts = ["a", "a", "b", "b"].map(Into::into).to_vec();
+    let figures = WhatIf::of(&job);
+    assert_eq!(figures.culprits, None);
+    assert_eq!((figures.host_figures[0].host.as_str(), figures.host_figures[0].ranks), ("b", 2));
+    near(figures.host_figures[0].repaired_ms, 13.0);
+    assert_eq!(
+        figures.sentences[1],
+        "If host b (2 ranks) were as fast as the others, a step would take 13.0 ms instead of 17.0 ms."
+    );
+    let losses: Vec<_> = figures.losses().into_iter().map(|loss| (loss.cause, loss.host)).collect();
+    assert_eq!(losses, [(Cause::All, None), (Cause::Host, Some("b".into()))]);
 }
 
 #[test]

@@ -1,0 +1,92 @@
+//! What a step loses by each cause. Causes overlap: a slow rank on a slow host is in both, so their losses do
+//! not add up to the whole.
+
+use serde::Serialize;
+use xpu_wire::id::{HostName, Rank};
+
+use super::{Kind, WhatIf, figures::WORTH_TELLING};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// Everything that is not ideal.
+    All,
+    /// The few ranks whose repair gains half of that, or the one whose repair gains most.
+    Ranks,
+    /// The host whose repair gains most, if that is more than the ranks'.
+    Host,
+    /// The stage whose repair gains most.
+    Stage,
+    /// Collectives that take longer than they typically do.
+    Communication,
+}
+
+impl Cause {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Ranks => "ranks",
+            Self::Host => "host",
+            Self::Stage => "stage",
+            Self::Communication => "communication",
+        }
+    }
+}
+
+/// What one cause takes of each step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Loss {
+    pub cause: Cause,
+    /// Of `ranks`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<Rank>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stage: Option<usize>,
+    /// Step time without it.
+    pub repaired_ms: f64,
+    pub lost_ms: f64,
+}
+
+impl WhatIf {
+    /// `all`, and the causes that take more than 1 % of a step.
+    pub fn losses(&self) -> Vec<Loss> {
+        let simulated = self.step.simulated_ms;
+        let least = WORTH_TELLING * simulated;
+        let of = |cause, repaired_ms: f64| Loss {
+            cause,
+            ranks: Vec::new(),
+            host: None,
+            stage: None,
+            repaired_ms,
+            lost_ms: (simulated - repaired_ms).max(0.0),
+        };
+        let mut all = vec![of(Cause::All, self.step.ideal_ms)];
+        let ranks = match &self.culprits {
+            Some(culprits) => Some((culprits.ranks.clone(), culprits.repaired_ms)),
+            None => self.workers.first().and_then(|worker| Some((vec![worker.rank], worker.repaired_ms?))),
+        };
+        let ranks = ranks.filter(|_| self.workers.len() > 1);
+        let ranks = ranks.map(|(ranks, repaired)| Loss { ranks, ..of(Cause::Ranks, repaired) });
+        let ranks = ranks.filter(|loss| loss.lost_ms > least);
+        let by_ranks = ranks.as_ref().map_or(0.0, |loss| loss.lost_ms);
+        all.extend(ranks);
+        let host = self.host_figures.first();
+        let host = host
+            .map(|of_host| Loss { host: Some(of_host.host.clone()), ..of(Cause::Host, of_host.repaired_ms) });
+        all.extend(host.filter(|loss| loss.lost_ms > by_ranks + least));
+        let best = |one: &&super::StageFigures, other: &&super::StageFigures| {
+            one.repaired_ms.total_cmp(&other.repaired_ms)
+        };
+        let stage = self.stage_figures.iter().min_by(best);
+        let stage =
+            stage.map(|stage| Loss { stage: Some(stage.stage), ..of(Cause::Stage, stage.repaired_ms) });
+        all.extend(stage.filter(|loss| loss.lost_ms > least));
+        let transfer = self.kinds.iter().find(|of| of.kind == Kind::Communication);
+        let transfer = transfer.map(|kind| (kind.slowdown - 1.0) * self.step.ideal_ms);
+        let transfer = transfer.map(|lost| of(Cause::Communication, simulated - lost));
+        all.extend(transfer.filter(|loss| loss.lost_ms > least));
+        all
+    }
+}
