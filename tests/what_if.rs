@@ -1,4 +1,4 @@
-//! `xpu-top what-if` on captures of the demo, and on files that it cannot read.
+//! `xpu-top what-if` on a capture of the demo, on the demo itself, and on files that it cannot read.
 
 use std::{
     fs::{self, File},
@@ -12,8 +12,8 @@ use xpu_tests::{
     program::{Outcome, Program, run, until},
 };
 
-/// A demo that trains until its capture is made.
-fn captured(line: &str, place: &Place) -> std::path::PathBuf {
+/// What a command says of a demo that trains, given the options that name it.
+fn of_demo(line: &str, place: &Place, command: impl Fn(&str) -> String) -> Outcome {
     // One demo at a time: each takes all of a small machine.
     let turn = File::create(std::env::temp_dir().join("xpu-top-demo-tests")).expect("a file");
     turn.lock().expect("a lock");
@@ -34,11 +34,9 @@ fn captured(line: &str, place: &Place) -> std::path::PathBuf {
         let status: Value = serde_json::from_str(&status).ok()?;
         (status["steps"]["min"].as_u64()? >= 3).then_some(())
     });
-    let file = place.path("c.bin");
-    let done =
-        run(&mut program(&format!("capture --no-watch --steps 6 -o {} --wait 60 {of_job}", file.display())));
+    let done = run(&mut program(&command(&of_job)));
     assert_eq!(done.status.code(), Some(0), "{done:?}");
-    file
+    done
 }
 
 fn what_if(place: &Place, file: &Path, more: &[&str]) -> Outcome {
@@ -46,23 +44,51 @@ fn what_if(place: &Place, file: &Path, more: &[&str]) -> Outcome {
 }
 
 #[test]
-fn a_rank_that_is_slow_or_whose_loader_is_is_named_with_what_it_costs() {
-    for (line, culprit) in [("--slow 5:1.5", 5), ("--slow-host 3:60ms", 3)] {
-        let place = Place::new();
-        let file = captured(&format!("--ranks 8 --nodes 2 {line}"), &place);
-        let said = what_if(&place, &file, &["--json"]);
-        assert_eq!(said.status.code(), Some(0), "{line}: {said:?}");
-        let figures: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
-        assert_eq!((&figures["data_parallel"], &figures["stages"]), (&8.into(), &1.into()), "{figures:#}");
-        let time = |name: &str| figures["step"][name].as_f64().expect("a time");
-        assert!((time("simulated_ms") / time("measured_ms") - 1.0).abs() < 0.02, "{line}: {figures:#}");
-        let first = &figures["workers"][0];
-        assert_eq!(first["rank"], culprit, "{line}: {figures:#}");
-        assert!(first["repaired_ms"].as_f64() < Some(0.9 * time("measured_ms")), "{line}: {figures:#}");
-        let reported = format!("If rank {culprit} were as fast as the others, a step would take ");
-        let text = what_if(&place, &file, &[]).stdout;
-        assert!(text.contains(&reported) && text.contains("ranks, the slowest first"), "{line}: {text}");
+fn a_slow_rank_is_named_with_what_it_costs() {
+    let place = Place::new();
+    let file = place.path("c.bin");
+    of_demo("--ranks 8 --nodes 2 --slow 5:1.5", &place, |of_job| {
+        format!("capture --no-watch --steps 6 -o {} --wait 60 {of_job}", file.display())
+    });
+    let said = what_if(&place, &file, &["--json"]);
+    assert_eq!(said.status.code(), Some(0), "{said:?}");
+    let figures: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
+    assert_eq!((&figures["data_parallel"], &figures["stages"]), (&8.into(), &1.into()), "{figures:#}");
+    let time = |name: &str| figures["step"][name].as_f64().expect("a time");
+    assert!((time("simulated_ms") / time("measured_ms") - 1.0).abs() < 0.02, "{figures:#}");
+    let first = &figures["workers"][0];
+    assert_eq!(first["rank"], 5, "{figures:#}");
+    assert!(first["repaired_ms"].as_f64() < Some(0.9 * time("measured_ms")), "{figures:#}");
+    let text = what_if(&place, &file, &[]).stdout;
+    let reported = "If rank 5 were as fast as the others, a step would take ";
+    assert!(text.contains(reported) && text.contains("ranks, the slowest first"), "{text}");
+}
+
+#[test]
+fn a_rank_whose_loader_is_slow_is_named_live_with_the_gpu_hours_it_costs() {
+    let place = Place::new();
+    let said = of_demo("--ranks 8 --nodes 2 --slow-host 3:60ms", &place, |of_job| {
+        format!("what-if --live --json --every 1s --times 2 --gpu-hour-price 2 {of_job}")
+    });
+    let lines: Vec<Value> = said.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let [first, last] = &lines[..] else { panic!("{said:?}") };
+    for line in [first, last] {
+        assert_eq!(line["state"], "estimate", "{line:#}");
+        let (all, ranks) = (&line["estimate"]["losses"][0], &line["estimate"]["losses"][1]);
+        assert_eq!((&all["cause"], &ranks["cause"]), (&"all".into(), &"ranks".into()), "{line:#}");
+        assert_eq!(ranks["ranks"][0], 3, "{line:#}");
     }
+    // Between the captures steps passed, and each cost 8 ranks about 50 ms.
+    let steps = |line: &Value| line["total"]["steps"].as_f64().expect("a number");
+    assert!(steps(last) > 2.0 * steps(first), "{said:?}");
+    let lost = last["total"]["lost"]["ranks"]["gpu_hours"].as_f64().expect("it is known");
+    let expected = steps(last) * 8.0 * 0.050 / 3600.0;
+    assert!((0.6..1.6).contains(&(lost / expected)), "{lost} is not {expected}: {said:?}");
+    assert_eq!(last["total"]["ranks"][0]["rank"], 3, "{last:#}");
+    assert!(last["total"]["lost"]["all"]["money"].is_number(), "{last:#}");
+    let left = fs::read_dir(place.path("")).expect("a folder").flatten();
+    let left: Vec<_> = left.filter(|file| file.file_name().to_string_lossy().contains("what-if")).collect();
+    assert!(left.is_empty(), "no capture is left behind: {left:?}");
 }
 
 #[test]
@@ -71,7 +97,7 @@ fn what_cannot_be_read_is_refused_with_what_to_do() {
     let file = place.path("trace.parquet");
     let missing = what_if(&place, &file, &[]);
     assert!(missing.status.code() == Some(64) && missing.stderr.contains("cannot read "), "{missing:?}");
-    for (bytes, reported) in [
+    for (bytes, told) in [
         (&b"PAR1"[..], "the Parquet file is cut off or damaged"),
         (b"PAR1 and then something else", "copy it again"),
         (b"", "cannot read "),
@@ -79,7 +105,7 @@ fn what_cannot_be_read_is_refused_with_what_to_do() {
     ] {
         fs::write(&file, bytes).expect("the place takes it");
         let refused = what_if(&place, &file, &["--json"]);
-        assert!(refused.status.code() == Some(64) && refused.stderr.contains(reported), "{refused:?}");
+        assert!(refused.status.code() == Some(64) && refused.stderr.contains(told), "{refused:?}");
         assert_eq!(refused.stdout, "", "{refused:?}");
     }
     let help = run(place.command(built::artifact("xpu-top")).args(["what-if", "--help"]));

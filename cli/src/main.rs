@@ -40,7 +40,9 @@ fn main() -> ExitCode {
         Some(Command::Kineto(args)) => command::kineto::kineto(args),
         Some(Command::Report(args)) => command::report::report(args),
         Some(Command::Diff(args)) => command::diff::diff(args),
-        Some(Command::WhatIf(args)) => command::what_if::what_if(args),
+        Some(Command::WhatIf(args)) => {
+            line.config().map_err(Into::into).and_then(|config| command::what_if::what_if(args, config.price))
+        }
         Some(Command::Export(args)) => command::export::export(args),
         Some(Command::GemmReplay(args)) => command::gemm_replay::gemm_replay(args),
         Some(Command::Qualify(args)) => command::qualify::qualify(args),

@@ -16,4 +16,5 @@ pub mod new_file;
 pub mod recording_writer;
 pub mod sample;
 pub mod screen_capture;
+pub mod step_capture;
 pub mod time;

@@ -166,6 +166,13 @@ fn take(
 
 /// The ranks that live, once all hosts have answered or had time to.
 pub(crate) async fn living(following: &mut Following, arrivals: &mut Arrivals, job: &JobName) -> Vec<Rank> {
+    hear_all(following, arrivals).await;
+    let ranks = following.jobs().get(job).into_iter().flat_map(xpu_model::job::Job::processes);
+    ranks.filter(|(_, view)| view.is_alive()).map(|(rank, _)| rank).collect()
+}
+
+/// Until all hosts have answered or had time to.
+pub(crate) async fn hear_all(following: &mut Following, arrivals: &mut Arrivals) {
     let deadline = Instant::now() + LOOK;
     while !following.is_complete() {
         match timeout_at(deadline, arrivals.recv()).await {
@@ -173,6 +180,4 @@ pub(crate) async fn living(following: &mut Following, arrivals: &mut Arrivals, j
             Ok(None) | Err(_) => break,
         }
     }
-    let ranks = following.jobs().get(job).into_iter().flat_map(xpu_model::job::Job::processes);
-    ranks.filter(|(_, view)| view.is_alive()).map(|(rank, _)| rank).collect()
 }

@@ -1,6 +1,7 @@
 //! Steps: how long they take, since when, and what they are made of.
 
 use xpu_tests::Lab;
+use xpu_tui::{action::Action, file_loader::Simulated, update::update};
 use xpu_wire::{
     frame::{Body, Frame, RankDetail, SpanTotals, StepSource, Steps, Summary, TimedBy, Work},
     histogram::Histogram,
@@ -53,6 +54,24 @@ fn parts_that_the_program_names_are_on_the_page() {
     let mut lab = lab.run(2);
     for (width, height) in [(100, 30), (132, 40), (200, 60)] {
         lab.screen(width, height).shows("spans      forward 40.0 ms · data 12.1 ms");
+    }
+}
+
+/// Only of the job that is shown.
+#[test]
+fn what_the_last_capture_would_take_without_stragglers_is_on_the_page() {
+    let mut lab = one_slow();
+    lab.keys("5");
+    let mut lab = lab.run(12);
+    let told = "If rank 37 were as fast as the others, a step would take 97.1 ms instead of 112.4 ms.";
+    let of = |job: &str| Box::new(Simulated { job: job.into(), told: told.to_owned() });
+    update(lab.app(), Action::Simulated(Some(of("another"))));
+    assert!(!lab.screen(132, 40).text().contains("what-if"));
+    let job = lab.simulation().job.clone();
+    update(lab.app(), Action::Simulated(Some(of(job.as_str()))));
+    for (width, height) in [(80, 24), (132, 40), (200, 60)] {
+        let screen = lab.screen(width, height);
+        screen.shows("what-if").shows("a step would take").shows("112.4 ms.");
     }
 }
 

@@ -16,7 +16,7 @@ use xpu_wire::{
 
 use crate::{
     app::{Choosing, Metric, Page, Sort, ZoomAction},
-    file_loader::{Listing, Order, Summary},
+    file_loader::{Listing, Order, Simulated, Summary},
     keymap::Key,
     palette::Theme,
     prompt::{self, Edit},
@@ -48,6 +48,8 @@ pub enum Action {
     Listed(Listing),
     /// What is in a file.
     Opened(PathBuf, Result<Box<Summary>, String>),
+    /// What a step of the last capture would take without its stragglers.
+    Simulated(Option<Box<Simulated>>),
     /// Say what is in the selected file.
     OpenFile,
     /// Write its timeline beside it.

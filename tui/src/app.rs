@@ -309,12 +309,19 @@ impl App {
             screen_capture::Standing::Done(outcome) => {
                 let note = if outcome.bytes == 0 { Note::Failed } else { Note::Done };
                 self.note = Some(note(outcome.to_string()));
+                self.files.captured = (outcome.bytes > 0).then(|| outcome.path.clone());
                 outcome.complaints.iter().for_each(|complaint| self.warn(format!("capture: {complaint}")));
             }
             screen_capture::Standing::Failed(why) => self.note = Some(Note::Failed(why.clone())),
             _ => {}
         }
         self.capture = standing;
+    }
+
+    /// What a step of the job's last capture would take without its stragglers.
+    pub(crate) fn what_if(&self) -> Option<&str> {
+        let simulated = self.files.simulated.as_ref()?;
+        (self.job()?.name() == &simulated.job).then_some(&simulated.told)
     }
 
     /// Says once what came of traces.

@@ -2,6 +2,7 @@
 //! screen.
 
 mod label;
+mod simulated;
 mod summary;
 
 use std::{
@@ -15,6 +16,7 @@ use std::{
 };
 
 pub use label::{Label, What};
+pub use simulated::Simulated;
 pub use summary::Summary;
 use tokio::sync::mpsc as queue;
 use xpu_analysis::{
@@ -53,6 +55,8 @@ pub enum Order {
     Export(PathBuf),
     /// Write its report as a page beside it.
     Page(PathBuf),
+    /// Simulate its steps without their stragglers.
+    Simulate(PathBuf),
 }
 
 /// What there is.
@@ -128,6 +132,7 @@ impl FolderReader {
                 let summary = Summary::of(&self.folder.join(&file)).map(Box::new);
                 Action::Opened(file, summary)
             }
+            Order::Simulate(file) => Action::Simulated(Simulated::of(&self.folder.join(file)).map(Box::new)),
             Order::Export(file) => Action::Saved(self.beside(&file, "pftrace", |capture, out| {
                 Ok(perfetto::write(&Timeline::of(capture, None), out)?)
             })),

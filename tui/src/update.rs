@@ -44,6 +44,7 @@ fn comes_by_itself(action: &Action) -> bool {
             | Action::Traced(_)
             | Action::Listed(_)
             | Action::Opened(..)
+            | Action::Simulated(_)
     )
 }
 
@@ -83,6 +84,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Traced(standing) => app.traced(standing),
         Action::Listed(_)
         | Action::Opened(..)
+        | Action::Simulated(_)
         | Action::OpenFile
         | Action::ExportFile
         | Action::PageOfFile => {

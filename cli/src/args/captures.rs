@@ -1,9 +1,12 @@
 //! What is asked of captures that are there.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 use xpu_analysis::capture::{CostKind, Groups, Kind, Only};
+use xpu_wire::frame::CaptureOrder;
+
+use super::{JobArgs, parse::length};
 
 /// Which ranks, by their places in the parallel groups.
 #[derive(Clone, Debug, Default, Args)]
@@ -123,14 +126,28 @@ pub struct DiffArgs {
 pub struct WhatIfArgs {
     /// A capture of a data-parallel job (DDP) by `xpu-top capture`, or a Parquet trace of operations by stage and data-parallel rank
     /// (docs/what-if.md)
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-    /// Print JSON
+    #[arg(value_name = "FILE", required_unless_present = "live", conflicts_with_all = ["live", "job_hosts", "hosts", "slurm_job", "k8s_service"])]
+    pub file: Option<PathBuf>,
+    /// Print JSON; with --live one line per capture
     #[arg(long)]
     pub json: bool,
     /// Number of rows per table
-    #[arg(long, value_name = "N", default_value_t = 12)]
+    #[arg(long, value_name = "N", default_value_t = 12, conflicts_with = "live")]
     pub top: usize,
+    /// Capture a few steps of a running job again and again, and sum up what its stragglers cost
+    #[arg(long)]
+    pub live: bool,
+    #[command(flatten)]
+    pub of: JobArgs,
+    /// Time from one capture to the next: `5m`, `1h`
+    #[arg(long, value_name = "TIME", requires = "live", default_value = "5m", value_parser = length)]
+    pub every: Duration,
+    /// Steps of a capture
+    #[arg(long, value_name = "N", requires = "live", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=i64::from(CaptureOrder::STEPS)))]
+    pub steps: u32,
+    /// End after this many captures [default: when the job ends, or at Ctrl-C]
+    #[arg(long, value_name = "N", requires = "live", value_parser = clap::value_parser!(u32).range(1..))]
+    pub times: Option<u32>,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! `xpu-top what-if`: what a step would take without its stragglers.
 
+mod live;
 mod pages;
 mod text;
 mod trace;
@@ -7,13 +8,14 @@ mod trace;
 use std::{fs::File, io::Read as _, path::Path, process::ExitCode};
 
 use xpu_analysis::what_if::{Job, WhatIf};
-use xpu_model::status::ExitCode as Code;
+use xpu_model::{finding::Price, status::ExitCode as Code};
 
 use super::{output::print, report::read};
 use crate::args::{UsageError, WhatIfArgs};
 
-pub fn what_if(args: &WhatIfArgs) -> anyhow::Result<ExitCode> {
-    let path = &args.file;
+pub fn what_if(args: &WhatIfArgs, price: Option<Price>) -> anyhow::Result<ExitCode> {
+    // Without a file it is live, as the arguments demand.
+    let Some(path) = &args.file else { return live::watch(args, price) };
     let job = if trace::is_one(first_bytes(path)?) {
         let rows = trace::read(path);
         let rows = rows.map_err(|why| UsageError::Value(format!("cannot read {}: {why}", path.display())))?;

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use xpu_wire::unit::Moment;
 
-use crate::file_loader::{ListedFile, Listing, Order, Summary};
+use crate::file_loader::{ListedFile, Listing, Order, Simulated, Summary};
 
 /// How often the folder is looked at again while its page is open.
 const AGAIN: Duration = Duration::from_secs(3);
@@ -16,6 +16,9 @@ pub struct Files {
     selected: Option<PathBuf>,
     pub opened: Opened,
     asked: Option<Moment>,
+    /// The capture that this screen has just made, until it is simulated.
+    pub(crate) captured: Option<PathBuf>,
+    pub(crate) simulated: Option<Box<Simulated>>,
 }
 
 /// What is open below the list.

@@ -19,6 +19,7 @@ fn is_meant(action: &Action) -> bool {
         | Action::Traced(_)
         | Action::Listed(_)
         | Action::Opened(..)
+        | Action::Simulated(_)
         | Action::CaptureOf(_)
         | Action::ShowMetric(_)
         | Action::Dress(_)

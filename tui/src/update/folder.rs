@@ -6,8 +6,12 @@ use crate::{
     file_loader::{Order, What},
 };
 
-/// While their page is shown, the folder is polled: any process may write to it.
+/// What the screen itself captured is simulated. While their page is shown, the folder is polled: any process
+/// may write to it.
 pub(super) fn look(app: &mut App) -> Option<Effect> {
+    if let Some(path) = app.files.captured.take() {
+        return Some(Effect::Files(Order::Simulate(path)));
+    }
     let due = if app.page == Page::Captures { app.files.due(app.now) } else { None };
     due.map(Effect::Files)
 }
@@ -16,6 +20,7 @@ pub(super) fn act(app: &mut App, action: Action) -> Option<Effect> {
     match action {
         Action::Listed(listing) => app.files.listing = Some(listing),
         Action::Opened(path, summary) => app.files.came(path, summary),
+        Action::Simulated(simulated) => app.files.simulated = simulated,
         Action::OpenFile => return app.files.open().map(Effect::Files),
         Action::ExportFile => return of_capture(app, "pftrace", Order::Export),
         Action::PageOfFile => return of_capture(app, "html", Order::Page),

@@ -45,16 +45,25 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     let wide = breakpoint == Breakpoint::Wide;
     let frame = if wide { 2 } else { 1 };
     let changes = line::listed(app, breakpoint) as u16;
-    // Parts that the program names take one more line.
+    // Parts that the program names take one more line, and the last capture's what-if two.
+    let what_if = if app.what_if().is_some() { breakdown::WHAT_IF } else { 0 };
     let spans = u16::from(!app.steps.spans.is_empty());
     let heights = match breakpoint {
-        Breakpoint::Wide => {
-            [Constraint::Length(below.height * 4 / 10), Constraint::Length(frame + 7), Constraint::Fill(1)]
-        }
-        Breakpoint::Medium => {
-            [Constraint::Length(7 + changes), Constraint::Length(PARTS + 4 + spans), Constraint::Fill(1)]
-        }
-        _ => [Constraint::Length(6 + changes.min(1)), Constraint::Length(PARTS + 1), Constraint::Fill(1)],
+        Breakpoint::Wide => [
+            Constraint::Length(below.height * 4 / 10),
+            Constraint::Length(frame + 7 + what_if),
+            Constraint::Fill(1),
+        ],
+        Breakpoint::Medium => [
+            Constraint::Length(7 + changes),
+            Constraint::Length(PARTS + 4 + spans + what_if),
+            Constraint::Fill(1),
+        ],
+        _ => [
+            Constraint::Length(6 + changes.min(1)),
+            Constraint::Length(PARTS + 1 + what_if),
+            Constraint::Fill(1),
+        ],
     };
     let [step_times, parts, ranks] = Layout::vertical(heights).areas(below);
     line::draw(app, breakpoint, step_times, buffer);
@@ -65,7 +74,9 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         spread::draw(app, breakpoint, right, buffer);
     } else {
         let [upper, lower] = Layout::vertical([
-            Constraint::Length(PARTS + 1 + if breakpoint == Breakpoint::Medium { spans } else { 0 }),
+            Constraint::Length(
+                PARTS + 1 + what_if + if breakpoint == Breakpoint::Medium { spans } else { 0 },
+            ),
             Constraint::Fill(1),
         ])
         .areas(parts);

@@ -4,16 +4,22 @@
 use serde::Serialize;
 use xpu_wire::id::{HostName, Rank};
 
-use super::{Kind, WhatIf, figures::WORTH_TELLING};
+use super::{
+    Kind, WhatIf,
+    figures::{ACCOUNTS, WORTH_TELLING},
+    hosts::HostFigures,
+    sentence::STRAGGLES,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// Everything that is not ideal.
     All,
-    /// The few ranks whose repair gains half of that, or the one whose repair gains most.
+    /// The few ranks whose repair gains half of that, or the one whose repair gains most. Several only of a
+    /// job that counts as straggling: of others chance chooses them.
     Ranks,
-    /// The host whose repair gains most, if that is more than the ranks'.
+    /// The host whose repair gains half of that, where no few ranks do.
     Host,
     /// The stage whose repair gains most.
     Stage,
@@ -50,6 +56,13 @@ pub struct Loss {
 }
 
 impl WhatIf {
+    /// The host that accounts for half of the loss, where no few of the ranks do.
+    pub(super) fn slow_host(&self) -> Option<&HostFigures> {
+        let lost = self.step.simulated_ms - self.step.ideal_ms;
+        let accounts = |of: &&HostFigures| self.step.simulated_ms - of.repaired_ms >= ACCOUNTS * lost;
+        self.host_figures.first().filter(|_| self.culprits.is_none()).filter(accounts)
+    }
+
     /// `all`, and the causes that take more than 1 % of a step.
     pub fn losses(&self) -> Vec<Loss> {
         let simulated = self.step.simulated_ms;
@@ -64,18 +77,19 @@ impl WhatIf {
         };
         let mut all = vec![of(Cause::All, self.step.ideal_ms)];
         let ranks = match &self.culprits {
-            Some(culprits) => Some((culprits.ranks.clone(), culprits.repaired_ms)),
+            Some(culprits) => {
+                let is_known = culprits.ranks.len() == 1 || self.slowdown >= STRAGGLES;
+                is_known.then(|| (culprits.ranks.clone(), culprits.repaired_ms))
+            }
             None => self.workers.first().and_then(|worker| Some((vec![worker.rank], worker.repaired_ms?))),
         };
         let ranks = ranks.filter(|_| self.workers.len() > 1);
         let ranks = ranks.map(|(ranks, repaired)| Loss { ranks, ..of(Cause::Ranks, repaired) });
-        let ranks = ranks.filter(|loss| loss.lost_ms > least);
-        let by_ranks = ranks.as_ref().map_or(0.0, |loss| loss.lost_ms);
-        all.extend(ranks);
-        let host = self.host_figures.first();
+        all.extend(ranks.filter(|loss| loss.lost_ms > least));
+        let host = self.slow_host();
         let host = host
             .map(|of_host| Loss { host: Some(of_host.host.clone()), ..of(Cause::Host, of_host.repaired_ms) });
-        all.extend(host.filter(|loss| loss.lost_ms > by_ranks + least));
+        all.extend(host.filter(|loss| loss.lost_ms > least));
         let best = |one: &&super::StageFigures, other: &&super::StageFigures| {
             one.repaired_ms.total_cmp(&other.repaired_ms)
         };

@@ -6,7 +6,7 @@ use super::{
 };
 
 /// A job with at least this slowdown counts as straggling, as in the paper.
-const STRAGGLES: f64 = 1.1;
+pub(super) const STRAGGLES: f64 = 1.1;
 
 /// With a larger distance from the measured step the figures are rough, as in the paper.
 const OFF: f64 = 0.05;
@@ -75,13 +75,10 @@ fn worker(of: &WhatIf) -> Vec<String> {
     all
 }
 
-/// A host that accounts for half of the loss, where no few of the ranks do.
 fn host(of: &WhatIf) -> Option<String> {
-    let lost = of.step.simulated_ms - of.step.ideal_ms;
-    let first = of.host_figures.first()?;
-    let accounts = of.step.simulated_ms - first.repaired_ms >= ACCOUNTS * lost;
-    let who = format!("host {} ({} ranks) were as fast as the others", first.host, first.ranks);
-    repair(of, Some(first.repaired_ms), &who).filter(|_| accounts)
+    let host = of.slow_host()?;
+    let who = format!("host {} ({} ranks) were as fast as the others", host.host, host.ranks);
+    repair(of, Some(host.repaired_ms), &who)
 }
 
 fn named(of: &WhatIf, worker: &Worker) -> String {

@@ -2,7 +2,7 @@
 
 use ratatui::{
     buffer::Buffer,
-    layout::Rect,
+    layout::{Constraint, Layout, Rect},
     style::Style,
     text::{Line, Span},
 };
@@ -23,6 +23,9 @@ use crate::{
     widget::{wrap::cut_at_word, wrap::wrapped},
     width::Breakpoint,
 };
+
+/// Lines of what the last capture's steps would take without its stragglers.
+pub(super) const WHAT_IF: u16 = 2;
 
 /// Columns of what a bar is of, and of its figures.
 const LABEL: usize = 11;
@@ -56,7 +59,12 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     bars(app, breakpoint, inner, buffer);
     let below =
         Rect { y: inner.y + inner.height.min(PARTS), height: inner.height.saturating_sub(PARTS), ..inner };
-    draw_spans(app, below, buffer);
+    let what_if = if app.what_if().is_some() { WHAT_IF.min(below.height) } else { 0 };
+    let [spans, what_if] = Layout::vertical([Constraint::Fill(1), Constraint::Length(what_if)]).areas(below);
+    draw_spans(app, spans, buffer);
+    if let Some(told) = app.what_if() {
+        labelled(app, "what-if", told, what_if, buffer);
+    }
 }
 
 /// Parts that the program names, as far as there is room.
@@ -69,15 +77,19 @@ fn draw_spans(app: &App, area: Rect, buffer: &mut Buffer) {
         .spans
         .iter()
         .map(|(name, took)| format!("{name} {} ms", figure::three(took.milliseconds())));
-    let text = each.collect::<Vec<_>>().join(" · ");
+    labelled(app, "spans", &each.collect::<Vec<_>>().join(" · "), area, buffer);
+}
+
+/// A text below the bars, as far as there is room.
+fn labelled(app: &App, name: &str, text: &str, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width).saturating_sub(LABEL);
-    let lines = wrapped(&text, width, area.height.into());
+    let lines = wrapped(text, width, area.height.into());
     let (label, plain) = (app.palette.of(Role::Muted), app.palette.of(Role::Text));
     let lines: Vec<_> = lines
         .into_iter()
         .enumerate()
         .map(|(at, line)| {
-            let label = Span::styled(format!("{:<LABEL$}", if at == 0 { "spans" } else { "" }), label);
+            let label = Span::styled(format!("{:<LABEL$}", if at == 0 { name } else { "" }), label);
             Line::from(vec![label, Span::styled(line, plain)])
         })
         .collect();

@@ -1,0 +1,128 @@
+//! `xpu-top what-if --live`: captures again and again, one line for each.
+
+mod line;
+mod scratch;
+
+use std::{
+    future::Future,
+    io::{self, Write as _},
+    path::Path,
+    pin::pin,
+    process::ExitCode,
+    sync::atomic::Ordering::Relaxed,
+};
+
+use line::Line;
+use scratch::Scratch;
+use tokio::{
+    select,
+    signal::unix::{Signal, SignalKind, signal},
+    time::{Instant, sleep_until},
+};
+use xpu_analysis::{
+    file,
+    what_if::{Account, Estimate, Job, WhatIf},
+};
+use xpu_client::{
+    capture::Stop,
+    screen_capture::Targets,
+    step_capture::{self, Skipped},
+};
+use xpu_model::{finding::Price, status::ExitCode as Code};
+use xpu_wire::unit::Moment;
+
+use super::super::{hang_up::HangUp, living::nobody};
+use crate::args::{UsageError, WhatIfArgs};
+
+pub(super) fn watch(args: &WhatIfArgs, price: Option<Price>) -> anyhow::Result<ExitCode> {
+    let hosts = args.of.hosts()?;
+    hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
+    let targets = Targets { endpoints: hosts.endpoints, key: args.of.way.key()? };
+    let scratch = Scratch::make()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut end = End::heard()?;
+        let (mut job, mut account) = (args.of.job.clone(), Account::default());
+        let (mut next, mut turns, since) = (Instant::now(), 0_u32, Moment::now());
+        let mut seen = false;
+        while args.times.is_none_or(|times| turns < times) {
+            let path = scratch.file();
+            let stop = Stop::default();
+            let turn = step_capture::take(&targets, job.as_ref(), args.steps, &path, stop.clone());
+            let Some(taken) = end.or(turn, &stop).await else { break };
+            turns += 1;
+            let estimate = match taken {
+                Err(Skipped::NoJob) if seen => break,
+                Err(Skipped::NoJob) => {
+                    eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
+                    return Ok(ExitCode::from(Code::NoData as u8));
+                }
+                Err(why @ Skipped::Several(_)) => return Err(UsageError::Value(why.to_string()).into()),
+                Err(Skipped::NotNow(why)) => Err(why),
+                Ok(name) => {
+                    (job, seen) = (Some(name), true);
+                    estimate(&path)
+                }
+            };
+            match &estimate {
+                Ok(estimate) => account.add(estimate.clone()),
+                Err(_why) => account.fail(),
+            }
+            let line = Line::of(job.as_ref(), since, estimate, account.total(price));
+            if !is_written(&if args.json { line.json()? } else { line.text() })? {
+                break;
+            }
+            next = (next + args.every).max(Instant::now());
+            if args.times != Some(turns) && end.or(sleep_until(next), &stop).await.is_none() {
+                break;
+            }
+        }
+        Ok(if account.last().is_some() { ExitCode::SUCCESS } else { ExitCode::from(Code::NoData as u8) })
+    })
+}
+
+/// What a capture gives.
+fn estimate(path: &Path) -> Result<Estimate, String> {
+    let (capture, _damage) = file::open(path)?;
+    let job = Job::of_capture(&capture).map_err(|why| why.to_string())?;
+    Estimate::of(&WhatIf::of(&job), Moment::now()).ok_or_else(|| "no step was simulated".to_owned())
+}
+
+/// `false` where nobody reads any more.
+fn is_written(text: &str) -> io::Result<bool> {
+    let mut out = io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true),
+    }
+}
+
+/// Ctrl-C, SIGTERM and a closed terminal.
+struct End {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: HangUp,
+}
+
+impl End {
+    fn heard() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: HangUp::heard()?,
+        })
+    }
+
+    /// What comes of the work; `None` if it was ended, which a capture does in its own time.
+    async fn or<T>(&mut self, work: impl Future<Output = T>, stop: &Stop) -> Option<T> {
+        let mut work = pin!(work);
+        select! {
+            done = &mut work => return Some(done),
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            () = self.hang_up.comes() => {}
+        }
+        stop.store(true, Relaxed);
+        None
+    }
+}

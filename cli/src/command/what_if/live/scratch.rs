@@ -1,0 +1,38 @@
+//! A folder for the captures, which only its owner can read: one at a time, and none at the end.
+
+use std::{env, fs, io, os::unix::fs::DirBuilderExt as _, path::PathBuf, process};
+
+use anyhow::Context as _;
+use xpu_wire::unit::Moment;
+
+pub(super) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(super) fn make() -> anyhow::Result<Self> {
+        let name = format!("xpu-top-what-if-{}-{}", process::id(), Moment::now().0);
+        let path = env::temp_dir().join(name);
+        // It must not be there: it may be another user's.
+        let made = fs::DirBuilder::new().mode(0o700).create(&path);
+        made.with_context(|| format!("cannot make the folder {}: set TMPDIR", path.display()))?;
+        Ok(Self(path))
+    }
+
+    /// For the next capture, in place of the last.
+    pub(super) fn file(&self) -> PathBuf {
+        let path = self.0.join("capture");
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                eprintln!("xpu-top: cannot remove {}: {error}", path.display());
+            }
+            _ => {}
+        }
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // The system clears what it cannot.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

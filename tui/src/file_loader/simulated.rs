@@ -1,0 +1,34 @@
+//! What a step of a capture would take without its stragglers, in one sentence.
+
+use std::path::Path;
+
+use xpu_analysis::{
+    file,
+    what_if::{Job, WhatIf},
+};
+use xpu_wire::id::JobName;
+
+/// Of the capture that was made last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Simulated {
+    pub job: JobName,
+    /// The repair that gains most, or why nothing was simulated.
+    pub told: String,
+}
+
+impl Simulated {
+    /// `None` for a file that is no capture of a job.
+    pub fn of(path: &Path) -> Option<Self> {
+        let (capture, _damage) = file::open(path).ok()?;
+        let job = capture.sheet.as_ref()?.job.clone();
+        let told = match Job::of_capture(&capture) {
+            Ok(of) => {
+                let sentences = WhatIf::of(&of).sentences;
+                // The first is about all stragglers, the next about one of them.
+                sentences.into_iter().take(2).last()?
+            }
+            Err(why) => format!("unknown for {}: {why}", path.display()),
+        };
+        Some(Self { job, told })
+    }
+}
