@@ -1,7 +1,7 @@
 //! Captures of a few steps that nobody asked for just now: taken again and again for an analysis, and only of
 //! a job whose ranks all train.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use xpu_model::{figure::counted, finding, job::Job, status::RankState};
 use xpu_wire::{id::JobName, unit::Moment};
@@ -20,8 +20,8 @@ const WAIT: Duration = Duration::from_mins(1);
 /// Why there is no capture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Skipped {
-    /// No rank lives of the job.
-    #[error("no rank of the job runs on these hosts")]
+    /// No rank of the job is heard of.
+    #[error("no rank of the job is heard of on these hosts")]
     NoJob,
     #[error("there are {} jobs: choose one with --job: {}", .0.len(), names(.0))]
     Several(Vec<JobName>),
@@ -31,7 +31,7 @@ pub enum Skipped {
 }
 
 fn names(jobs: &[JobName]) -> String {
-    jobs.iter().map(|job| job.as_str()).collect::<Vec<_>>().join(", ")
+    jobs.iter().map(JobName::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// Captures the next steps of all ranks of a job, the named one or the only one, into a file that is not
@@ -50,10 +50,13 @@ pub async fn take(
     let (live, mut arrivals) =
         live::connect_to_capture(targets.endpoints.clone(), targets.key.clone(), job.cloned());
     hear_all(&mut following, &mut arrivals).await;
-    if let Some(host) = following.unreachable().next() {
-        return Err(Skipped::NotNow(host.why.to_string()));
-    }
     let job = chosen(&following, job)?;
+    if let Some(host) = following.unreachable().next() {
+        return Err(Skipped::NotNow(host.why));
+    }
+    if stop.load(Relaxed) {
+        return Err(Skipped::NotNow("it was ended".to_owned()));
+    }
     trains(job, Moment::now())?;
     let longest = job.ranks().filter_map(|(_, view)| view.step_time().or_else(|| view.pace())).max();
     let step = longest.map_or(Duration::ZERO, |step| Duration::from_nanos(step.0));

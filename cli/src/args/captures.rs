@@ -145,7 +145,7 @@ pub struct WhatIfArgs {
     /// Steps of a capture
     #[arg(long, value_name = "N", requires = "live", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=i64::from(CaptureOrder::STEPS)))]
     pub steps: u32,
-    /// End after this many captures [default: when the job ends, or at Ctrl-C]
+    /// End after this many captures [default: when the job has ended, or at Ctrl-C]
     #[arg(long, value_name = "N", requires = "live", value_parser = clap::value_parser!(u32).range(1..))]
     pub times: Option<u32>,
 }

@@ -25,7 +25,7 @@ impl Simulated {
             Ok(of) => {
                 let sentences = WhatIf::of(&of).sentences;
                 // The first is about all stragglers, the next about one of them.
-                sentences.into_iter().take(2).last()?
+                sentences.into_iter().take(2).next_back()?
             }
             Err(why) => format!("unknown for {}: {why}", path.display()),
         };

@@ -44,15 +44,19 @@ pub(super) fn watch(args: &WhatIfArgs, price: Option<Price>) -> anyhow::Result<E
         let mut end = End::heard()?;
         let (mut job, mut account) = (args.of.job.clone(), Account::default());
         let (mut next, mut turns, since) = (Instant::now(), 0_u32, Moment::now());
-        let mut seen = false;
+        // Whether the job was seen, and whether it was not the last time.
+        let (mut seen, mut gone) = (false, false);
         while args.times.is_none_or(|times| turns < times) {
             let path = scratch.file();
             let stop = Stop::default();
             let turn = step_capture::take(&targets, job.as_ref(), args.steps, &path, stop.clone());
-            let Some(taken) = end.or(turn, &stop).await else { break };
+            let Some(taken) = end.or_whole(turn, &stop).await else { break };
             turns += 1;
+            let was_gone = std::mem::replace(&mut gone, matches!(taken, Err(Skipped::NoJob)));
             let estimate = match taken {
-                Err(Skipped::NoJob) if seen => break,
+                // Once it may be the network, or a collector that starts again.
+                Err(Skipped::NoJob) if was_gone => break,
+                Err(why @ Skipped::NoJob) if seen => Err(why.to_string()),
                 Err(Skipped::NoJob) => {
                     eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
                     return Ok(ExitCode::from(Code::NoData as u8));
@@ -73,7 +77,7 @@ pub(super) fn watch(args: &WhatIfArgs, price: Option<Price>) -> anyhow::Result<E
                 break;
             }
             next = (next + args.every).max(Instant::now());
-            if args.times != Some(turns) && end.or(sleep_until(next), &stop).await.is_none() {
+            if args.times != Some(turns) && end.or(sleep_until(next)).await.is_none() {
                 break;
             }
         }
@@ -113,16 +117,24 @@ impl End {
         })
     }
 
-    /// What comes of the work; `None` if it was ended, which a capture does in its own time.
-    async fn or<T>(&mut self, work: impl Future<Output = T>, stop: &Stop) -> Option<T> {
-        let mut work = pin!(work);
+    /// What comes of the work; `None` if it was ended.
+    async fn or<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         select! {
-            done = &mut work => return Some(done),
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            () = self.hang_up.comes() => {}
+            done = work => Some(done),
+            _ = self.interrupt.recv() => None,
+            _ = self.terminate.recv() => None,
+            () = self.hang_up.comes() => None,
+        }
+    }
+
+    /// The same for a capture, which tells its ranks first: a second Ctrl-C does not wait for that.
+    async fn or_whole<T>(&mut self, work: impl Future<Output = T>, stop: &Stop) -> Option<T> {
+        let mut work = pin!(work);
+        if let Some(done) = self.or(&mut work).await {
+            return Some(done);
         }
         stop.store(true, Relaxed);
+        self.or(work).await;
         None
     }
 }
