@@ -5,7 +5,7 @@ use std::{
     io::{Cursor, Write as _},
 };
 
-use xpu_wire::ledger::Record;
+use xpu_wire::ledger::{NativeText, Record};
 
 use crate::symbol::{self, Object, each};
 
@@ -18,6 +18,9 @@ const PATH: usize = 256;
 /// Bytes of `+0x` and the longest offset.
 const OFFSET: usize = 19;
 
+/// The longest text of a site.
+pub(super) const LONGEST: usize = NativeText::CAPACITY;
+
 /// Notes the site of a call that returns to `address`, if it is new.
 #[inline]
 pub(crate) fn note(record: &Record, address: usize) {
@@ -28,7 +31,7 @@ pub(crate) fn note(record: &Record, address: usize) {
 
 /// `libtorch_cuda.so+0x1a2b3c`; returns its length. 0 for code that is in no file.
 #[cold]
-fn describe(address: usize, into: &mut [u8]) -> usize {
+pub(super) fn describe(address: usize, into: &mut [u8]) -> usize {
     let mut length = 0;
     each(|object| {
         let Some(offset) = object.offset_of(address) else { return false };

@@ -9,7 +9,9 @@ use cudarc::nccl::sys::ncclComm_t;
 use xpu_wire::{id::CommunicatorId, ledger::Call};
 
 use super::{
-    IN_PROGRESS, INVALID_ARGUMENT, Identity, config, device_of, identity, ncclCommCount, ncclCommUserRank,
+    IN_PROGRESS, INVALID_ARGUMENT, Identity, config, device_of, identity,
+    memory::{self, Effect},
+    ncclCommCount, ncclCommUserRank,
     pending::Unborn,
 };
 use crate::{
@@ -166,6 +168,7 @@ pub(super) fn reported(lane: &Lane, handle: ncclComm_t, state: c_int) {
 
 /// Before a call that creates communicators: the thread may be inside for long, until the other ranks come.
 fn entered(lane: &Lane) {
+    memory::begin(lane);
     lane.entered(Call::CommunicatorInit, coarse_now());
 }
 
@@ -175,6 +178,7 @@ fn entered(lane: &Lane) {
 /// As for [`Joining::begun`].
 pub(super) unsafe fn end(lane: &Lane, joining: impl IntoIterator<Item = Joining>, result: c_int) {
     lane.left();
+    memory::end(lane, Effect::Takes);
     for joining in joining {
         // SAFETY: the caller promises it.
         unsafe { joining.begun(lane, result) };

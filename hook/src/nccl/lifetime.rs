@@ -11,6 +11,7 @@ use xpu_wire::ledger::Call;
 use super::{
     Identity, MISSING, NCCL, UniqueId,
     joining::{begin_all, begin_child, begin_grown, begin_init, end, reported},
+    memory::{self, Effect},
 };
 use crate::{clock::coarse_now, communicator::Lineage, exit_note, interpose::interpose, lane::Lane};
 
@@ -40,7 +41,13 @@ fn forget(lane: &Lane, communicator: ncclComm_t) {
         observer.communicators.pending.forget_children(communicator);
     }
     observer.communicators.remove(observer.ledger(), communicator);
+    memory::begin(lane);
     lane.entered(Call::CommunicatorEnd, coarse_now());
+}
+
+fn forgotten(lane: &Lane) {
+    lane.left();
+    memory::end(lane, Effect::GivesBack);
 }
 
 interpose! {
@@ -144,11 +151,11 @@ interpose! {
 
     fn ncclCommDestroy(communicator: ncclComm_t) -> c_int in NCCL, or MISSING, even off;
     before |lane| forget(lane, communicator);
-    after |lane, (), _| lane.left();
+    after |lane, (), _| forgotten(lane);
 
     fn ncclCommAbort(communicator: ncclComm_t) -> c_int in NCCL, or MISSING, even off;
     before |lane| forget(lane, communicator);
-    after |lane, (), _| lane.left();
+    after |lane, (), _| forgotten(lane);
 
     /// Aborts pending operations; the communicator can still be shrunk or destroyed.
     fn ncclCommRevoke(communicator: ncclComm_t, flags: c_int) -> c_int in NCCL, or MISSING, even off;

@@ -144,6 +144,12 @@ impl Evidence {
                 let figures = format!(", {} left of {}", figure::bytes(of.free), figure::bytes(of.total));
                 with_cost(&format!("{who}: GPU memory nearly full"), &figures, "")
             }
+            Self::GrowingMemory(of) => {
+                let who = self::who(&of.ranks, of.worst, Some(of.host.as_str()));
+                let figures = format!(" by {} a step", figure::bytes(of.growth.per_step as u64));
+                let left = format!(", full in {}", figure::age(of.left()));
+                with_cost(&format!("{who}: GPU memory grows"), &figures, &left)
+            }
             Self::Xid(of) => {
                 let who = self::who(&[of.rank], of.rank, Some(of.host.as_str()));
                 let means = of.xid.means().map_or_else(String::new, |means| format!(" ({means})"));

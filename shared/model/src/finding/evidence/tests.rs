@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 
 use xpu_wire::{
     collective::Operation,
-    frame::{Ending, RankExit, Throttle, Xid},
+    frame::{Ending, MemoryGrowth, RankExit, Throttle, Xid},
     id::{CommunicatorId, Pid, Rank, Step},
     ledger::Call,
-    unit::Moment,
+    unit::{Moment, Nanoseconds},
 };
 
 use super::{
     cost::{Cause, Straggler},
-    device::{FullMemory, XidTold},
+    device::{FullMemory, GrowingMemory, XidTold},
     exit::Exited,
     hang::*,
     link::SlowLink,
@@ -287,6 +287,29 @@ fn all() -> Vec<Case> {
                 total: 1 << 30,
             }),
             vec![("free_bytes", "1.0 MiB left"), ("total_bytes", "of 1024.0 MiB")],
+        ),
+        (
+            Evidence::GrowingMemory(GrowingMemory {
+                ranks: ranks.clone(),
+                worst: Rank(5),
+                host: "a".into(),
+                growth: MemoryGrowth {
+                    per_step: 12.0 * 1_048_576.0,
+                    least: 11.0 * 1_048_576.0,
+                    most: 13.0 * 1_048_576.0,
+                    steps: 600,
+                    over: Nanoseconds(300_000_000_000),
+                },
+                free: 24 << 30,
+                left_s: 2_400.0,
+            }),
+            vec![
+                ("growth_per_step_bytes", "12.0 MiB a step"),
+                ("least_per_step_bytes", "11 MiB to"),
+                ("most_per_step_bytes", "to 13 MiB"),
+                ("free_bytes", "24 GiB are free"),
+                ("left_s", "in about 40 m"),
+            ],
         ),
         (
             Evidence::Xid(XidTold {
