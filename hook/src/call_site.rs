@@ -20,7 +20,7 @@ use std::{
 use layout::Layout;
 use xpu_wire::ledger::{Allocating, LARGE, Record};
 
-use crate::{functions::api::Python, lane::Lane, peek, symbol};
+use crate::{functions::api::Python, lane::Lane, peek, switch, symbol};
 
 /// Frames that distinguish sites, innermost first: PyTorch puts two or three of its own between the program
 /// and NCCL.
@@ -76,9 +76,9 @@ pub(crate) fn here(record: &Record) -> u16 {
 }
 
 /// The number of the site in which the calling thread has allocated this memory by a call that returns to
-/// `address`; 0 if it is small, or its site unknown.
+/// `address`; 0 if it is small, its site unknown, or observing off.
 pub(crate) fn of_memory(lane: &Lane, bytes: u64, address: usize) -> u8 {
-    if bytes < LARGE {
+    if bytes < LARGE || !switch::is_on() {
         return 0;
     }
     let ledger = lane.observer().ledger();

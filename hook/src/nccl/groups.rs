@@ -4,10 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use xpu_wire::ledger::Call;
 
-use super::{
-    MISSING, NCCL,
-    memory::{self, Effect},
-};
+use super::{MISSING, NCCL, memory};
 use crate::{clock::coarse_now, group::Group, interpose::interpose};
 
 interpose! {
@@ -24,7 +21,7 @@ interpose! {
         let _ = lane.group(|group| group.launch(lane));
     };
     after |lane, (), result| {
-        memory::end(lane, Effect::Takes);
+        memory::end(lane);
         let _ = lane.group(|group| group.close(lane, result));
         lane.left();
     };

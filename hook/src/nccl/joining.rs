@@ -9,10 +9,8 @@ use cudarc::nccl::sys::ncclComm_t;
 use xpu_wire::{id::CommunicatorId, ledger::Call};
 
 use super::{
-    IN_PROGRESS, INVALID_ARGUMENT, Identity, config, device_of, identity,
-    memory::{self, Effect},
-    ncclCommCount, ncclCommUserRank,
-    pending::Unborn,
+    IN_PROGRESS, INVALID_ARGUMENT, Identity, config, device_of, identity, memory, ncclCommCount,
+    ncclCommUserRank, pending::Unborn,
 };
 use crate::{
     clock::coarse_now,
@@ -178,7 +176,7 @@ fn entered(lane: &Lane) {
 /// As for [`Joining::begun`].
 pub(super) unsafe fn end(lane: &Lane, joining: impl IntoIterator<Item = Joining>, result: c_int) {
     lane.left();
-    memory::end(lane, Effect::Takes);
+    memory::end(lane);
     for joining in joining {
         // SAFETY: the caller promises it.
         unsafe { joining.begun(lane, result) };

@@ -11,7 +11,6 @@ use xpu_wire::ledger::Call;
 use super::{
     Identity, MISSING, NCCL, UniqueId,
     joining::{begin_all, begin_child, begin_grown, begin_init, end, reported},
-    memory::{self, Effect},
 };
 use crate::{clock::coarse_now, communicator::Lineage, exit_note, interpose::interpose, lane::Lane};
 
@@ -41,13 +40,8 @@ fn forget(lane: &Lane, communicator: ncclComm_t) {
         observer.communicators.pending.forget_children(communicator);
     }
     observer.communicators.remove(observer.ledger(), communicator);
-    memory::begin(lane);
+    observer.nccl_memory.shrinks();
     lane.entered(Call::CommunicatorEnd, coarse_now());
-}
-
-fn forgotten(lane: &Lane) {
-    lane.left();
-    memory::end(lane, Effect::GivesBack);
 }
 
 interpose! {
@@ -151,11 +145,11 @@ interpose! {
 
     fn ncclCommDestroy(communicator: ncclComm_t) -> c_int in NCCL, or MISSING, even off;
     before |lane| forget(lane, communicator);
-    after |lane, (), _| forgotten(lane);
+    after |lane, (), _| lane.left();
 
     fn ncclCommAbort(communicator: ncclComm_t) -> c_int in NCCL, or MISSING, even off;
     before |lane| forget(lane, communicator);
-    after |lane, (), _| forgotten(lane);
+    after |lane, (), _| lane.left();
 
     /// Aborts pending operations; the communicator can still be shrunk or destroyed.
     fn ncclCommRevoke(communicator: ncclComm_t, flags: c_int) -> c_int in NCCL, or MISSING, even off;

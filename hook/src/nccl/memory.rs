@@ -2,8 +2,10 @@
 //! its share is what the GPU's free memory falls by in the calls in which NCCL allocates, less what the program
 //! allocated meanwhile.
 //!
-//! Those calls create a communicator, or are its first operations, which make connections; its end gives
-//! memory back. What another process takes on this GPU during such a call counts too.
+//! Those calls create a communicator, or are its first operations, which make connections. What another process
+//! takes on this GPU during such a call counts too. What a communicator gives back at its end is not measured,
+//! because a program ends communicators when its GPU does not answer, and must not wait for the driver then: from
+//! the first end on the share is unknown.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
@@ -25,14 +27,9 @@ pub(crate) struct NcclMemory {
     free: AtomicU64,
     held: AtomicU64,
     taken: AtomicU64,
-    is_known: AtomicBool,
-}
-
-/// What a call may do to NCCL's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Effect {
-    Takes,
-    GivesBack,
+    was_measured: AtomicBool,
+    /// A communicator has ended.
+    has_shrunk: AtomicBool,
 }
 
 /// Whether NCCL may still make connections for a communicator that has had this many operations of a kind.
@@ -41,7 +38,7 @@ pub(crate) fn is_early(operations: u64) -> bool {
     operations < MemoryTotals::NCCL_CALLS
 }
 
-/// Before a call that may change NCCL's memory.
+/// Before a call in which NCCL may allocate.
 #[cold]
 pub(super) fn begin(lane: &Lane) {
     let observer = lane.observer();
@@ -63,40 +60,41 @@ pub(super) fn begin(lane: &Lane) {
 
 /// After it, whatever its result.
 #[inline]
-pub(super) fn end(lane: &Lane, effect: Effect) {
+pub(super) fn end(lane: &Lane) {
     if lane.observer().nccl_memory.by.load(Relaxed) == lane.address() {
-        measure(lane, effect);
+        measure(lane);
     }
 }
 
 #[cold]
-fn measure(lane: &Lane, effect: Effect) {
+fn measure(lane: &Lane) {
     let observer = lane.observer();
     let memory = &observer.nccl_memory;
     if let Some(free) = driver::free_memory() {
         let fell = memory.free.load(Relaxed).cast_signed() - free.cast_signed();
         let held = observer.allocations.bytes(Whose::Device).0;
         let own = held.cast_signed() - memory.held.load(Relaxed).cast_signed();
-        memory.changed_by(fell - own, effect);
+        memory.took(fell - own);
     }
     memory.by.store(NOBODY, Release);
 }
 
 impl NcclMemory {
-    /// A change against a call's purpose is another process's.
-    fn changed_by(&self, bytes: i64, effect: Effect) {
-        let taken = self.taken.load(Relaxed);
-        let now = match effect {
-            Effect::Takes => taken.saturating_add(bytes.max(0).cast_unsigned()),
-            Effect::GivesBack => taken.saturating_sub(bytes.min(0).unsigned_abs()),
-        };
-        self.taken.store(now, Relaxed);
-        self.is_known.store(true, Relaxed);
+    /// Less than nothing is what another process gave back.
+    fn took(&self, bytes: i64) {
+        self.taken.fetch_add(bytes.max(0).cast_unsigned(), Relaxed);
+        self.was_measured.store(true, Relaxed);
     }
 
-    /// `None` if no call was measured.
+    /// A communicator ends.
+    pub(super) fn shrinks(&self) {
+        self.has_shrunk.store(true, Relaxed);
+    }
+
+    /// `None` if no call was measured, or a communicator has ended.
     pub(crate) fn bytes(&self) -> Option<u64> {
-        self.is_known.load(Relaxed).then(|| self.taken.load(Relaxed))
+        let is_known = self.was_measured.load(Relaxed) && !self.has_shrunk.load(Relaxed);
+        is_known.then(|| self.taken.load(Relaxed))
     }
 }
 
@@ -105,16 +103,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nccls_share_is_what_its_calls_took_and_did_not_give_back() {
+    fn nccls_share_is_what_its_calls_took_until_a_communicator_ends() {
         let memory = NcclMemory::default();
         assert_eq!(memory.bytes(), None);
-        memory.changed_by(100, Effect::Takes);
-        memory.changed_by(-30, Effect::Takes);
+        memory.took(100);
+        memory.took(-30);
         assert_eq!(memory.bytes(), Some(100), "another process freed memory");
-        memory.changed_by(-60, Effect::GivesBack);
-        memory.changed_by(10, Effect::GivesBack);
-        assert_eq!(memory.bytes(), Some(40));
-        memory.changed_by(-60, Effect::GivesBack);
-        assert_eq!(memory.bytes(), Some(0), "what was taken unseen is given back too");
+        memory.took(20);
+        assert_eq!(memory.bytes(), Some(120));
+        memory.shrinks();
+        assert_eq!(memory.bytes(), None);
     }
 }

@@ -10,11 +10,7 @@ use xpu_wire::{
     sampling::Rate,
 };
 
-use super::{
-    IN_PROGRESS, MISSING, NCCL,
-    joining::find,
-    memory::{self, Effect},
-};
+use super::{IN_PROGRESS, MISSING, NCCL, joining::find, memory};
 use crate::{
     call_site,
     clock::{monotonic, time_of_day},
@@ -171,7 +167,7 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
         return;
     }
     lane.left();
-    memory::end(lane, Effect::Takes);
+    memory::end(lane);
     if result != 0 && result != IN_PROGRESS {
         lane.drop_timing(timing);
         message.refused(lane);

@@ -79,7 +79,7 @@ mod tests {
     }
 
     /// The finding of four ranks, of which rank 3 has this much left on its GPU.
-    fn told(left: u64, change: impl Fn(&mut RankDigest)) -> Option<Finding> {
+    fn found(left: u64, change: impl Fn(&mut RankDigest)) -> Option<Finding> {
         let (mut jobs, simulation) = (Jobs::default(), Simulation::new(1, 1, 4));
         for second in 1..4 {
             for mut frame in simulation.digests(second) {
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_rank_that_grows_is_named_with_the_time_that_is_left() {
-        let finding = told(54 * GIB, |_| ()).unwrap();
+        let finding = found(54 * GIB, |_| ()).unwrap();
         assert_eq!((finding.class, &finding.ranks[..]), (Class::MemoryGrowth, &[Rank(3)][..]));
         let said = finding.sentence();
         assert!(said.contains("rank 3"), "{said}");
@@ -108,13 +108,13 @@ mod tests {
     #[test]
     fn growth_that_will_not_matter_for_a_day_is_no_finding() {
         let slow = |rank: &mut RankDigest| rank.memory_growth.as_mut().unwrap().per_step /= 100.0;
-        assert!(told(54 * GIB, slow).is_none());
-        assert!(told(5 * GIB, slow).is_some());
+        assert!(found(54 * GIB, slow).is_none());
+        assert!(found(5 * GIB, slow).is_some());
     }
 
     #[test]
     fn growth_is_no_finding_where_the_free_memory_is_unknown_or_nothing_grows() {
-        assert!(told(54 * GIB, |rank| rank.device = None).is_none());
-        assert!(told(54 * GIB, |rank| rank.memory_growth = None).is_none());
+        assert!(found(54 * GIB, |rank| rank.device = None).is_none());
+        assert!(found(54 * GIB, |rank| rank.memory_growth = None).is_none());
     }
 }

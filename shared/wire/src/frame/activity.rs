@@ -50,7 +50,7 @@ pub struct MemoryTotals {
     pub sets: u64,
     /// By direction; only those that occurred.
     pub copies: Vec<Copies>,
-    /// By which free GPU memory fell in NCCL's calls, in bytes; `None` if the driver did not report it. See
+    /// By which free GPU memory fell in NCCL's calls, in bytes; `None` if that is unknown. See
     /// [`MemoryTotals::NCCL_CALLS`].
     pub nccl: Option<u64>,
     /// By call site, most growth first, at most [`MemoryTotals::SITES`]. From the collector, not the hook.
@@ -61,7 +61,7 @@ impl MemoryTotals {
     /// Call sites that are shown.
     pub const SITES: usize = 4;
 
-    /// First operations of a communicator, beside its creation and end, around which free memory is read:
+    /// First operations of a communicator, beside its creation, around which free memory is read:
     /// NCCL makes its connections in them.
     pub const NCCL_CALLS: u64 = 16;
 }
