@@ -97,7 +97,13 @@ impl HeldMemory {
 
     /// The call sites that grew most; before the first steps, those that hold most.
     pub(super) fn sites(&self, ledger: &Ledger) -> Vec<MemorySite> {
-        let mut sites: Vec<_> = ledger.memory.read().into_iter().map(|reading| self.site(reading)).collect();
+        let mut sites: Vec<MemorySite> = Vec::new();
+        for site in ledger.memory.read().into_iter().map(|reading| self.site(reading)) {
+            match sites.iter_mut().find(|known| is_same(&known.site, &site.site)) {
+                Some(known) => merge(known, &site),
+                None => sites.push(site),
+            }
+        }
         if self.first.is_some() {
             sites.retain(|site| site.grown() > Some(0));
         }
@@ -119,6 +125,19 @@ impl HeldMemory {
         };
         MemorySite { site, held, held_before, allocations, first_step, last_step }
     }
+}
+
+/// The interpreter may number one site several times: the addresses of calls change when it specializes them.
+fn is_same(one: &CallSite, other: &CallSite) -> bool {
+    (&one.frames, &one.native) == (&other.frames, &other.native)
+}
+
+fn merge(one: &mut MemorySite, other: &MemorySite) {
+    one.held += other.held;
+    one.held_before = one.held_before.zip(other.held_before).map(|(one, other)| one + other);
+    one.allocations += other.allocations;
+    one.first_step = one.first_step.min(other.first_step);
+    one.last_step = one.last_step.max(other.last_step);
 }
 
 /// Growth over these intervals, oldest first, if it is steady.
@@ -223,12 +242,13 @@ mod tests {
     fn what_grew_is_named_most_first() {
         let page = xpu_wire::ledger::LedgerPage::create().unwrap();
         let ledger = page.ledger();
-        let allocate = |frames: u64, bytes: u64, step: u64| {
+        let allocate_by = |frames: u64, line: u64, bytes: u64, step: u64| {
             let at = xpu_wire::ledger::Allocating { frames, returns_to: 16, step: Step(step) };
             ledger.memory.allocated(bytes, at, |python, _| {
-                python.write(format!("f{frames}\0/work/train.py\0{frames}\n").as_bytes());
+                python.write(format!("f{line}\0/work/train.py\0{line}\n").as_bytes());
             });
         };
+        let allocate = |line, bytes, step| allocate_by(line, line, bytes, step);
         allocate(1, 900, 0);
         allocate(2, 500, 0);
         let mut memory = HeldMemory::default();
@@ -240,12 +260,13 @@ mod tests {
         memory.take(Some(Step(12)), 1400, Some(ledger), Moment(1));
         assert_eq!((places(&memory), memory.first()), (Vec::new(), Some((Step(12), 1400))));
         allocate(2, 100, 20);
-        allocate(3, 300, 21);
+        allocate(3, 200, 21);
+        allocate_by(77, 3, 100, 22);
         let named =
             [("train.py:3 f3".to_owned(), 300, Some(0)), ("train.py:2 f2".to_owned(), 600, Some(500))];
         assert_eq!(places(&memory), named);
         let steps =
             memory.sites(ledger).iter().map(|site| (site.first_step.0, site.last_step.0)).collect::<Vec<_>>();
-        assert_eq!(steps, [(21, 21), (0, 20)]);
+        assert_eq!(steps, [(21, 22), (0, 20)]);
     }
 }

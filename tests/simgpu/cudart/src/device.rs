@@ -6,6 +6,7 @@ use simgpu_engine::{gauge, machine, settings};
 
 use crate::call::{call, call_without_context, put};
 use crate::error::Error;
+use crate::gpu::Gpu;
 
 /// CUDA 13.0
 const VERSION: c_int = 13000;
