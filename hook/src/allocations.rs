@@ -316,8 +316,8 @@ mod tests {
                 scope.spawn(move || {
                     for n in 1..20_000_usize {
                         let address = at((thread * 100 + n % 100 + 1) * 512);
-                        known.allocated(address, (Whose::Device, 3), Some(1), 0, &sites);
-                        known.released(address, known.take(address), true, &sites);
+                        known.allocated(address, (Whose::Device, 3), Some(1), 0, sites);
+                        known.released(address, known.take(address), true, sites);
                     }
                 });
             }

@@ -210,7 +210,8 @@ mod tests {
 
     #[test]
     fn memory_that_does_not_grow_steadily_does_not_grow() {
-        let growing: [(&str, fn(u64) -> u64); 7] = [
+        type Held = fn(u64) -> u64;
+        let growing: [(&str, Held); 7] = [
             ("constant", |_| 1000 * MIB),
             ("freed every 100 steps", |step| 1000 * MIB + step % 100 * MIB),
             ("freed every two minutes", |step| 1000 * MIB + step % 1200 * MIB),

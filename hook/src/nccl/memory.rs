@@ -50,10 +50,7 @@ pub(super) fn begin(lane: &Lane) {
         return;
     }
     match driver::free_memory() {
-        Some(free) => {
-            memory.free.store(free, Relaxed);
-            memory.held.store(observer.allocations.bytes(Whose::Device).0, Relaxed);
-        }
+        Some(free) => memory.before(free, observer.allocations.bytes(Whose::Device).0),
         None => memory.by.store(NOBODY, Release),
     }
 }
@@ -71,18 +68,22 @@ fn measure(lane: &Lane) {
     let observer = lane.observer();
     let memory = &observer.nccl_memory;
     if let Some(free) = driver::free_memory() {
-        let fell = memory.free.load(Relaxed).cast_signed() - free.cast_signed();
-        let held = observer.allocations.bytes(Whose::Device).0;
-        let own = held.cast_signed() - memory.held.load(Relaxed).cast_signed();
-        memory.took(fell - own);
+        memory.after(free, observer.allocations.bytes(Whose::Device).0);
     }
     memory.by.store(NOBODY, Release);
 }
 
 impl NcclMemory {
-    /// Less than nothing is what another process gave back.
-    fn took(&self, bytes: i64) {
-        self.taken.fetch_add(bytes.max(0).cast_unsigned(), Relaxed);
+    fn before(&self, free: u64, held: u64) {
+        self.free.store(free, Relaxed);
+        self.held.store(held, Relaxed);
+    }
+
+    fn after(&self, free: u64, held: u64) {
+        let fell = self.free.load(Relaxed).cast_signed() - free.cast_signed();
+        let own = held.cast_signed() - self.held.load(Relaxed).cast_signed();
+        // Less than nothing is what another process gave back.
+        self.taken.fetch_add((fell - own).max(0).cast_unsigned(), Relaxed);
         self.was_measured.store(true, Relaxed);
     }
 
@@ -106,11 +107,15 @@ mod tests {
     fn nccls_share_is_what_its_calls_took_until_a_communicator_ends() {
         let memory = NcclMemory::default();
         assert_eq!(memory.bytes(), None);
-        memory.took(100);
-        memory.took(-30);
+        memory.before(1000, 50);
+        memory.after(880, 70);
+        assert_eq!(memory.bytes(), Some(100), "the program allocated the rest");
+        memory.before(880, 70);
+        memory.after(910, 70);
         assert_eq!(memory.bytes(), Some(100), "another process freed memory");
-        memory.took(20);
-        assert_eq!(memory.bytes(), Some(120));
+        memory.before(910, 70);
+        memory.after(900, 60);
+        assert_eq!(memory.bytes(), Some(120), "the program freed memory meanwhile");
         memory.shrinks();
         assert_eq!(memory.bytes(), None);
     }
