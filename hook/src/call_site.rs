@@ -18,7 +18,7 @@ use std::{
 };
 
 use layout::Layout;
-use xpu_wire::ledger::{Allocating, LARGE, Record};
+use xpu_wire::ledger::{Allocating, LARGE, Record, SiteText};
 
 use crate::{functions::api::Python, lane::Lane, peek, switch, symbol};
 
@@ -87,11 +87,9 @@ pub(crate) fn of_memory(lane: &Lane, bytes: u64, address: usize) -> u8 {
     let at = Allocating { frames, returns_to: address, step: ledger.completed() };
     ledger.memory.allocated(bytes, at, |python, native| {
         if let Some(reader) = reader {
-            python.write(reader.describe(&mut text::Buffer::new()));
+            reader.write_to(python);
         }
-        let mut text = [0; native::LONGEST];
-        let length = native::describe(address, &mut text);
-        native.write(&text[..length]);
+        native::write_to(native, address);
     })
 }
 
@@ -219,6 +217,13 @@ impl Reader {
 
     fn is_code(&self, at: usize) -> bool {
         is_place(at) && peek::word(at + layout::TYPE) == Some(self.code_type)
+    }
+
+    /// Apart from its caller: its buffer would be on the stack of everything that the caller calls.
+    #[cold]
+    #[inline(never)]
+    fn write_to(&self, text: &SiteText) {
+        text.write(self.describe(&mut text::Buffer::new()));
     }
 
     /// Function, file and line of each frame.

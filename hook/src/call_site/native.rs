@@ -18,9 +18,6 @@ const PATH: usize = 256;
 /// Bytes of `+0x` and the longest offset.
 const OFFSET: usize = 19;
 
-/// The longest text of a site.
-pub(super) const LONGEST: usize = NativeText::CAPACITY;
-
 /// Notes the site of a call that returns to `address`, if it is new.
 #[inline]
 pub(crate) fn note(record: &Record, address: usize) {
@@ -29,9 +26,18 @@ pub(crate) fn note(record: &Record, address: usize) {
     }
 }
 
+/// Writes the site of a call that returns to `address`.
+#[cold]
+#[inline(never)]
+pub(super) fn write_to(text: &NativeText, address: usize) {
+    let mut into = [0; NativeText::CAPACITY];
+    let length = describe(address, &mut into);
+    text.write(&into[..length]);
+}
+
 /// `libtorch_cuda.so+0x1a2b3c`; returns its length. 0 for code that is in no file.
 #[cold]
-pub(super) fn describe(address: usize, into: &mut [u8]) -> usize {
+fn describe(address: usize, into: &mut [u8]) -> usize {
     let mut length = 0;
     each(|object| {
         let Some(offset) = object.offset_of(address) else { return false };
