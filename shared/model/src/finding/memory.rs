@@ -51,7 +51,7 @@ pub(super) fn growing(job: &Job) -> Option<Finding> {
             free: worst.free,
             left_s: worst.left_s(),
         }),
-        advice: "look for what is kept from step to step: tensors in lists, losses with their graph, caches (xpu-top status --rank names the call sites that grew)".to_owned(),
+        advice: "look for what is kept from step to step: tensors in lists, losses with their graph, caches (xpu-top status --json --rank N names the call sites that grew)".to_owned(),
         collective: None,
         severity: Severity::Minor,
         cost: None,
