@@ -533,7 +533,7 @@ fn every_kind_says_its_figures_in_its_sentence() {
             assert!(sentence.contains(words), "{name} as {words:?}: {sentence}");
         }
     }
-    assert_eq!(kinds.len(), 25, "every kind has its turn: {kinds:?}");
+    assert_eq!(kinds.len(), 26, "every kind has its turn: {kinds:?}");
 }
 
 /// A terminal of 80 columns shows it whole, with a sign before it.
