@@ -1,13 +1,13 @@
 //! Files of captures that were cut, flipped, or written by a stranger: every command that reads one says so with 64 or makes the best of it,
 //! and none panics.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use xpu_client::frame_cursor::FrameCursor;
 use xpu_recording::{Header, Packer, Writer};
 use xpu_tests::place::Place;
 use xpu_top::{
-    args::{DiffArgs, ExportArgs, ReportArgs, SelectArgs, UsageError, WhatIfArgs},
+    args::{DiffArgs, ExportArgs, JobArgs, ReportArgs, SelectArgs, UsageError, WhatIfArgs},
     command::{diff::diff, export::export, report::report, what_if::what_if},
 };
 use xpu_wire::{
@@ -219,7 +219,17 @@ fn all_read(place: &Path, bytes: &[u8]) -> Vec<Result<(), anyhow::Error>> {
     });
     let (before, after) = (path.clone(), path.clone());
     let compared = diff(&DiffArgs { before, after, json: false, top: 9, fail_on, select: select() });
-    let asked = what_if(&WhatIfArgs { file: path.clone(), json: true, top: 3 });
+    let simulated = WhatIfArgs {
+        file: Some(path.clone()),
+        json: true,
+        top: 3,
+        live: false,
+        of: JobArgs::default(),
+        every: Duration::MAX,
+        steps: 2,
+        times: None,
+    };
+    let asked = what_if(&simulated, None);
     // A recording may be empty, and its screen says so.
     let _ = FrameCursor::open_file(&path);
     [looked, written, drawn, compared, asked].into_iter().map(|said| said.map(drop)).collect()

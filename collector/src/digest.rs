@@ -173,6 +173,8 @@ pub(crate) fn empty(info: &RankInfo, now: Moment) -> RankDigest {
         gemm_rate: Rate::EVERY,
         collective_rate: Rate::EVERY,
         memory_held: 0,
+        memory_nccl: None,
+        memory_growth: None,
         blocked_for: Nanoseconds::default(),
         blocked_calls: 0,
         exposed_for: None,

@@ -1,6 +1,7 @@
 //! One rank as this host knows it: its messages, and what can be read of it when it sends no more.
 
 mod ending;
+mod memory;
 mod next_digest;
 mod record;
 mod standstill;
@@ -28,6 +29,7 @@ use crate::{
     stacks::{Reach, Target},
     totals::Totals,
 };
+use memory::HeldMemory;
 pub(crate) use standstill::Motion;
 use step_times::StepTimes;
 use times::Times;
@@ -68,8 +70,7 @@ pub(crate) struct Worker {
     step_times: StepTimes,
     times: Times,
     device: Option<DeviceReading>,
-    /// The GPU memory it held after its first steps, and after how many.
-    first_held: Option<(Step, u64)>,
+    held_memory: HeldMemory,
     digest: RankDigest,
     /// Its totals at the last digests, oldest first.
     progress: VecDeque<Progress>,
@@ -137,7 +138,7 @@ impl Worker {
             step_times: StepTimes::default(),
             times: Times::default(),
             device: None,
-            first_held: None,
+            held_memory: HeldMemory::default(),
             digest: digest::empty(&info, now),
             progress: VecDeque::new(),
             advance: Advance::default(),
@@ -407,6 +408,10 @@ impl Worker {
     pub(crate) fn detail(&self) -> RankDetail {
         let mut summary = self.latest.clone();
         self.totals.complete(&mut summary);
+        // Sites are of the process, not of one of its GPUs.
+        if let Some(page) = self.ledger.as_ref().filter(|_| self.info.rank.gpu().is_none()) {
+            summary.memory.sites = self.held_memory.sites(page.ledger());
+        }
         RankDetail { job: self.info.job.clone(), rank: self.info.rank, summary }
     }
 }

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use xpu_wire::{id::DeviceIndex, sampling};
+use xpu_wire::{id::DeviceIndex, ledger::MemorySites, sampling};
 
 use crate::memory;
 
@@ -42,6 +42,8 @@ pub(crate) struct Allocation {
     whose: Whose,
     /// Where it was made, or [`NOWHERE`].
     device: usize,
+    /// The call site's number in the ledger's page; 0 if it is unknown.
+    site: u8,
     bytes: u64,
 }
 
@@ -72,14 +74,16 @@ struct Held {
 }
 
 impl Allocation {
-    /// The bytes, six bits of device, and one for host memory.
+    /// The bytes, eight bits of site, six of device, and one for host memory.
     fn word(self) -> u64 {
-        self.bytes << 7 | (self.device as u64) << 1 | u64::from(self.whose == Whose::Host)
+        let host = u64::from(self.whose == Whose::Host);
+        self.bytes << 15 | u64::from(self.site) << 7 | (self.device as u64) << 1 | host
     }
 
     fn from_word(address: usize, word: u64) -> Self {
         let whose = if word & 1 == 1 { Whose::Host } else { Whose::Device };
-        Self { address, whose, device: (word >> 1) as usize & NOWHERE, bytes: word >> 7 }
+        let device = (word >> 1) as usize & NOWHERE;
+        Self { address, whose, device, site: (word >> 7) as u8, bytes: word >> 15 }
     }
 }
 
@@ -102,17 +106,25 @@ impl Allocations {
         })
     }
 
-    /// The program received this memory, on this device.
-    pub(crate) fn allocated(&self, address: *const c_void, whose: Whose, bytes: u64, device: Option<c_int>) {
+    /// The program received this memory, on this device. `site`: its number, if this call site is among
+    /// `sites`.
+    pub(crate) fn allocated(
+        &self,
+        address: *const c_void,
+        (whose, bytes): (Whose, u64),
+        device: Option<c_int>,
+        site: u8,
+        sites: &MemorySites,
+    ) {
         if address.is_null() {
             return;
         }
         self.made.fetch_add(1, Relaxed);
         let device = device.and_then(|device| usize::try_from(device).ok()).unwrap_or(NOWHERE).min(NOWHERE);
-        let allocation = Allocation { address: address.addr(), whose, device, bytes };
+        let allocation = Allocation { address: address.addr(), whose, device, site, bytes };
         // CUDA returns no live address twice: the known allocation here was freed unseen.
         if let Some(before) = self.take(address) {
-            self.given_back(before);
+            self.given_back(before, sites);
         }
         if self.put(allocation) {
             for held in self.on(allocation).into_iter().chain([self.held(whose)]) {
@@ -120,6 +132,7 @@ impl Allocations {
                 held.most.fetch_max(now, Relaxed);
             }
         } else {
+            sites.freed(site, bytes);
             self.unplaced.fetch_add(1, Relaxed);
         }
     }
@@ -138,11 +151,17 @@ impl Allocations {
     }
 
     /// After the call that should have freed `address`.
-    pub(crate) fn released(&self, address: *const c_void, taken: Option<Allocation>, freed: bool) {
+    pub(crate) fn released(
+        &self,
+        address: *const c_void,
+        taken: Option<Allocation>,
+        freed: bool,
+        sites: &MemorySites,
+    ) {
         match taken {
-            Some(allocation) if freed => self.given_back(allocation),
+            Some(allocation) if freed => self.given_back(allocation, sites),
             Some(allocation) if !self.put(allocation) => {
-                self.given_back(allocation);
+                self.given_back(allocation, sites);
                 self.unplaced.fetch_add(1, Relaxed);
             }
             None if freed && !address.is_null() => _ = self.unknown.fetch_add(1, Relaxed),
@@ -167,7 +186,8 @@ impl Allocations {
     }
 
     /// It is held no more.
-    fn given_back(&self, allocation: Allocation) {
+    fn given_back(&self, allocation: Allocation, sites: &MemorySites) {
+        sites.freed(allocation.site, allocation.bytes);
         for held in self.on(allocation).into_iter().chain([self.held(allocation.whose)]) {
             held.now.fetch_sub(allocation.bytes, Relaxed);
         }
@@ -218,60 +238,86 @@ impl Held {
 mod tests {
     use std::{ptr, thread};
 
+    use xpu_wire::{id::Step, ledger::Allocating};
+
     use super::*;
 
     fn at(address: usize) -> *const c_void {
         ptr::without_provenance(address)
     }
 
+    fn sites() -> Box<MemorySites> {
+        // SAFETY: all of it are atomic words, of which zero is one.
+        unsafe { Box::<MemorySites>::new_zeroed().assume_init() }
+    }
+
     #[test]
     fn what_is_held_is_what_was_not_freed() {
-        let known = Allocations::new().unwrap();
-        known.allocated(at(512), Whose::Device, 100, Some(1));
-        known.allocated(at(1024), Whose::Device, 50, Some(1));
-        known.allocated(at(2048), Whose::Host, 7, Some(1));
+        let (known, sites) = (Allocations::new().unwrap(), sites());
+        known.allocated(at(512), (Whose::Device, 100), Some(1), 0, &sites);
+        known.allocated(at(1024), (Whose::Device, 50), Some(1), 0, &sites);
+        known.allocated(at(2048), (Whose::Host, 7), Some(1), 0, &sites);
         let taken = known.take(at(512));
-        known.released(at(512), taken, true);
+        known.released(at(512), taken, true, &sites);
         assert_eq!((known.bytes(Whose::Device), known.bytes(Whose::Host)), ((50, 150), (7, 7)));
         assert_eq!([0, 1].map(|device| known.held_on(DeviceIndex(device))), [(0, 0), (50, 150)]);
         let taken = known.take(at(1024));
-        known.released(at(1024), taken, false);
+        known.released(at(1024), taken, false, &sites);
         assert_eq!(known.bytes(Whose::Device), (50, 150), "the library refused");
-        known.released(at(4096), known.take(at(4096)), true);
-        known.released(ptr::null(), known.take(ptr::null()), true);
+        known.released(at(4096), known.take(at(4096)), true, &sites);
+        known.released(ptr::null(), known.take(ptr::null()), true, &sites);
         assert_eq!((known.calls(), known.missed()), ((3, 2), (0, 1)));
     }
 
     #[test]
     fn an_address_given_again_counts_once() {
-        let known = Allocations::new().unwrap();
-        known.allocated(at(512), Whose::Device, 100, Some(1));
-        known.allocated(at(512), Whose::Device, 30, Some(1));
+        let (known, sites) = (Allocations::new().unwrap(), sites());
+        known.allocated(at(512), (Whose::Device, 100), Some(1), 0, &sites);
+        known.allocated(at(512), (Whose::Device, 30), Some(1), 0, &sites);
         assert_eq!(known.bytes(Whose::Device), (30, 100));
     }
 
     #[test]
+    fn memory_of_a_site_goes_back_to_it() {
+        let (known, sites) = (Allocations::new().unwrap(), sites());
+        let made = |address, bytes| {
+            let here = Allocating { frames: 7, returns_to: 0x10, step: Step(3) };
+            let site = sites.allocated(bytes, here, |_, _| ());
+            known.allocated(at(address), (Whose::Device, bytes), Some(1), site, &sites);
+        };
+        let held = || sites.read().first().map_or(0, |site| site.held);
+        made(512, 100);
+        made(1024, 50);
+        known.released(at(512), known.take(at(512)), true, &sites);
+        assert_eq!(held(), 50);
+        known.released(at(1024), known.take(at(1024)), false, &sites);
+        assert_eq!(held(), 50, "the library refused");
+        made(1024, 30);
+        assert_eq!(held(), 30, "it was freed unseen");
+    }
+
+    #[test]
     fn more_than_fit_are_counted_and_not_held() {
-        let known = Allocations::new().unwrap();
-        (1..=2 * PLACES).for_each(|n| known.allocated(at(n * 512), Whose::Device, 1, Some(1)));
+        let (known, sites) = (Allocations::new().unwrap(), sites());
+        (1..=2 * PLACES).for_each(|n| known.allocated(at(n * 512), (Whose::Device, 1), Some(1), 0, &sites));
         let (unplaced, _) = known.missed();
         assert!(unplaced >= PLACES as u64);
         assert_eq!(known.bytes(Whose::Device).0 + unplaced, 2 * PLACES as u64);
-        (1..=2 * PLACES).for_each(|n| known.released(at(n * 512), known.take(at(n * 512)), true));
+        (1..=2 * PLACES).for_each(|n| known.released(at(n * 512), known.take(at(n * 512)), true, &sites));
         assert_eq!((known.bytes(Whose::Device).0, known.missed().1), (0, 0));
     }
 
     #[test]
     fn threads_that_allocate_and_free_leave_nothing() {
-        let known = Allocations::new().unwrap();
+        let (known, sites) = (Allocations::new().unwrap(), sites());
         thread::scope(|scope| {
             for thread in 0..4_usize {
-                let known = &known;
+                let (known, sites) = (&known, &sites);
                 scope.spawn(move || {
                     for n in 1..20_000_usize {
                         let address = at((thread * 100 + n % 100 + 1) * 512);
-                        known.allocated(address, Whose::Device, 3, Some(1));
-                        known.released(address, known.take(address), true);
+                        known.allocated(address, (Whose::Device, 3), Some(1), 0, sites);
+                        known.released(address, known.take(address), true, sites);
                     }
                 });
             }

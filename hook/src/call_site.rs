@@ -1,4 +1,4 @@
-//! The call site of an NCCL call: in Python, and in native code ([`native`]).
+//! The call site of an NCCL call, or of an allocation: in Python, and in native code ([`native`]).
 //!
 //! PyTorch releases the interpreter's lock around its NCCL calls, and nothing here waits for it: a thread
 //! reads its own frames, which do not change while it is outside of Python. A call walks a few of them, which
@@ -18,9 +18,9 @@ use std::{
 };
 
 use layout::Layout;
-use xpu_wire::ledger::Record;
+use xpu_wire::ledger::{Allocating, LARGE, Record, SiteText};
 
-use crate::{functions::api::Python, peek, symbol};
+use crate::{functions::api::Python, lane::Lane, peek, switch, symbol};
 
 /// Frames that distinguish sites, innermost first: PyTorch puts two or three of its own between the program
 /// and NCCL.
@@ -70,13 +70,36 @@ pub(crate) fn prepare() {
 /// The number of the calling thread's site; 0 outside of Python, or if it is unknown.
 #[inline]
 pub(crate) fn here(record: &Record) -> u16 {
-    if KNOWN.load(Acquire) != symbol::generation() {
-        return 0;
-    }
-    // SAFETY: it is never freed.
-    let Some(reader) = (unsafe { READER.load(Acquire).as_ref() }) else { return 0 };
+    let Some(reader) = reader() else { return 0 };
     let key = reader.key();
     record.sites.known(key, |text| text.write(reader.describe(&mut text::Buffer::new())))
+}
+
+/// The number of the site in which the calling thread has allocated this memory by a call that returns to
+/// `address`; 0 if it is small, its site unknown, or observing off.
+pub(crate) fn of_memory(lane: &Lane, bytes: u64, address: usize) -> u8 {
+    if bytes < LARGE || !switch::is_on() {
+        return 0;
+    }
+    let ledger = lane.observer().ledger();
+    let reader = reader();
+    let frames = reader.map_or(0, Reader::key);
+    let at = Allocating { frames, returns_to: address, step: ledger.completed() };
+    ledger.memory.allocated(bytes, at, |python, native| {
+        if let Some(reader) = reader {
+            reader.write_to(python);
+        }
+        native::write_to(native, address);
+    })
+}
+
+#[inline]
+fn reader() -> Option<&'static Reader> {
+    if KNOWN.load(Acquire) != symbol::generation() {
+        return None;
+    }
+    // SAFETY: it is never freed.
+    unsafe { READER.load(Acquire).as_ref() }
 }
 
 /// A Python frame: its code, and the position in it. From 3.11 on the position is an address, and the code
@@ -194,6 +217,13 @@ impl Reader {
 
     fn is_code(&self, at: usize) -> bool {
         is_place(at) && peek::word(at + layout::TYPE) == Some(self.code_type)
+    }
+
+    /// Apart from its caller: its buffer would be on the stack of everything that the caller calls.
+    #[cold]
+    #[inline(never)]
+    fn write_to(&self, text: &SiteText) {
+        text.write(self.describe(&mut text::Buffer::new()));
     }
 
     /// Function, file and line of each frame.

@@ -30,8 +30,19 @@ foreign! {
     /// Since CUDA 11.4; for a part of a GPU (MIG) it is the part's.
     fn cuDeviceGetUuid_v2(uuid: *mut u8, device: c_int) -> c_int in CUDA
 }
+foreign! { fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_int in CUDA }
 foreign! { fn cuFuncGetName(name: *mut *const c_char, function: CUfunction) -> c_int in CUDA }
 foreign! { fn cuKernelGetName(name: *mut *const c_char, kernel: CUkernel) -> c_int in CUDA }
+
+/// Free memory of the thread's current GPU; `None` without a current context. Unlike the runtime's function it
+/// creates no context, and leaves no error for the program to read.
+#[cold]
+pub(crate) fn free_memory() -> Option<u64> {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: both places outlive the call.
+    let answered = unsafe { cuMemGetInfo_v2(&raw mut free, &raw mut total) } == Some(SUCCESS);
+    (answered && total > 0).then_some(free as u64)
+}
 
 /// The device of this number. Only if the runtime is in use: it has initialised the driver then.
 fn device(ordinal: c_int) -> Option<c_int> {

@@ -113,11 +113,11 @@ pub(crate) fn failed(function: &CStr, code: i32) {
     }
 }
 
-/// CUDA refused GPU memory to the program, which holds `held` bytes.
+/// CUDA refused GPU memory to the program, which holds `held` bytes. `free`: of the GPU, if it is known.
 #[cold]
-pub(crate) fn refused(bytes: u64, held: u64) {
+pub(crate) fn refused(bytes: u64, held: u64, free: Option<u64>) {
     if let Some(words) = words() {
-        words.refused(bytes, held, Moment::now());
+        words.refused(bytes, held, free, Moment::now());
     }
 }
 

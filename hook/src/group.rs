@@ -11,7 +11,7 @@ use std::ffi::c_int;
 use crate::{
     clock::monotonic,
     lane::Lane,
-    nccl::{IN_PROGRESS, Joining},
+    nccl::{IN_PROGRESS, Joining, is_early},
     switch,
 };
 use interval::Interval;
@@ -93,6 +93,17 @@ impl Group {
         if self.joining.len() < MOST_JOINING && self.joining.try_reserve(1).is_ok() {
             self.joining.push(joining);
         }
+    }
+
+    /// Whether NCCL creates communicators at its end, or makes connections for their first operations.
+    pub(crate) fn may_allocate(&self, lane: &Lane) -> bool {
+        let communicators = &lane.observer().communicators;
+        let is_early = |message: &Message| {
+            let slot = communicators.slot(message.communicator);
+            message.captured.is_none() && is_early(slot.next(message.operation.is_collective()))
+        };
+        let (first, last) = (self.messages.first(), self.messages.last());
+        !self.joining.is_empty() || first.into_iter().chain(last).any(is_early)
     }
 
     /// Before the outermost end: starts timing the selected communicators.

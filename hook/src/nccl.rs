@@ -10,6 +10,7 @@ pub mod groups;
 mod identity;
 mod joining;
 pub mod lifetime;
+mod memory;
 pub mod operations;
 mod pending;
 
@@ -22,6 +23,7 @@ use crate::symbol::{Library, foreign};
 pub(crate) use identity::Identity;
 pub use identity::UniqueId;
 pub(crate) use joining::Joining;
+pub(crate) use memory::{NcclMemory, is_early};
 pub(crate) use pending::Pending;
 
 pub(crate) static NCCL: Library = Library::new("NCCL", c"ncclGetUniqueId").in_files("libnccl");

@@ -155,17 +155,52 @@ def allocate(gib):
 def grow():
     ok(allocate(3))
     if allocate(500) == 2:
-        raise MemoryError('CUDA out of memory')
+        raise MemoryError('CUDA out of memory. 0 bytes is free. Of it 600.00 GiB is reserved by PyTorch but unallocated.')
 outer(grow)";
     let (ended, _host) = Job::new(&[], script).ends();
     assert_eq!(ended.finding["class"], "cuda_error", "{}", ended.evidence());
-    let reported = "cudaMalloc failed with 2 (cudaErrorMemoryAllocation): requested 500.00 GiB; the process held 4.00 GiB";
+    // Before its first steps are over, the site that holds most is named.
+    let reported = "cudaMalloc failed with 2 (cudaErrorMemoryAllocation): requested 500.00 GiB; the process held 4.00 GiB, of it 3.00 GiB allocated at ";
     assert!(ended.evidence().contains(reported), "{}", ended.evidence());
     let memory = &ended.exit["gpu_memory"];
     assert_eq!(memory["requested_bytes"], 500_u64 << 30, "{memory}");
     // With the gibibyte of gpu.py.
     assert_eq!(memory["held_bytes"], 4_u64 << 30, "{memory}");
-    assert!(ended.finding["advice"].as_str().unwrap().contains("batch"), "{}", ended.finding);
+    // With what every process takes, half a gibibyte, of an H200's memory.
+    assert_eq!(memory["free_bytes"], 150_754_820_096 - (9_u64 << 29), "{memory}");
+    let site = &memory["sites"][0];
+    assert!(site["place"].as_str().unwrap().ends_with(" allocate"), "{memory}");
+    assert_eq!((&site["held_bytes"], &site["allocations"]), (&(3_u64 << 30).into(), &1.into()), "{memory}");
+    assert_eq!(memory["pytorch_unused_bytes"], 600_u64 << 30, "{memory}");
+    let pieces =
+        "PyTorch had 600.00 GiB reserved and unused, in pieces that are too small, or kept for other streams";
+    assert!(ended.evidence().contains(pieces), "{}", ended.evidence());
+    assert!(ended.finding["advice"].as_str().unwrap().contains("expandable_segments"), "{}", ended.finding);
+}
+
+/// A program that keeps 20 GiB of an H200's 140 with every step.
+#[test]
+fn memory_that_leaked_is_reported_with_the_place_that_kept_it() {
+    let script = "
+for _ in range(12): step()
+next_line()
+def keep():
+    to = ctypes.c_void_p()
+    return process.cudaMalloc(ctypes.byref(to), ctypes.c_size_t(20 << 30))
+def train():
+    while keep() == 0: step()
+    raise MemoryError('CUDA out of memory')
+outer(train)";
+    let mut job = Job::new(&[], script);
+    job.rank.write_line("go");
+    until("its first steps", || (job.host.status()["ranks"][0]["step"].as_u64()? >= 13).then_some(()));
+    let (ended, _host) = job.ends();
+    let reported = "requested 20.00 GiB; the process held 121.00 GiB, 120.00 GiB more than at step 13, of it 120.00 GiB allocated at ";
+    assert!(ended.evidence().contains(reported), "{}", ended.evidence());
+    assert!(ended.evidence().contains(" keep (6 times, last after step 18); 18.90 "), "{}", ended.evidence());
+    let site = &ended.exit["gpu_memory"]["sites"][0];
+    assert_eq!((&site["grown_bytes"], &site["first_step"]), (&(120_u64 << 30).into(), &13.into()), "{site}");
+    assert!(ended.finding["advice"].as_str().unwrap().contains("step to step"), "{}", ended.finding);
 }
 
 /// As `xpu-top run --gpu-core-on-exception` prepares it; the file is that of a real exception, and the driver then aborts the process.
@@ -205,7 +240,7 @@ fn the_first_to_end_is_named_and_the_others_followed() {
     let host = Host::new();
     let mut ranks = [("", ""), ("raise ", "KeyError('data')")].map(|(raise, what)| {
         let number = usize::from(!raise.is_empty());
-        host.rank(number, &format!("{BEGIN}{raise}{what}\ntold()"))
+        host.rank(number, &format!("{BEGIN}{raise}{what}\nnext_line()"))
     });
     until("both to train", || {
         (host.status()["steps"]["min"].as_u64()? >= 1 && host.status()["ranks"][1].is_object()).then_some(())

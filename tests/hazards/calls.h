@@ -34,7 +34,7 @@ static inline int use_everything(void) {
     void *blas, *communicator, *memory, *event;
     unique_id_t id;
     if (cudaSetDevice(0)) return 1;
-    if (cudaMalloc(&memory, 64)) return 2;
+    if (cudaMalloc(&memory, 1 << 20)) return 2;
     if (cublasCreate_v2(&blas)) return 3;
     if (cublasGemmEx(blas, 0, 0, 8, 8, 8, &one, memory, 14, 8, memory, 14, 8, &one, memory, 14, 8, 68, -1)) return 4;
     if (ncclGetUniqueId(&id)) return 5;

@@ -47,6 +47,27 @@ hold()",
     job.end();
 }
 
+/// NCCL allocates where nobody sees it; the program allocates in between.
+#[test]
+fn what_nccl_takes_is_what_free_memory_falls_by_in_its_calls() {
+    let script = "
+comm = communicator()
+kept = made(process.cudaMalloc, c_size_t(5 << 20))
+ok(all_reduce(comm, 1000))
+sync()
+step(1)
+assert next_line() == 'on'
+ok(process.ncclCommDestroy(comm))
+step(2)
+hold()";
+    let mut job = Job::of(2, &[("SIMGPU_NCCL_MIB", "300")], script);
+    let share = |job: &Job, rank, step| job.after_step(rank, step).summaries.last().unwrap().memory.nccl;
+    assert_eq!([0, 1].map(|rank| share(&job, rank, 1)), [Some(300 << 20); 2]);
+    job.ranks.iter_mut().for_each(|rank| rank.write_line("on"));
+    assert_eq!([0, 1].map(|rank| share(&job, rank, 2)), [None; 2], "a communicator has ended");
+    job.end();
+}
+
 #[test]
 fn copies_are_counted_by_direction() {
     let job = Job::alone(

@@ -107,6 +107,11 @@ RANK_DIGEST = {
     "gemm_rate": "byte",
     "collective_rate": "byte",
     "memory_held": "int",
+    "memory_nccl": ("option", "int"),
+    "memory_growth": (
+        "option",
+        {"per_step": "f64", "least": "f64", "most": "f64", "steps": "int", "over": "int"},
+    ),
     "blocked_for": "int",
     "blocked_calls": "int",
     "exposed_for": ("option", "int"),

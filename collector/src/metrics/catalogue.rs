@@ -134,6 +134,8 @@ metrics! {
     LAUNCHES = Counter Number "xpu_top_launches" "Launches by kind";
     NCCL_CALLS = Counter Number "xpu_top_nccl_calls" "NCCL operations by how they are seen, and calls that are not counted";
     MEMORY_HELD = Gauge Bytes "xpu_top_memory_held" "Device memory allocated through the CUDA runtime and not freed";
+    MEMORY_NCCL = Gauge Bytes "xpu_top_memory_nccl" "Device memory that NCCL took: by which free memory fell in its calls";
+    MEMORY_GROWTH = Gauge Bytes "xpu_top_memory_growth" "Steady growth of the device memory held, per step; absent if there is none";
     // GEMMs.
     GEMM_RATE = Gauge FlopsPerSecond "xpu_top_gemm_rate" "FLOPS of the timed GEMMs of the last half minute";
     GEMMS = Counter Number "xpu_top_gemms" "GEMMs launched";

@@ -125,6 +125,8 @@ fn expose_digest(exposition: &mut Exposition, labels: &[Label], digest: &RankDig
     exposition.counter(all::BLOCKED, labels, blocked);
     exposition.counter(all::EXPOSED, labels, digest.exposed_for.map(Nanoseconds::seconds));
     exposition.gauge(all::MEMORY_HELD, labels, said(digest.memory_held));
+    exposition.gauge(all::MEMORY_NCCL, labels, digest.memory_nccl.map(|bytes| bytes as f64));
+    exposition.gauge(all::MEMORY_GROWTH, labels, digest.memory_growth.map(|growth| growth.per_step));
     let launches = digest.launches;
     for (kind, count) in [
         ("kernel", launches.kernels),

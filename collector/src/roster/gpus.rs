@@ -102,7 +102,7 @@ fn keep_own(gpu: GpuSummary, summary: &mut Summary) {
     let states = communicators.iter().filter_map(|&at| summary.communicators.get(usize::from(at)).cloned());
     summary.communicators = states.collect();
     (summary.gemms, summary.collectives, summary.launches) = (gemms, collectives, launches);
-    summary.memory = MemoryTotals { held, peak, ..std::mem::take(&mut summary.memory) };
+    summary.memory = MemoryTotals { held, peak, nccl: None, ..std::mem::take(&mut summary.memory) };
     (summary.blocked, summary.exposed_for) = (Vec::new(), None);
     (summary.device, summary.device_uuid) = (name, uuid);
 }

@@ -85,11 +85,15 @@ impl Worker {
         let is_of_this_call = |at: Moment| at >= error.at && at.since(error.at) < AT_THE_SAME_CALL;
         let refused = last.refused.filter(|refused| is_of_this_call(refused.at))?;
         let used = self.device.as_ref().and_then(|device| device.memory_used.zip(device.memory_total));
-        (error.function.starts_with("cudaMalloc") && error.code == NO_MEMORY).then_some(RefusedMemory {
+        let sites = self.ledger.as_ref().map(|page| self.held_memory.sites(page.ledger()));
+        (error.function.starts_with("cudaMalloc") && error.code == NO_MEMORY).then(|| RefusedMemory {
             requested: refused.bytes,
             held: refused.held,
-            held_at: self.first_held,
+            held_at: self.held_memory.first(),
             used,
+            free: refused.free,
+            nccl: self.latest.memory.nccl,
+            sites: sites.unwrap_or_default(),
         })
     }
 

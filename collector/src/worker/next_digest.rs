@@ -3,14 +3,12 @@
 use xpu_model::peak::Peaks;
 use xpu_wire::{
     frame::{Advance, Blocked, BlockingCall, HookHealth, Progress, RankDigest},
+    ledger::LedgerPage,
     unit::{Moment, Nanoseconds},
 };
 
 use super::Worker;
 use crate::digest::{foremost, inside};
-
-/// After these, allocators hold what a step needs.
-const FIRST_STEPS: u64 = 10;
 
 impl Worker {
     /// The digest of the events since the last one; `None` without news.
@@ -19,6 +17,8 @@ impl Worker {
             return None;
         }
         self.unsaid = false;
+        let ledger = self.ledger.as_ref().map(LedgerPage::ledger);
+        self.held_memory.take(self.step.map(|(step, _)| step), self.latest.memory.held, ledger, now);
         let pending = std::mem::take(&mut self.pending);
         self.step_times.take(&pending.steps);
         let [step_p50, step_p99] = self.step_times.percentiles([50, 99]);
@@ -63,6 +63,8 @@ impl Worker {
             gemm_rate,
             collective_rate,
             memory_held: self.latest.memory.held,
+            memory_nccl: self.latest.memory.nccl,
+            memory_growth: self.held_memory.growth(),
             blocked_for: Nanoseconds(self.latest.blocked.iter().map(|blocked| blocked.waited.0).sum()),
             blocked_calls: calls_that_wait(&self.latest.blocked),
             exposed_for: self.latest.exposed_for,
@@ -70,9 +72,6 @@ impl Worker {
             enabled,
             blind: self.blind(),
         };
-        if let Some(step) = digest.step.filter(|step| step.0 >= FIRST_STEPS && digest.memory_held > 0) {
-            self.first_held.get_or_insert((step, digest.memory_held));
-        }
         let before = std::mem::replace(&mut self.digest, digest);
         self.times.take(&self.digest, &self.latest);
         let first = self.advance == Advance::default();

@@ -7,6 +7,7 @@ use xpu_wire::{
     frame::{CallSite, CallState, PrecedingWork, RankRecord, RecordedCall, RecordedCommunicator, StackFrame},
     id::CommunicatorId,
     ledger::{CallReading, CommunicatorReading, Ledger},
+    text,
     unit::Moment,
 };
 
@@ -176,11 +177,12 @@ fn preceding(ledger: &Ledger, call: &RecordedCall) -> Option<PrecedingWork> {
 }
 
 /// In the hook's format: function, file and line, each frame on a line of its own.
-fn frames(text: &str) -> Vec<StackFrame> {
+pub(super) fn frames(text: &str) -> Vec<StackFrame> {
     let frame = |line: &str| {
         let mut parts = line.split('\0');
         let [function, file, line] = [parts.next()?, parts.next()?, parts.next()?];
-        Some(StackFrame { function: function.to_owned(), file: file.to_owned(), line: line.parse().ok()? })
+        let clean = |text: &str| text::clean(text).into_owned();
+        Some(StackFrame { function: clean(function), file: clean(file), line: line.parse().ok()? })
     };
     text.lines().filter_map(frame).collect()
 }

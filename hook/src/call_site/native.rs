@@ -5,7 +5,7 @@ use std::{
     io::{Cursor, Write as _},
 };
 
-use xpu_wire::ledger::Record;
+use xpu_wire::ledger::{NativeText, Record};
 
 use crate::symbol::{self, Object, each};
 
@@ -24,6 +24,15 @@ pub(crate) fn note(record: &Record, address: usize) {
     if address != 0 {
         record.native_sites.note(address as u64, symbol::generation(), |into| describe(address, into));
     }
+}
+
+/// Writes the site of a call that returns to `address`.
+#[cold]
+#[inline(never)]
+pub(super) fn write_to(text: &NativeText, address: usize) {
+    let mut into = [0; NativeText::CAPACITY];
+    let length = describe(address, &mut into);
+    text.write(&into[..length]);
 }
 
 /// `libtorch_cuda.so+0x1a2b3c`; returns its length. 0 for code that is in no file.

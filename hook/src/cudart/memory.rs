@@ -7,9 +7,10 @@ use xpu_wire::ledger::Call;
 
 use crate::{
     allocations::{Allocation, Whose},
+    call_site,
     clock::coarse_now,
-    exit_note,
-    interpose::{interpose, interpose_twins},
+    driver, exit_note,
+    interpose::{interpose, interpose_twins, stub::returns_to},
     lane::Lane,
     runtime::{self, CUDART, MISSING},
 };
@@ -21,18 +22,34 @@ fn begin(lane: &Lane) {
     lane.entered(Call::Memory, coarse_now());
 }
 
+/// Returns the call's return address.
+fn begin_allocation(lane: &Lane) -> usize {
+    begin(lane);
+    returns_to()
+}
+
 /// # Safety
 /// CUDA has written the address to `place` if it answered with success.
-unsafe fn allocated(lane: &Lane, result: c_int, whose: Whose, place: *mut *mut c_void, bytes: u64) {
+unsafe fn allocated(
+    lane: &Lane,
+    returns_to: usize,
+    result: c_int,
+    whose: Whose,
+    place: *mut *mut c_void,
+    bytes: u64,
+) {
     lane.left();
-    let allocations = &lane.observer().allocations;
+    let observer = lane.observer();
+    let allocations = &observer.allocations;
     if result == 0 && !place.is_null() {
         // SAFETY: the caller promises it.
         let address = unsafe { *place };
         let device = runtime::error_free().then(runtime::current_device).flatten();
-        allocations.allocated(address, whose, bytes, device);
+        let is_placed = whose == Whose::Device && !address.is_null();
+        let site = if is_placed { call_site::of_memory(lane, bytes, returns_to) } else { 0 };
+        allocations.allocated(address, (whose, bytes), device, site, &observer.ledger().memory);
     } else if result == NO_MEMORY && whose == Whose::Device {
-        exit_note::refused(bytes, allocations.bytes(whose).0);
+        exit_note::refused(bytes, allocations.bytes(whose).0, driver::free_memory());
     }
 }
 
@@ -43,45 +60,46 @@ fn begin_free(lane: &Lane, address: *mut c_void) -> Option<Allocation> {
 
 fn freed(lane: &Lane, address: *mut c_void, taken: Option<Allocation>, result: c_int) {
     lane.left();
-    lane.observer().allocations.released(address, taken, result == 0);
+    let observer = lane.observer();
+    observer.allocations.released(address, taken, result == 0, &observer.ledger().memory);
 }
 
 interpose! {
     fn cudaMalloc(place: *mut *mut c_void, bytes: usize) -> c_int in CUDART, or MISSING, even off;
-    before |lane| begin(lane);
+    before |lane| begin_allocation(lane);
     // SAFETY: as CUDA documents.
-    after |lane, (), result| unsafe { allocated(lane, result, Whose::Device, place, bytes as u64) };
+    after |lane, from, result| unsafe { allocated(lane, from, result, Whose::Device, place, bytes as u64) };
 
     fn cudaMallocManaged(
         place: *mut *mut c_void, bytes: usize, flags: c_uint,
     ) -> c_int in CUDART, or MISSING, even off;
-    before |lane| begin(lane);
+    before |lane| begin_allocation(lane);
     // SAFETY: as CUDA documents.
-    after |lane, (), result| unsafe { allocated(lane, result, Whose::Device, place, bytes as u64) };
+    after |lane, from, result| unsafe { allocated(lane, from, result, Whose::Device, place, bytes as u64) };
 
     fn cudaMallocPitch(
         place: *mut *mut c_void, pitch: *mut usize, width: usize, height: usize,
     ) -> c_int in CUDART, or MISSING, even off;
-    before |lane| begin(lane);
-    after |lane, (), result| {
+    before |lane| begin_allocation(lane);
+    after |lane, from, result| {
         // SAFETY: CUDA wrote the pitch if it answered with success.
         let row = if result == 0 && !pitch.is_null() { unsafe { *pitch } } else { width };
         let bytes = (row as u64).saturating_mul(height as u64);
         // SAFETY: as CUDA documents.
-        unsafe { allocated(lane, result, Whose::Device, place, bytes) };
+        unsafe { allocated(lane, from, result, Whose::Device, place, bytes) };
     };
 
     fn cudaMallocHost(place: *mut *mut c_void, bytes: usize) -> c_int in CUDART, or MISSING, even off;
-    before |lane| begin(lane);
+    before |lane| begin_allocation(lane);
     // SAFETY: as CUDA documents.
-    after |lane, (), result| unsafe { allocated(lane, result, Whose::Host, place, bytes as u64) };
+    after |lane, from, result| unsafe { allocated(lane, from, result, Whose::Host, place, bytes as u64) };
 
     fn cudaHostAlloc(
         place: *mut *mut c_void, bytes: usize, flags: c_uint,
     ) -> c_int in CUDART, or MISSING, even off;
-    before |lane| begin(lane);
+    before |lane| begin_allocation(lane);
     // SAFETY: as CUDA documents.
-    after |lane, (), result| unsafe { allocated(lane, result, Whose::Host, place, bytes as u64) };
+    after |lane, from, result| unsafe { allocated(lane, from, result, Whose::Host, place, bytes as u64) };
 
     fn cudaFree(address: *mut c_void) -> c_int in CUDART, or MISSING, even off;
     before |lane| begin_free(lane, address);
@@ -96,16 +114,16 @@ interpose_twins! {
     fn cudaMallocAsync, cudaMallocAsync_ptsz(
         place: *mut *mut c_void, bytes: usize, stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING, even off;
-    before |lane| begin(lane);
+    before |lane| begin_allocation(lane);
     // SAFETY: as CUDA documents.
-    after |lane, (), result| unsafe { allocated(lane, result, Whose::Device, place, bytes as u64) };
+    after |lane, from, result| unsafe { allocated(lane, from, result, Whose::Device, place, bytes as u64) };
 
     fn cudaMallocFromPoolAsync, cudaMallocFromPoolAsync_ptsz(
         place: *mut *mut c_void, bytes: usize, pool: cudaMemPool_t, stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING, even off;
-    before |lane| begin(lane);
+    before |lane| begin_allocation(lane);
     // SAFETY: as CUDA documents.
-    after |lane, (), result| unsafe { allocated(lane, result, Whose::Device, place, bytes as u64) };
+    after |lane, from, result| unsafe { allocated(lane, from, result, Whose::Device, place, bytes as u64) };
 
     fn cudaFreeAsync, cudaFreeAsync_ptsz(
         address: *mut c_void, stream: cudaStream_t,

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use xpu_wire::ledger::Call;
 
-use super::{MISSING, NCCL};
+use super::{MISSING, NCCL, memory};
 use crate::{clock::coarse_now, group::Group, interpose::interpose};
 
 interpose! {
@@ -14,10 +14,14 @@ interpose! {
 
     fn ncclGroupEnd() -> c_int in NCCL, or MISSING, even off;
     before |lane| if lane.group(|group| group.is_outermost()) == Some(true) {
+        if lane.group(|group| group.may_allocate(lane)) == Some(true) {
+            memory::begin(lane);
+        }
         lane.entered(Call::GroupEnd, coarse_now());
         let _ = lane.group(|group| group.launch(lane));
     };
     after |lane, (), result| {
+        memory::end(lane);
         let _ = lane.group(|group| group.close(lane, result));
         lane.left();
     };

@@ -9,8 +9,8 @@ use cudarc::nccl::sys::ncclComm_t;
 use xpu_wire::{id::CommunicatorId, ledger::Call};
 
 use super::{
-    IN_PROGRESS, INVALID_ARGUMENT, Identity, config, device_of, identity, ncclCommCount, ncclCommUserRank,
-    pending::Unborn,
+    IN_PROGRESS, INVALID_ARGUMENT, Identity, config, device_of, identity, memory, ncclCommCount,
+    ncclCommUserRank, pending::Unborn,
 };
 use crate::{
     clock::coarse_now,
@@ -166,6 +166,7 @@ pub(super) fn reported(lane: &Lane, handle: ncclComm_t, state: c_int) {
 
 /// Before a call that creates communicators: the thread may be inside for long, until the other ranks come.
 fn entered(lane: &Lane) {
+    memory::begin(lane);
     lane.entered(Call::CommunicatorInit, coarse_now());
 }
 
@@ -175,6 +176,7 @@ fn entered(lane: &Lane) {
 /// As for [`Joining::begun`].
 pub(super) unsafe fn end(lane: &Lane, joining: impl IntoIterator<Item = Joining>, result: c_int) {
     lane.left();
+    memory::end(lane);
     for joining in joining {
         // SAFETY: the caller promises it.
         unsafe { joining.begun(lane, result) };

@@ -40,6 +40,7 @@ fn forget(lane: &Lane, communicator: ncclComm_t) {
         observer.communicators.pending.forget_children(communicator);
     }
     observer.communicators.remove(observer.ledger(), communicator);
+    observer.nccl_memory.shrinks();
     lane.entered(Call::CommunicatorEnd, coarse_now());
 }
 

@@ -10,7 +10,7 @@ use xpu_wire::{
     sampling::Rate,
 };
 
-use super::{IN_PROGRESS, MISSING, NCCL, joining::find};
+use super::{IN_PROGRESS, MISSING, NCCL, joining::find, memory};
 use crate::{
     call_site,
     clock::{monotonic, time_of_day},
@@ -126,6 +126,9 @@ fn begin(
     if lane.is_grouping() {
         return Some(Ticket { message, timing: Timing::Not, at, chosen: None, queued: true });
     }
+    if memory::is_early(slot.next(operation.is_collective())) && message.captured.is_none() {
+        memory::begin(lane);
+    }
     lane.entered(Call::Collective, now);
     let mut timing = Timing::Not;
     let timeable = slot.size() > 1 && message.observed && message.captured.is_none();
@@ -170,6 +173,7 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
         return;
     }
     lane.left();
+    memory::end(lane);
     if result != 0 && result != IN_PROGRESS {
         lane.drop_timing(timing);
         message.refused(lane);

@@ -31,6 +31,8 @@ impl Publisher {
             set: self.sum(|lane| &lane.counters.sets.bytes),
             sets: self.sum(|lane| &lane.counters.sets.count),
             copies: copies.filter(|copies| copies.count > 0).collect(),
+            nccl: self.observer.nccl_memory.bytes(),
+            sites: Vec::new(),
         }
     }
 

@@ -14,6 +14,7 @@ mod examiner;
 mod hang;
 mod link;
 mod log;
+mod memory;
 mod pace;
 mod past_run;
 pub(crate) mod price;
@@ -205,6 +206,8 @@ pub enum Class {
     PastRun,
     /// Device memory is nearly full.
     Memory,
+    /// The device memory it holds grows from step to step.
+    MemoryGrowth,
     /// The driver reported an error.
     Xid,
 }

@@ -27,8 +27,8 @@ mod summary;
 mod times;
 
 pub use activity::{
-    Blocked, BlockingCall, Copies, Direction, GraphTotals, KernelTotals, MemoryTotals, PythonTotals,
-    SpanTotals, Work,
+    Blocked, BlockingCall, Copies, Direction, GraphTotals, KernelTotals, MemoryGrowth, MemorySite,
+    MemoryTotals, PythonTotals, SpanTotals, Work,
 };
 pub use advance::Advance;
 pub use capture::{

@@ -9,6 +9,7 @@
 mod call;
 mod communicator;
 mod last;
+mod memory;
 mod page;
 mod record;
 mod sync;
@@ -17,6 +18,7 @@ mod thread;
 pub use call::Call;
 pub use communicator::{CommunicatorLine, CommunicatorReading, Writers};
 pub use last::{Bytes, Claimed, ErrorReading, ExitNote, Fault, FaultReading, LastReading, REGISTERS};
+pub use memory::{Allocating, LARGE, MEMORY_SITES, MemorySiteReading, MemorySites};
 pub use page::{LedgerPage, out_of_the_way};
 pub use record::{
     CALLS, CallReading, Calling, How, KERNEL_NAME, NATIVE_SITES, NO_TICKET, NativeText, PRECEDED, Preceding,
@@ -33,7 +35,7 @@ use crate::{
 };
 
 /// `xpuledg` and the version of the layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"xpuledg\x09");
+const MAGIC: u64 = u64::from_le_bytes(*b"xpuledg\x0a");
 
 /// Communicators a rank can show at once; a 5-way parallel job uses about ten.
 pub const COMMUNICATORS: usize = 64;
@@ -59,6 +61,8 @@ pub struct Ledger {
     pub threads: [ThreadLine; THREADS],
     /// Its last NCCL calls. Takes memory as they are made.
     pub record: Record,
+    /// Its GPU memory by call site. Takes memory as sites occur.
+    pub memory: MemorySites,
     /// Its note of its own end. Takes no memory before that.
     pub last: ExitNote,
 }

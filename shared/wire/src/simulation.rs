@@ -178,6 +178,8 @@ impl Simulation {
             gemm_rate: sampling::Rate(4),
             collective_rate: sampling::Rate(2),
             memory_held: 0,
+            memory_nccl: None,
+            memory_growth: None,
             blocked_for: Nanoseconds::default(),
             blocked_calls: 0,
             exposed_for: Some(Nanoseconds(steps * self.exposed(rank).0)),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use xpu_wire::{
-    frame::{EndCause, Life, RankExit},
+    frame::{EndCause, Life, RankExit, RefusedMemory},
     id::Rank,
     unit::Moment,
 };
@@ -75,7 +75,7 @@ pub(super) fn over(job: &Job) -> Option<Moment> {
 
 fn advice(class: Class, exit: Option<&RankExit>) -> &'static str {
     let kernel_is_known = exit.is_some_and(|exit| exit.kernel.is_some());
-    let memory = exit.and_then(|exit| exit.memory);
+    let memory = exit.and_then(|exit| exit.memory.as_ref());
     match class {
         Class::Exception => "look at its traceback and its input at that step",
         Class::Signal => {
@@ -85,10 +85,13 @@ fn advice(class: Class, exit: Option<&RankExit>) -> &'static str {
             "give the job more host memory, or look for what grows on this rank: loaders, pinned buffers"
         }
         Class::ExitCode => "look at the end of its log: the program chose to exit",
-        Class::CudaError if memory.is_some_and(|memory| memory.grew()) => {
+        Class::CudaError if exit.and_then(RankExit::fragmented).is_some() => {
+            "let PyTorch join the pieces it has reserved: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+        }
+        Class::CudaError if memory.is_some_and(RefusedMemory::grew) => {
             "look for what this rank keeps from step to step: longer sequences, tensors in lists, losses with their graph"
         }
-        Class::CudaError if memory.is_some_and(|memory| memory.is_mostly_of_others()) => {
+        Class::CudaError if memory.is_some_and(RefusedMemory::is_mostly_of_others) => {
             "look for another process on its GPU (nvidia-smi): it holds most of the memory"
         }
         Class::CudaError if memory.is_some() => {

@@ -9,7 +9,7 @@ use xpu_wire::{
 };
 
 use super::{
-    Class, Cost, Evidence, Finding, cohort, cpu_wait, dead, device, link, pace, past_run,
+    Class, Cost, Evidence, Finding, cohort, cpu_wait, dead, device, link, memory, pace, past_run,
     rank_profile::RankProfile, slow, standstill,
 };
 use crate::{
@@ -91,7 +91,8 @@ impl Examiner {
             costs.into_iter().map(|finding| aged(job, &heard, sampled(job, finding))).collect();
         let pct = |finding: &Finding| finding.cost.map_or(0.0, |cost| cost.pct);
         costs.sort_by(|a, b| pct(b).total_cmp(&pct(a)));
-        stops.chain(costs).chain(device::troubles(job, now)).collect()
+        let grows = memory::growing(job).filter(|_| !is_stuck);
+        stops.chain(costs).chain(device::troubles(job, now)).chain(grows).collect()
     }
 
     /// Brings all profiles up to date.

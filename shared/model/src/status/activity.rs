@@ -10,7 +10,7 @@ use xpu_wire::{
     unit::Nanoseconds,
 };
 
-use super::microseconds;
+use super::{MemorySiteStatus, microseconds};
 use crate::job::RankView;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -72,6 +72,9 @@ pub struct MemoryStatus {
     pub frees: u64,
     pub set_bytes: u64,
     pub copies: Vec<CopiesStatus>,
+    /// What grew since the first steps, most first; before them, what holds most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<MemorySiteStatus>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -193,6 +196,7 @@ fn held(memory: &MemoryTotals) -> MemoryStatus {
         frees: memory.frees,
         set_bytes: memory.set,
         copies: copies.collect(),
+        sites: memory.sites.iter().map(MemorySiteStatus::from).collect(),
     }
 }
 

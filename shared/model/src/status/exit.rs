@@ -1,7 +1,11 @@
 //! A rank's end, in a document.
 
 use serde::{Deserialize, Serialize};
-use xpu_wire::frame::{Ending, FailedKernel, RankExit, RefusedMemory, StackFrame, signal_name};
+use xpu_wire::frame::{
+    Ending, FailedKernel, PythonException, RankExit, RefusedMemory, StackFrame, signal_name,
+};
+
+use super::MemorySiteStatus;
 
 use crate::finding::Class;
 
@@ -28,7 +32,7 @@ pub struct ExitStatus {
 }
 
 /// GPU memory when an allocation failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuMemory {
     pub requested_bytes: u64,
     /// Allocated by the process through the CUDA runtime and not freed: caching allocators keep more than they use.
@@ -39,6 +43,18 @@ pub struct GpuMemory {
     /// Of the GPU by all processes, up to a second before.
     pub used_bytes: Option<u64>,
     pub size_bytes: Option<u64>,
+    /// Free on the GPU when it was refused.
+    #[serde(default)]
+    pub free_bytes: Option<u64>,
+    /// By which the GPU's free memory fell in NCCL's calls.
+    #[serde(default)]
+    pub nccl_bytes: Option<u64>,
+    /// What PyTorch had reserved and did not use, by its message.
+    #[serde(default)]
+    pub pytorch_unused_bytes: Option<u64>,
+    /// What grew since the first steps, most first; before them, what holds most.
+    #[serde(default)]
+    pub sites: Vec<MemorySiteStatus>,
 }
 
 impl From<&RefusedMemory> for GpuMemory {
@@ -50,6 +66,10 @@ impl From<&RefusedMemory> for GpuMemory {
             held_at_first_step_bytes: memory.held_at.map(|(_, bytes)| bytes),
             used_bytes: memory.used.map(|(used, _)| used),
             size_bytes: memory.used.map(|(_, size)| size),
+            free_bytes: memory.free,
+            nccl_bytes: memory.nccl,
+            pytorch_unused_bytes: None,
+            sites: memory.sites.iter().map(MemorySiteStatus::from).collect(),
         }
     }
 }
@@ -76,7 +96,10 @@ impl From<&RankExit> for ExitStatus {
             exception: exception.map(|exception| exception.kind.clone()),
             message: exception.map(|exception| exception.message.clone()),
             kernel: exit.kernel.clone(),
-            gpu_memory: exit.memory.as_ref().map(GpuMemory::from),
+            gpu_memory: exit.memory.as_ref().map(|memory| GpuMemory {
+                pytorch_unused_bytes: exception.and_then(PythonException::unused_by_pytorch),
+                ..GpuMemory::from(memory)
+            }),
             text: exit.sentence(),
             frames: exit.frames().to_vec(),
         }

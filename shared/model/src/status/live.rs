@@ -62,9 +62,10 @@ impl RankStatus {
         (self.gemm_tflops, self.gemm_peak_pct) = (None, None);
         (self.bus_gb_s, self.lateness_ms_p50) = (None, None);
         (self.blocked_pct, self.exposed_pct, self.gpu_time) = (None, None, None);
+        self.memory_growth = None;
         self.collectives.iter_mut().for_each(|one| one.bus_gb_s = None);
         if is_gone {
-            self.memory_held_bytes = None;
+            (self.memory_held_bytes, self.memory_nccl_bytes) = (None, None);
         }
     }
 }

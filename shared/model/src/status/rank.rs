@@ -11,7 +11,7 @@ use xpu_wire::{
 
 use super::{
     Activity, CollectiveStatus, CommunicatorStatus, DeviceStatus, ExitStatus, GemmStatus, GpuTime,
-    InsideStatus, LoadStatus, NcclCalls, RankState, StepClock, StepSign, detail,
+    InsideStatus, LoadStatus, MemoryGrowthStatus, NcclCalls, RankState, StepClock, StepSign, detail,
 };
 use crate::{
     finding::{self, Finding},
@@ -69,6 +69,12 @@ pub struct RankStatus {
     pub enabled: bool,
     /// Device memory allocated and not freed; `None` while no allocation was seen.
     pub memory_held_bytes: Option<u64>,
+    /// By which the GPU's free memory fell in NCCL's calls; `None` if it is unknown.
+    #[serde(default)]
+    pub memory_nccl_bytes: Option<u64>,
+    /// Steady growth of what it holds; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_growth: Option<MemoryGrowthStatus>,
     /// Its GPU's health; `None` while the GPU is unknown, or NVML does not report it.
     #[serde(default)]
     pub device: Option<DeviceStatus>,
@@ -170,6 +176,8 @@ pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
         figures_age_s: None,
         enabled: latest.is_none_or(|digest| digest.enabled),
         memory_held_bytes: latest.map(|digest| digest.memory_held).filter(|&held| held > 0),
+        memory_nccl_bytes: latest.and_then(|digest| digest.memory_nccl),
+        memory_growth: latest.and_then(|digest| digest.memory_growth).map(MemoryGrowthStatus::from),
         device,
         load: view.load().map(LoadStatus::from),
         blocked_pct: view.blocked().map(|share| share * 100.0),

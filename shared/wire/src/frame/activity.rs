@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{histogram::Histogram, unit::Nanoseconds};
+use super::CallSite;
+use crate::{histogram::Histogram, id::Step, unit::Nanoseconds};
 
 /// One executable CUDA graph, launched as a whole. Every launch adds its GEMMs and collectives to the rank's
 /// counts.
@@ -49,6 +50,60 @@ pub struct MemoryTotals {
     pub sets: u64,
     /// By direction; only those that occurred.
     pub copies: Vec<Copies>,
+    /// By which free GPU memory fell in NCCL's calls, in bytes; `None` if that is unknown. See
+    /// [`MemoryTotals::NCCL_CALLS`].
+    pub nccl: Option<u64>,
+    /// By call site, most growth first, at most [`MemoryTotals::SITES`]. From the collector, not the hook.
+    pub sites: Vec<MemorySite>,
+}
+
+impl MemoryTotals {
+    /// Call sites that are shown.
+    pub const SITES: usize = 4;
+
+    /// First operations of a communicator, beside its creation, around which free memory is read:
+    /// NCCL makes its connections in them.
+    pub const NCCL_CALLS: u64 = 16;
+}
+
+/// GPU memory that was allocated at one call site and not freed. Bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemorySite {
+    pub site: CallSite,
+    pub held: u64,
+    /// The same after the rank's first steps; `None` if that is unknown.
+    pub held_before: Option<u64>,
+    /// Allocations since the rank started.
+    pub allocations: u64,
+    /// Steps completed at the first and at the last of them.
+    pub first_step: Step,
+    pub last_step: Step,
+}
+
+impl MemorySite {
+    /// More than after the first steps.
+    pub fn grown(&self) -> Option<u64> {
+        Some(self.held.saturating_sub(self.held_before?))
+    }
+}
+
+/// Steady growth of the device memory held, over the last minutes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemoryGrowth {
+    /// Bytes per step, and its 95 % interval, which excludes zero.
+    pub per_step: f64,
+    pub least: f64,
+    pub most: f64,
+    /// The steps and the time over which it was observed.
+    pub steps: u64,
+    pub over: Nanoseconds,
+}
+
+impl MemoryGrowth {
+    /// Bytes per second.
+    pub fn per_second(&self) -> f64 {
+        self.per_step * self.steps as f64 / self.over.seconds()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

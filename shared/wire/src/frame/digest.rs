@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Advance, CollectiveSample, CommunicatorState, DeviceReading, Launches, RankInfo, StepSource, Summary,
-    TimedBy, Work,
+    Advance, CollectiveSample, CommunicatorState, DeviceReading, Launches, MemoryGrowth, RankInfo,
+    StepSource, Summary, TimedBy, Work,
 };
 use crate::{
     endpoint::BasePort,
@@ -128,6 +128,9 @@ pub struct RankDigest {
     pub collective_rate: Rate,
     /// Device memory held now, in bytes.
     pub memory_held: u64,
+    /// As [`super::MemoryTotals::nccl`].
+    pub memory_nccl: Option<u64>,
+    pub memory_growth: Option<MemoryGrowth>,
     /// Calls that waited for the GPU since the rank started, and the time that threads spent in them.
     pub blocked_for: Nanoseconds,
     pub blocked_calls: u64,

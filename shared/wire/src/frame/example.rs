@@ -4,8 +4,8 @@ pub mod capture;
 pub mod stacks;
 
 use super::{
-    ApiError, Asked, Ending, FailedKernel, FatalSignal, PythonException, RankExit, RasCommunicator,
-    RasCounts, RasRank, RasReport, RefusedMemory, StackFrame,
+    ApiError, Asked, CallSite, Ending, FailedKernel, FatalSignal, MemorySite, PythonException, RankExit,
+    RasCommunicator, RasCounts, RasRank, RasReport, RefusedMemory, StackFrame,
 };
 use crate::{
     id::{CommunicatorId, Pid, Rank, Step},
@@ -55,7 +55,7 @@ pub fn exit() -> RankExit {
             thread: 8,
             thread_name: "python3".to_owned(),
             certain: true,
-            frames: vec![frame],
+            frames: vec![frame.clone()],
         }),
         exception: Some(PythonException::parse("E\0\0m\0f\tg\t1\n", Moment(1))),
         error: Some(ApiError { function: "cudaFree".to_owned(), code: 700, lasting: true, at: Moment(1) }),
@@ -72,6 +72,16 @@ pub fn exit() -> RankExit {
             held: 70 << 30,
             held_at: Some((Step(10), 61 << 30)),
             used: Some((79 << 30, 80 << 30)),
+            free: Some(1 << 30),
+            nccl: Some(3 << 29),
+            sites: vec![MemorySite {
+                site: CallSite { frames: vec![frame], returns_to: 16, native: "f+0x10".to_owned() },
+                held: 30 << 30,
+                held_before: Some(21 << 30),
+                allocations: 450,
+                first_step: Step(2),
+                last_step: Step(460),
+            }],
         }),
         asked: Some(Asked { by: Pid(1), name: "torchrun".to_owned(), at: Moment(1) }),
     }

@@ -8,7 +8,7 @@ pub use sentence::{kernel_size, signal_name};
 
 use serde::{Deserialize, Serialize};
 
-use super::StackFrame;
+use super::{MemorySite, StackFrame};
 use crate::{
     id::{JobName, Pid, Rank, Step},
     text,
@@ -135,7 +135,7 @@ pub struct FailedKernel {
 }
 
 /// GPU memory that CUDA refused. Bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedMemory {
     pub requested: u64,
     /// Allocated by the process through the CUDA runtime and not freed: caching allocators keep more than they use.
@@ -144,6 +144,13 @@ pub struct RefusedMemory {
     pub held_at: Option<(Step, u64)>,
     /// Of the GPU by all processes, at the last reading before, and its size.
     pub used: Option<(u64, u64)>,
+    /// Free on the GPU when it was refused, by the driver.
+    pub free: Option<u64>,
+    /// As [`super::MemoryTotals::nccl`], at the last report before.
+    pub nccl: Option<u64>,
+    /// What grew since its first steps, most first; before them, what holds most. At most
+    /// [`super::MemoryTotals::SITES`].
+    pub sites: Vec<MemorySite>,
 }
 
 impl RefusedMemory {
@@ -223,6 +230,14 @@ impl RankExit {
         }
     }
 
+    /// Memory that PyTorch had reserved and did not use when its allocation failed: not one piece of it was
+    /// large enough, or it is kept for other streams. `None` if that was less than was requested, or is
+    /// unknown.
+    pub fn fragmented(&self) -> Option<u64> {
+        let unused = self.exception.as_ref()?.unused_by_pytorch()?;
+        (unused >= self.memory.as_ref()?.requested).then_some(unused)
+    }
+
     /// Frames of where it ended, outermost first: Python's, else native ones.
     pub fn frames(&self) -> &[StackFrame] {
         match (&self.exception, &self.ending) {
@@ -233,7 +248,25 @@ impl RankExit {
     }
 }
 
+/// PyTorch's sentence about what it has reserved and does not use: a number and a unit come before it.
+const UNUSED: &str = " is reserved by PyTorch but unallocated";
+
 impl PythonException {
+    /// Memory that PyTorch had reserved and did not use, by its message, which gives it with two decimals.
+    pub fn unused_by_pytorch(&self) -> Option<u64> {
+        let before = &self.message[..self.message.find(UNUSED)?];
+        let mut words = before.rsplit(' ');
+        let unit = match words.next()? {
+            "bytes" => 1,
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            "GiB" => 1 << 30,
+            _ => return None,
+        };
+        let number: f64 = words.next()?.parse().ok().filter(|&number: &f64| number >= 0.0)?;
+        Some((number * f64::from(unit)) as u64)
+    }
+
     /// As the hook writes it: kind, thread and message in three parts with NUL between them, then a line for
     /// each frame, of function, file and line with tabs between them.
     pub fn parse(text: &str, at: Moment) -> Self {

@@ -88,9 +88,10 @@ impl ExitNote {
         }
     }
 
-    /// CUDA had no memory of this size left. `held`: what the process had allocated and not freed.
-    pub fn refused(&self, bytes: u64, held: u64, now: Moment) {
-        self.refused.note(bytes, held, now);
+    /// CUDA had no memory of this size left. `held`: what the process had allocated and not freed. `free`: of
+    /// the GPU, if the driver reported it.
+    pub fn refused(&self, bytes: u64, held: u64, free: Option<u64>, now: Moment) {
+        self.refused.note(bytes, held, free, now);
     }
 
     pub fn read(&self) -> LastReading {
@@ -137,6 +138,8 @@ pub struct ErrorReading {
 pub struct RefusedReading {
     pub bytes: u64,
     pub held: u64,
+    /// Of the GPU, by the driver.
+    pub free: Option<u64>,
     pub at: Moment,
 }
 
@@ -147,10 +150,12 @@ struct RefusedLine {
     at: AtomicU64,
     bytes: AtomicU64,
     held: AtomicU64,
+    /// Plus one; 0 if it is unknown.
+    free: AtomicU64,
 }
 
 impl RefusedLine {
-    fn note(&self, bytes: u64, held: u64, now: Moment) {
+    fn note(&self, bytes: u64, held: u64, free: Option<u64>, now: Moment) {
         // If two threads fail at once, one note is enough.
         if self.busy.swap(1, Acquire) != 0 {
             return;
@@ -158,6 +163,7 @@ impl RefusedLine {
         self.at.store(0, Relaxed);
         self.bytes.store(bytes, Relaxed);
         self.held.store(held, Relaxed);
+        self.free.store(free.map_or(0, |free| free + 1), Relaxed);
         self.at.store(now.0, Release);
         self.busy.store(0, Release);
     }
@@ -165,7 +171,8 @@ impl RefusedLine {
     fn read(&self) -> Option<RefusedReading> {
         let at = Moment(self.at.load(Acquire));
         let (bytes, held) = (self.bytes.load(Relaxed), self.held.load(Relaxed));
-        (at != Moment(0)).then_some(RefusedReading { bytes, held, at })
+        let free = self.free.load(Relaxed).checked_sub(1);
+        (at != Moment(0)).then_some(RefusedReading { bytes, held, free, at })
     }
 }
 
@@ -228,9 +235,9 @@ mod tests {
     #[test]
     fn the_last_memory_that_was_refused_stays() {
         let words = empty();
-        words.refused(1 << 30, 5 << 30, Moment(1));
-        words.refused(2 << 20, 4 << 30, Moment(2));
-        let last = RefusedReading { bytes: 2 << 20, held: 4 << 30, at: Moment(2) };
+        words.refused(1 << 30, 5 << 30, None, Moment(1));
+        words.refused(2 << 20, 4 << 30, Some(1 << 20), Moment(2));
+        let last = RefusedReading { bytes: 2 << 20, held: 4 << 30, free: Some(1 << 20), at: Moment(2) };
         assert_eq!(words.read().refused, Some(last));
     }
 

@@ -6,6 +6,7 @@ use simgpu_engine::{gauge, machine, settings};
 
 use crate::call::{call, call_without_context, put};
 use crate::error::Error;
+use crate::gpu::Gpu;
 
 /// CUDA 13.0
 const VERSION: c_int = 13000;
@@ -97,16 +98,23 @@ pub(crate) extern "C" fn cudaDeviceEnablePeerAccess(peer: c_int, flags: c_uint) 
     })
 }
 
-/// What other processes hold is a setting.
+impl Gpu {
+    /// What other processes hold is a setting.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some thousand MiB")]
+    pub(crate) fn free_memory(&self, device: c_int) -> u64 {
+        let foreign = (settings::FOREIGN_MIB.read() as u64) << 20;
+        gauge::MEMORY.saturating_sub(self.memory.held(device) + gauge::CONTEXT_BYTES + foreign)
+    }
+}
+
 #[unsafe(no_mangle)]
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some thousand MiB")]
+#[allow(clippy::cast_possible_truncation, reason = "of a 64-bit machine")]
 pub(crate) unsafe extern "C" fn cudaMemGetInfo(free: *mut usize, total: *mut usize) -> c_int {
     call(|gpu| {
-        let foreign = (settings::FOREIGN_MIB.read() as u64) << 20;
-        let held = gpu.memory.held(gpu.device()?) + gauge::CONTEXT_BYTES + foreign;
+        let device = gpu.device()?;
         // SAFETY: CUDA asks its callers for two writable pointers.
         unsafe {
-            put(free, gauge::MEMORY.saturating_sub(held) as usize)?;
+            put(free, gpu.free_memory(device) as usize)?;
             put(total, gauge::MEMORY as usize)
         }
     })

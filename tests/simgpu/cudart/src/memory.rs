@@ -88,6 +88,18 @@ impl Memory {
         Ok(())
     }
 
+    /// A library takes memory, or gives it back.
+    pub(crate) fn hold(&self, device: c_int, bytes: i64) {
+        let mut book = lock(&self.0);
+        let held = book.held.entry(device).or_default();
+        *held = held.saturating_add_signed(bytes);
+        match gauge::mine(device) {
+            Some(page) if bytes > 0 => page.allocated(bytes.unsigned_abs()),
+            Some(page) => page.freed(bytes.unsigned_abs()),
+            None => {}
+        }
+    }
+
     /// Bytes of a device.
     pub(crate) fn held(&self, device: c_int) -> u64 {
         lock(&self.0).held.get(&device).copied().unwrap_or(0)

@@ -56,6 +56,20 @@ pub(crate) extern "C" fn simgpu_current_device() -> c_int {
     if process::is_usable() { Gpu::get().device().unwrap_or(0) } else { 0 }
 }
 
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn simgpu_free_memory() -> u64 {
+    let gpu = Gpu::get();
+    let device = if process::is_usable() { gpu.device().ok() } else { None };
+    device
+        .filter(|device| gpu.contexts() >> device & 1 == 1)
+        .map_or(u64::MAX, |device| gpu.free_memory(device))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn simgpu_hold(device: c_int, bytes: i64) {
+    Gpu::get().memory.hold(device, bytes);
+}
+
 /// A bit for each device this process has a context on. Not for the siblings: `nvidia-smi` shows the same on
 /// a real machine.
 #[unsafe(no_mangle)]

@@ -14,6 +14,7 @@ impl Error {
     pub(crate) const NOT_FOUND: Self = Self(500);
     pub(crate) const INVALID_HANDLE: Self = Self(400);
     pub(crate) const INVALID_DEVICE: Self = Self(101);
+    pub(crate) const INVALID_CONTEXT: Self = Self(201);
 }
 
 static INITIALIZED: AtomicBool = AtomicBool::new(false);

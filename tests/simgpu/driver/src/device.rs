@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use simgpu_engine::machine;
+use simgpu_engine::{driver, gauge, machine};
 
 use crate::call::{Error, call, put};
 
@@ -52,5 +52,23 @@ pub(crate) unsafe extern "C" fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: 
         let device = of_machine(device)?;
         // SAFETY: CUDA asks its callers for a writable `CUuuid`, which is this many bytes.
         unsafe { put(uuid, machine::uuid(device)) }
+    })
+}
+
+/// Unlike the runtime's function it creates no context.
+#[unsafe(no_mangle)]
+#[allow(clippy::cast_possible_truncation, reason = "of a 64-bit machine")]
+pub(crate) unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_int {
+    call(|| {
+        // SAFETY: found by `Driver::find`; it takes nothing.
+        let left = driver::driver().map_or(u64::MAX, |timeline| unsafe { (timeline.free_memory)() });
+        if left == u64::MAX {
+            return Err(Error::INVALID_CONTEXT);
+        }
+        // SAFETY: CUDA asks its callers for two writable pointers.
+        unsafe {
+            put(free, left as usize)?;
+            put(total, gauge::MEMORY as usize)
+        }
     })
 }

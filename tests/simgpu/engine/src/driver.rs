@@ -30,6 +30,10 @@ pub struct Driver {
     pub trace: unsafe extern "C" fn(sink: Option<Sink>),
     /// `simgpu_current_device`: the calling thread's device.
     pub current_device: unsafe extern "C" fn() -> c_int,
+    /// `simgpu_free_memory`: of the calling thread's device; the largest number without a context on it.
+    pub free_memory: unsafe extern "C" fn() -> u64,
+    /// `simgpu_hold`: a library takes this much of a device's memory, or gives it back.
+    pub hold: unsafe extern "C" fn(device: c_int, bytes: i64),
 }
 
 /// The timeline of this process, loading `libcudart` if nobody has; `None` where it is not the stand-in.
@@ -69,6 +73,14 @@ impl Driver {
                 kernel_name: mem::transmute::<*mut c_void, unsafe extern "C" fn(usize) -> *const c_char>(
                     symbol(library, c"simgpu_kernel_name")?,
                 ),
+                free_memory: mem::transmute::<*mut c_void, unsafe extern "C" fn() -> u64>(symbol(
+                    library,
+                    c"simgpu_free_memory",
+                )?),
+                hold: mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int, i64)>(symbol(
+                    library,
+                    c"simgpu_hold",
+                )?),
                 current_device: mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(symbol(
                     library,
                     c"simgpu_current_device",

@@ -51,6 +51,8 @@ pub const MEMORY_GB_S: Setting = Setting { name: "SIMGPU_MEMORY_GB_S", default: 
 pub const NVLINK_GB_S: Setting = Setting { name: "SIMGPU_NVLINK_GB_S", default: 300.0, range: 1e-6..=1e6 };
 /// What programs that are not simulated hold of a device's memory.
 pub const FOREIGN_MIB: Setting = Setting { name: "SIMGPU_FOREIGN_MIB", default: 0.0, range: 0.0..=1e6 };
+/// What a communicator takes of its device's memory.
+pub const NCCL_MIB: Setting = Setting { name: "SIMGPU_NCCL_MIB", default: 0.0, range: 0.0..=1e6 };
 pub const DEVICES: Setting = Setting { name: "SIMGPU_DEVICES", default: 8.0, range: 0.0..=1024.0 };
 pub const BUS_GB_S: Setting = Setting { name: "SIMGPU_BUS_GB_S", default: 150.0, range: 1e-6..=1e6 };
 /// As `ncclGetVersion` numbers it.

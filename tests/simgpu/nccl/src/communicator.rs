@@ -6,7 +6,9 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use simgpu_engine::driver::driver;
 use simgpu_engine::handles::Handles;
+use simgpu_engine::settings;
 
 use crate::call::Failure;
 use crate::greeting::Greeting;
@@ -60,6 +62,16 @@ pub(crate) enum Direction {
 
 pub(crate) static COMMUNICATORS: Handles<Member> = Handles::new(0xcc10_0000);
 
+/// Takes a communicator's memory of its device, or gives it back.
+#[allow(clippy::cast_possible_truncation, reason = "some thousand MiB")]
+fn hold(device: Option<c_int>, times: i64) {
+    let bytes = (settings::NCCL_MIB.read() as i64) << 20;
+    if let Some((device, driver)) = device.zip(driver()).filter(|_| bytes > 0) {
+        // SAFETY: found by `Driver::find`; it takes any numbers.
+        unsafe { (driver.hold)(device, times * bytes) };
+    }
+}
+
 impl Member {
     pub(crate) fn new(non_blocking: bool) -> Arc<Self> {
         let aborted = Arc::new(AtomicBool::new(false));
@@ -71,8 +83,19 @@ impl Member {
     }
 
     pub(crate) fn is_made(&self, outcome: Result<Arc<Communicator>, Failure>) {
+        let made = outcome.as_ref().ok().map(|made| made.device);
         // Made once, by whoever made it.
-        let _ = self.made.set(outcome);
+        if self.made.set(outcome).is_ok() {
+            hold(made, 1);
+        }
+    }
+
+    /// It is destroyed, and gives its memory back.
+    pub(crate) fn is_gone(&self) {
+        if let Some(Ok(made)) = self.made.get() {
+            made.profiler.end();
+            hold(Some(made.device), -1);
+        }
     }
 
     pub(crate) fn expects(&self) {

@@ -133,9 +133,7 @@ pub(crate) extern "C" fn ncclCommDestroy(comm: usize) -> c_int {
 
 pub(crate) fn destroy(comm: usize) -> Result<(), Failure> {
     let member = COMMUNICATORS.remove(comm).ok_or(Failure::InvalidArgument)?;
-    if let Ok(made) = member.state() {
-        made.profiler.end();
-    }
+    member.is_gone();
     Ok(())
 }
 
@@ -147,9 +145,7 @@ pub(crate) extern "C" fn ncclCommAbort(comm: usize) -> c_int {
         let member = COMMUNICATORS.remove(comm).ok_or(Failure::InvalidArgument)?;
         member.aborted.store(true, Ordering::Relaxed);
         member.wait_for_births();
-        if let Ok(made) = member.state() {
-            made.profiler.end();
-        }
+        member.is_gone();
         Ok(())
     })
 }

@@ -1,7 +1,7 @@
 //! How closely the rank is watched, what that costs it, and what is not seen.
 
 use ratatui::text::{Line, Span};
-use xpu_model::figure;
+use xpu_model::{figure, status::RankStatus};
 
 use crate::{
     app::{App, Inspection},
@@ -19,6 +19,30 @@ const LINES: usize = 3;
 pub(super) fn title(rank: &Inspection) -> Title<'static> {
     let version = rank.info.as_ref().map(|info| format!("hook {}", info.version)).unwrap_or_default();
     Title { name: "Watching it", about: version, right: String::new() }
+}
+
+/// What it has allocated on its GPU, what NCCL took beside it, and what grows.
+fn memory(status: &RankStatus) -> Vec<(&'static str, String)> {
+    let mut known = Vec::new();
+    let activity = status.activity.as_ref();
+    known.extend(status.memory_held_bytes.map(|held| {
+        let peak = activity.map(|activity| format!("{} at most", figure::bytes(activity.memory.peak_bytes)));
+        let nccl = status.memory_nccl_bytes.filter(|&bytes| bytes > 0);
+        let nccl = nccl.map(|bytes| format!("NCCL took {}", figure::bytes(bytes)));
+        let parts: Vec<_> = [Some(figure::bytes(held)), peak, nccl].into_iter().flatten().collect();
+        ("allocated", parts.join(", "))
+    }));
+    known.extend(status.memory_growth.map(|growth| {
+        let bytes = |number: f64| figure::bytes(number as u64);
+        let (least, most) = (bytes(growth.least_bytes_per_step), bytes(growth.most_bytes_per_step));
+        ("grows by", format!("{} a step ({least} to {most})", bytes(growth.bytes_per_step)))
+    }));
+    let grown = activity.and_then(|activity| activity.memory.sites.first());
+    known.extend(grown.and_then(|site| {
+        let (grown, place) = (site.grown_bytes?, site.place.as_ref()?);
+        Some(("grew", format!("{} at {place} since its first steps", figure::bytes(grown))))
+    }));
+    known
 }
 
 pub(super) fn lines(app: &App, rank: &Inspection, width: usize) -> Vec<Line<'static>> {
@@ -49,11 +73,7 @@ pub(super) fn lines(app: &App, rank: &Inspection, width: usize) -> Vec<Line<'sta
     known.extend(status.blocked_pct.map(|share| {
         ("waits", format!("{} %{}", figure::tenths(share), waits.unwrap_or_default()), Role::Text)
     }));
-    known.extend(status.memory_held_bytes.map(|held| {
-        let peak =
-            activity.map(|activity| format!(", {} at most", figure::bytes(activity.memory.peak_bytes)));
-        ("allocated", format!("{}{}", figure::bytes(held), peak.unwrap_or_default()), Role::Text)
-    }));
+    known.extend(memory(status).into_iter().map(|(name, text)| (name, text, Role::Text)));
     if let Some(activity) = activity {
         let graphs: u64 = activity.graphs.iter().map(|graph| graph.launches).sum();
         if graphs > 0 {

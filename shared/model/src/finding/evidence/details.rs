@@ -73,6 +73,10 @@ impl Evidence {
             }
             Self::SlowLink(of) => slow_link(of, to),
             Self::FullMemory(of) => to.ranks(&of.ranks),
+            Self::GrowingMemory(of) => {
+                to.ranks(&of.ranks);
+                to.add(of.interval());
+            }
             Self::Xid(_) => to.add("the driver reported it"),
             Self::Exited(of) => exited(of, to),
             Self::Stopped(of) => stopped(of, to),

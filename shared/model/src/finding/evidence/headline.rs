@@ -11,6 +11,7 @@ use super::{
     super::{Clocks, Cost, Standstill},
     Evidence,
     cost::{Cause, Straggler},
+    device::GrowingMemory,
     exit::Exited,
     hang::{Exchanging, Forming, Mismatch, Missing},
     pace::{Pauses, Regression},
@@ -98,6 +99,13 @@ fn slow_gemms(who: &str, own: f64, usual: f64, clocks: &Clocks, cost: &str) -> S
     with_cost(&format!("{who}: GEMMs {below:.0} % slow"), &figures, cost)
 }
 
+fn growing_memory(of: &GrowingMemory) -> String {
+    let who = who(&of.ranks, of.worst, Some(of.host.as_str()));
+    let figures = format!(" by {} a step", figure::bytes(of.growth.per_step as u64));
+    let left = format!(", full in {}", figure::age(of.left()));
+    with_cost(&format!("{who}: GPU memory grows"), &figures, &left)
+}
+
 /// `AllReduce 100 of ec6e3145`
 fn collective(of: &Standstill) -> String {
     format!("{} {} of {}", of.operation.as_deref().unwrap_or("collective"), of.number, of.communicator)
@@ -144,6 +152,7 @@ impl Evidence {
                 let figures = format!(", {} left of {}", figure::bytes(of.free), figure::bytes(of.total));
                 with_cost(&format!("{who}: GPU memory nearly full"), &figures, "")
             }
+            Self::GrowingMemory(of) => growing_memory(of),
             Self::Xid(of) => {
                 let who = self::who(&[of.rank], of.rank, Some(of.host.as_str()));
                 let means = of.xid.means().map_or_else(String::new, |means| format!(" ({means})"));

@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 
 use xpu_wire::{
     collective::Operation,
-    frame::{Ending, RankExit, Throttle, Xid},
+    frame::{Ending, MemoryGrowth, RankExit, Throttle, Xid},
     id::{CommunicatorId, Pid, Rank, Step},
     ledger::Call,
-    unit::Moment,
+    unit::{Moment, Nanoseconds},
 };
 
 use super::{
     cost::{Cause, Straggler},
-    device::{FullMemory, XidErrors},
+    device::{FullMemory, GrowingMemory, XidErrors},
     exit::Exited,
     hang::*,
     link::SlowLink,
@@ -289,6 +289,29 @@ fn all() -> Vec<Case> {
             vec![("free_bytes", "1.0 MiB left"), ("total_bytes", "of 1024.0 MiB")],
         ),
         (
+            Evidence::GrowingMemory(GrowingMemory {
+                ranks: ranks.clone(),
+                worst: Rank(5),
+                host: "a".into(),
+                growth: MemoryGrowth {
+                    per_step: 12.0 * 1_048_576.0,
+                    least: 11.0 * 1_048_576.0,
+                    most: 13.0 * 1_048_576.0,
+                    steps: 600,
+                    over: Nanoseconds(300_000_000_000),
+                },
+                free: 24 << 30,
+                left_s: 2_400.0,
+            }),
+            vec![
+                ("growth_per_step_bytes", "12.0 MiB a step"),
+                ("least_per_step_bytes", "11 MiB to"),
+                ("most_per_step_bytes", "to 13 MiB"),
+                ("free_bytes", "24 GiB are free"),
+                ("left_s", "in about 40 m"),
+            ],
+        ),
+        (
             Evidence::Xid(XidErrors {
                 rank: Rank(5),
                 host: "a".into(),
@@ -505,7 +528,7 @@ fn every_kind_says_its_figures_in_its_sentence() {
             assert!(sentence.contains(words), "{name} as {words:?}: {sentence}");
         }
     }
-    assert_eq!(kinds.len(), 25, "every kind has its turn: {kinds:?}");
+    assert_eq!(kinds.len(), 26, "every kind has its turn: {kinds:?}");
 }
 
 /// A terminal of 80 columns shows it whole, with a sign before it.

@@ -45,6 +45,11 @@ impl RankExit {
             let _ = write!(text, "; before that {function} failed with {code}{name}");
             if let Some(memory) = &self.memory {
                 let _ = write!(text, ": {}", memory.sentence());
+                if let Some(unused) = self.fragmented() {
+                    let pieces = "in pieces that are too small, or kept for other streams";
+                    let _ =
+                        write!(text, "; PyTorch had {:.2} GiB reserved and unused, {pieces}", gib(unused));
+                }
             }
         }
         if let Some(kernel) = &self.kernel {
@@ -64,9 +69,9 @@ impl FailedKernel {
 }
 
 impl RefusedMemory {
-    /// `requested 2.00 GiB; the process held 70.10 GiB, 9.10 GiB more than at step 10; 78.90 of 79.60 GiB of its GPU in use`
+    /// `requested 2.00 GiB; the process held 70.10 GiB, 9.10 GiB more than at step 10, of it 8.70 GiB allocated
+    /// at train.py:42 keep (435 times, last after step 311); 1.20 of 79.60 GiB of its GPU were free; NCCL took 1.50 GiB`
     fn sentence(&self) -> String {
-        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
         let mut text =
             format!("requested {:.2} GiB; the process held {:.2} GiB", gib(self.requested), gib(self.held));
         if let Some((step, before)) = self.held_at {
@@ -76,11 +81,37 @@ impl RefusedMemory {
             };
             let _ = write!(text, ", {:.2} GiB {word} than at step {}", gib(grown), step.0);
         }
-        if let Some((used, size)) = self.used {
-            let _ = write!(text, "; {:.2} of {:.2} GiB of its GPU were in use", gib(used), gib(size));
+        // What shrank has no site to name.
+        let shrank = self.held_at.is_some_and(|(_, before)| self.held <= before);
+        let first = self.sites.first().filter(|_| !shrank);
+        if let Some((site, place)) = first.and_then(|site| Some((site, site.site.place()?))) {
+            let bytes = gib(site.grown().unwrap_or(site.held));
+            let times =
+                if site.allocations == 1 { "once".to_owned() } else { format!("{} times", site.allocations) };
+            let last = site.last_step.0;
+            let _ =
+                write!(text, ", of it {bytes:.2} GiB allocated at {place} ({times}, last after step {last})");
+        }
+        let size = self.used.map(|(_, size)| size);
+        match (self.free, self.used) {
+            (Some(free), _) => {
+                let of = size.map_or_else(String::new, |size| format!(" of {:.2}", gib(size)));
+                let _ = write!(text, "; {:.2}{of} GiB of its GPU were free", gib(free));
+            }
+            (None, Some((used, size))) => {
+                let _ = write!(text, "; {:.2} of {:.2} GiB of its GPU were in use", gib(used), gib(size));
+            }
+            (None, None) => {}
+        }
+        if let Some(nccl) = self.nccl.filter(|&nccl| nccl > 0) {
+            let _ = write!(text, "; NCCL took {:.2} GiB", gib(nccl));
         }
         text
     }
+}
+
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 30)
 }
 
 /// `grid 3x1x1, block 64x1x1`

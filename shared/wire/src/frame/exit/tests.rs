@@ -58,7 +58,9 @@ fn memory_that_was_refused_is_reported_with_sizes() {
         at: Moment(1_899_000_000),
     });
     let with = |held_at, used| {
-        let memory = Some(RefusedMemory { requested: 2 << 30, held: 70 << 30, held_at, used });
+        let (free, nccl, sites) = Default::default();
+        let memory =
+            Some(RefusedMemory { requested: 2 << 30, held: 70 << 30, held_at, used, free, nccl, sites });
         RankExit { exception: Some(raised()), error: error.clone(), memory, ..exit(Ending::Code(1)) }
     };
     let grown = with(Some((Step(10), 61 << 30)), Some((79 << 30, 80 << 30)));
@@ -71,6 +73,33 @@ fn memory_that_was_refused_is_reported_with_sizes() {
     assert!(with(None, None).sentence().ends_with(reported), "{}", with(None, None).sentence());
     let steady = with(Some((Step(10), 70 << 30)), Some((150 << 30, 160 << 30)));
     assert!(steady.memory.is_some_and(|memory| !memory.grew() && memory.is_mostly_of_others()));
+}
+
+#[test]
+fn the_call_site_that_grew_is_named_with_what_was_free() {
+    let memory = super::super::example::exit().memory;
+    let refused =
+        ApiError { function: "cudaMalloc".to_owned(), code: 2, lasting: false, at: Moment(1_899_000_000) };
+    let with = |message: &str| {
+        let exception = PythonException { message: message.to_owned(), ..raised() };
+        let (error, memory) = (Some(refused.clone()), memory.clone());
+        RankExit { exception: Some(exception), error, memory, ..exit(Ending::Code(1)) }
+    };
+    let reported = "9.00 GiB more than at step 10, of it 9.00 GiB allocated at train.py:12 step (450 times, last after step 460); \
+                1.00 of 80.00 GiB of its GPU were free; NCCL took 1.50 GiB";
+    let plain = with("CUDA out of memory.");
+    assert!(plain.sentence().ends_with(reported), "{}", plain.sentence());
+    let pytorch = |unused: &str| {
+        with(&format!(
+            "CUDA out of memory. 60.00 GiB is allocated by PyTorch, and {unused} is reserved by PyTorch but unallocated."
+        ))
+    };
+    let unused = |exit: RankExit| exit.exception.and_then(|exception| exception.unused_by_pytorch());
+    assert_eq!(unused(pytorch("512.50 MiB")), Some((512 << 20) + (1 << 19)));
+    assert_eq!([plain, pytorch("much")].map(unused), [None, None]);
+    assert_eq!(pytorch("512.50 MiB").fragmented(), None, "less than was requested");
+    assert_eq!(pytorch("2.00 GiB").fragmented(), Some(2 << 30));
+    assert!(pytorch("9.50 GiB").sentence().contains("; PyTorch had 9.50 GiB reserved and unused, in pieces"));
 }
 
 #[test]
