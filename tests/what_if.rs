@@ -97,7 +97,7 @@ fn what_cannot_be_read_is_refused_with_what_to_do() {
     let file = place.path("trace.parquet");
     let missing = what_if(&place, &file, &[]);
     assert!(missing.status.code() == Some(64) && missing.stderr.contains("cannot read "), "{missing:?}");
-    for (bytes, told) in [
+    for (bytes, reported) in [
         (&b"PAR1"[..], "the Parquet file is cut off or damaged"),
         (b"PAR1 and then something else", "copy it again"),
         (b"", "cannot read "),
@@ -105,7 +105,7 @@ fn what_cannot_be_read_is_refused_with_what_to_do() {
     ] {
         fs::write(&file, bytes).expect("the place takes it");
         let refused = what_if(&place, &file, &["--json"]);
-        assert!(refused.status.code() == Some(64) && refused.stderr.contains(told), "{refused:?}");
+        assert!(refused.status.code() == Some(64) && refused.stderr.contains(reported), "{refused:?}");
         assert_eq!(refused.stdout, "", "{refused:?}");
     }
     let help = run(place.command(built::artifact("xpu-top")).args(["what-if", "--help"]));

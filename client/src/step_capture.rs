@@ -75,8 +75,8 @@ pub async fn take(
     let (job, header) = (job.name().clone(), header(Some(job.name()), &targets.endpoints));
     let failed = |error: &dyn std::fmt::Display| Skipped::NotNow(format!("not captured: {error}"));
     let mut quiet = |_| {};
-    let whom = (job.clone(), ranks);
-    let taking = Taking::begin(path, &header, whom, (&mut following, &live), plan, stop, &mut quiet);
+    let taking =
+        Taking::begin(path, &header, job.clone(), ranks, &mut following, &live, plan, stop, &mut quiet);
     let outcome = taking.map_err(|error| failed(&error))?.take(&mut arrivals).await;
     let outcome = outcome.map_err(|error| failed(&format!("{error:#}")))?;
     if outcome.done < outcome.ranks {

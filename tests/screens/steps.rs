@@ -63,8 +63,8 @@ fn what_the_last_capture_would_take_without_stragglers_is_on_the_page() {
     let mut lab = one_slow();
     lab.keys("5");
     let mut lab = lab.run(12);
-    let told = "If rank 37 were as fast as the others, a step would take 97.1 ms instead of 112.4 ms.";
-    let of = |job: &str| Box::new(Simulated { job: job.into(), told: told.to_owned() });
+    let sentence = "If rank 37 were as fast as the others, a step would take 97.1 ms instead of 112.4 ms.";
+    let of = |job: &str| Box::new(Simulated { job: job.into(), sentence: sentence.to_owned() });
     update(lab.app(), Action::Simulated(Some(of("another"))));
     assert!(!lab.screen(132, 40).text().contains("what-if"));
     let job = lab.simulation().job.clone();

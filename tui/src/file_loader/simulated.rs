@@ -13,7 +13,7 @@ use xpu_wire::id::JobName;
 pub struct Simulated {
     pub job: JobName,
     /// The repair that gains most, or why nothing was simulated.
-    pub told: String,
+    pub sentence: String,
 }
 
 impl Simulated {
@@ -21,7 +21,7 @@ impl Simulated {
     pub fn of(path: &Path) -> Option<Self> {
         let (capture, _damage) = file::open(path).ok()?;
         let job = capture.sheet.as_ref()?.job.clone();
-        let told = match Job::of_capture(&capture) {
+        let sentence = match Job::of_capture(&capture) {
             Ok(of) => {
                 let sentences = WhatIf::of(&of).sentences;
                 // The first is about all stragglers, the next about one of them.
@@ -29,6 +29,6 @@ impl Simulated {
             }
             Err(why) => format!("unknown for {}: {why}", path.display()),
         };
-        Some(Self { job, told })
+        Some(Self { job, sentence })
     }
 }

@@ -127,7 +127,7 @@ impl End {
         }
     }
 
-    /// The same for a capture, which tells its ranks first: a second Ctrl-C does not wait for that.
+    /// The same for a capture, which ends it on its ranks first: a second Ctrl-C does not wait for that.
     async fn or_whole<T>(&mut self, work: impl Future<Output = T>, stop: &Stop) -> Option<T> {
         let mut work = pin!(work);
         if let Some(done) = self.or(&mut work).await {

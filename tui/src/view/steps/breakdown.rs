@@ -62,8 +62,8 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     let what_if = if app.what_if().is_some() { WHAT_IF.min(below.height) } else { 0 };
     let [spans, what_if] = Layout::vertical([Constraint::Fill(1), Constraint::Length(what_if)]).areas(below);
     draw_spans(app, spans, buffer);
-    if let Some(told) = app.what_if() {
-        labelled(app, "what-if", told, what_if, buffer);
+    if let Some(sentence) = app.what_if() {
+        labelled(app, "what-if", sentence, what_if, buffer);
     }
 }
 
