@@ -321,7 +321,7 @@ impl App {
     /// What a step of the job's last capture would take without its stragglers.
     pub(crate) fn what_if(&self) -> Option<&str> {
         let simulated = self.files.simulated.as_ref()?;
-        (self.job()?.name() == &simulated.job).then_some(&simulated.sentence)
+        (self.job()?.name() == &simulated.job).then_some(simulated.sentence.as_str())
     }
 
     /// Says once what came of traces.
