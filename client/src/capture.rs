@@ -51,7 +51,7 @@ use crate::{
     sample::sample,
 };
 
-const FOLLOWER_ENDED: &str = "the follower ended";
+const FOLLOWER_ENDED: &str = "the connection to the collectors ended";
 
 /// How long ranks may take to answer, and how often they are asked while one has not.
 const ANSWER: Duration = Duration::from_secs(5);

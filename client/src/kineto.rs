@@ -240,7 +240,7 @@ impl Tracing<'_> {
                 return Ok(());
             }
             select! {
-                arrival = self.arrivals.recv() => self.hear(arrival.context("the follower ended")?)?,
+                arrival = self.arrivals.recv() => self.hear(arrival.context("the connection to the collectors ended")?)?,
                 _ = look.tick() => {}
             }
         }

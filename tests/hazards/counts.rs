@@ -157,7 +157,7 @@ fn calls_by_a_handle_that_are_not_followed_are_said_to_be_unseen() {
     assert_eq!(sum(&heard, |launches| launches.gemms), 50);
     assert_eq!(sum(&heard, |launches| launches.collectives), 0);
     let blind = &heard[0].summaries.last().unwrap().hook.blind;
-    assert_eq!(blind[..], ["100 NCCL calls on communicators whose making was not seen"]);
+    assert_eq!(blind[..], ["100 NCCL calls on communicators whose creation was not seen"]);
 }
 
 #[test]

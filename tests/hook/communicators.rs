@@ -244,7 +244,7 @@ hold()",
     assert_eq!(
         last.hook.blind,
         [
-            "2 NCCL calls on communicators whose making was not seen",
+            "2 NCCL calls on communicators whose creation was not seen",
             "2 communicators more than can be watched at once",
             "192 communicators more than the ledger can show",
         ]

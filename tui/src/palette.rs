@@ -51,7 +51,7 @@ impl Depth {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("unknown colours {0:?}: write true, 256, 16 and none")]
+#[error("unknown colours {0:?}: write true, 256, 16 or none")]
 pub struct UnknownDepth(String);
 
 impl FromStr for Depth {

@@ -152,7 +152,7 @@ pub fn in_call(group: &Group) -> String {
     match (group.life, group.call) {
         (Life::Died, _) => "its process is gone".to_owned(),
         (Life::Ended, _) => "it has ended".to_owned(),
-        (Life::Silent, None) => "it says nothing".to_owned(),
+        (Life::Silent, None) => "it does not report".to_owned(),
         (_, Some(call)) => format!("{call} {}", figure::age(group.held)),
         (Life::Alive, None) => "none".to_owned(),
     }

@@ -40,7 +40,7 @@ pub struct StacksArgs {
     pub wait: Option<u32>,
 }
 
-/// What is made of the stacks. Without any, the tree as text.
+/// The outputs of the stacks. Without any, the tree as text.
 #[derive(Clone, Debug, Args)]
 #[group(multiple = true)]
 pub struct StacksForm {

@@ -13,7 +13,7 @@ pub enum UsageError {
     BasePort { text: String, what: String },
     #[error("cannot read the hosts file {path}: {error}; check --job-hosts", path = path.display())]
     HostsFile { path: PathBuf, error: std::io::Error },
-    #[error("{0} names no host; write one host a line, or `--hosts a,node[1-8]`")]
+    #[error("{0} names no host; write one host per line, or `--hosts a,node[1-8]`")]
     NoHosts(String),
     #[error(transparent)]
     Key(#[from] KeyError),

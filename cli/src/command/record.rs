@@ -55,7 +55,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
         loop {
             select! {
                 arrival = arrivals.recv() => {
-                    let arrival = arrival.context("the follower ended")?;
+                    let arrival = arrival.context("the connection to the collectors ended")?;
                     if let Arrival::Frame(frame) = &arrival {
                         recording.take(frame).with_context(failed)?;
                     }

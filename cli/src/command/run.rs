@@ -59,7 +59,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
     };
     let asked = Asked::of(|name| std::env::var(name).ok());
     for wrong in asked.iter().flat_map(|asked| &asked.wrong) {
-        warn(&format!("{wrong}; captures will not hold it"));
+        warn(&format!("{wrong}; captures leave it out"));
     }
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     if let Some(line) = not_understood(names) {
@@ -193,7 +193,7 @@ fn prepare(
     if args.gpu_core || args.gpu_core_on_hang || args.gpu_core_on_exception {
         match gpu_core::variables(runtime, args.gpu_core_on_exception) {
             Ok(variables) => drop(command.envs(variables)),
-            Err(why) => warn(&format!("{why}: no kernel can be named")),
+            Err(why) => warn(&format!("{why}: kernels on the GPUs cannot be named")),
         }
     }
     if args.gpu_core_on_hang {

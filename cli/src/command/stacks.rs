@@ -144,7 +144,7 @@ fn is_agreed(ranks: usize) -> anyhow::Result<bool> {
         "--gpus ends the ranks that it reads; confirm with --yes"
     );
     eprint!(
-        "xpu-top: reading the GPUs of {ranks} ranks ends them: CUDA's driver stops what runs there. Go on? [y/N] "
+        "xpu-top: reading the GPUs of {ranks} ranks ends them: CUDA's driver stops what runs there. Continue? [y/N] "
     );
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;

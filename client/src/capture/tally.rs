@@ -263,10 +263,10 @@ impl Tally {
                     format!("{came} of {expected} parts arrived: {why}")
                 }
                 (None, None, true) if self.window.is_some() => {
-                    "it agreed and sent nothing in time: it may hang; allow more with --wait".to_owned()
+                    "it agreed but sent nothing in time: it may hang; allow more with --wait".to_owned()
                 }
                 (None, None, true) => {
-                    "it agreed and sent nothing in time: it may hang, or its steps take longer; allow more with --wait"
+                    "it agreed but sent nothing in time: it may hang, or its steps take longer; allow more with --wait"
                         .to_owned()
                 }
                 (None, None, false) if self.window.is_some() => NO_ANSWER.to_owned(),

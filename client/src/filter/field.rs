@@ -79,10 +79,12 @@ pub const FIELDS: &[Field] = &[
     number(&["step"], NONE, "steps completed", |of| Some(of.status.step?.0 as f64)),
     number(&["step_ms"], MILLISECONDS, "step time", |of| of.status.step_ms_mean),
     number(&["tflops", "gemm"], RATE, "rate of its GEMMs", |of| Some(of.status.gemm_tflops?.0)),
-    number(&["peak"], PERCENT, "share of the GPU's peak, in GEMMs, at its clock", |of| {
+    number(&["peak"], PERCENT, "share of the GPU's peak that its GEMMs reach, at its clock", |of| {
         of.status.gemm_peak_pct
     }),
-    number(&["mfu"], PERCENT, "share of the GPU's peak, of all its time", |of| Some(of.status.mfu? * 100.0)),
+    number(&["mfu"], PERCENT, "share of the GPU's peak, over all its time", |of| {
+        Some(of.status.mfu? * 100.0)
+    }),
     number(&["bus"], BANDWIDTH, "NCCL bus bandwidth", |of| Some(of.status.bus_gb_s?.0)),
     number(&["skew", "late"], MILLISECONDS, "median arrival skew", |of| of.status.lateness_ms_p50),
     number(&["util"], PERCENT, "time in which any kernel ran", |of| Some(f64::from(device(of)?.gpu_pct?))),

@@ -99,7 +99,9 @@ impl fmt::Display for Plan {
             KinetoWindow::Time { length, .. } => {
                 write!(f, "{}, in {lead:.0} s", figure::span(length))?;
                 if self.instead_of_steps {
-                    f.write_str(", the time of those steps and one more: no steps are counted for Kineto")?;
+                    f.write_str(
+                        ", as long as those steps and one more, because nothing counts Kineto's steps",
+                    )?;
                 }
                 Ok(())
             }

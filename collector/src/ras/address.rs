@@ -20,7 +20,7 @@ const CRASHES: std::ops::RangeInclusive<Version> =
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RasAddress(String);
 
-/// Why nothing is asked.
+/// Why RAS is not asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unasked {
     #[error("no process of the job can be read from here: start a collector in its container, as its user")]

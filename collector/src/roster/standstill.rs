@@ -22,7 +22,7 @@ use crate::{
 /// not hang.
 const UNASKED: Duration = Duration::from_mins(1);
 
-/// Stacks this recent satisfy a request for kept ones: a job of which some ranks run on would otherwise be
+/// Stacks this recent satisfy a request for kept ones. Otherwise a job in which some ranks run on would be
 /// read for each request.
 const RECENT: Duration = Duration::from_secs(10);
 

@@ -109,11 +109,11 @@ pub enum Refusal {
     #[error("{0}: correct the trace; docs/what-if.md has its form")]
     Trace(String),
     #[error(
-        "{0}: of pipelines, those with one forward and one backward per microbatch and stage are simulated"
+        "{0}: what-if simulates only pipelines with one forward and one backward per microbatch and stage"
     )]
     Schedule(String),
     #[error(
-        "operations wait for each other in a circle: the trace is damaged, or of a schedule that is not simulated"
+        "operations wait for each other in a circle: the trace is damaged, or what-if does not simulate its schedule"
     )]
     Circle,
     #[error(

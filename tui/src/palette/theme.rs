@@ -27,7 +27,7 @@ pub enum Theme {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("unknown theme {0:?}: write dark, cividis, light, high-contrast and mono")]
+#[error("unknown theme {0:?}: write dark, cividis, light, high-contrast or mono")]
 pub struct UnknownTheme(String);
 
 impl Theme {

@@ -101,7 +101,7 @@ fn unbound(app: &App, key: Key) -> String {
     places.dedup();
     let help = app.key("help");
     match &places[..] {
-        [] => format!("{key} has no meaning here: {help} lists the keys"),
-        places => format!("{key} has a meaning on {} only: {help} lists the keys", places.join(", ")),
+        [] => format!("{key} does nothing here: {help} lists the keys"),
+        places => format!("{key} works only on {}: {help} lists the keys", places.join(", ")),
     }
 }

@@ -104,7 +104,7 @@ fn nothing(app: &App) -> Option<(Role, String)> {
     let is_early = app.playback().is_none() && heard < app.watched.ranks.len() && waited < PATIENCE;
     if heard > 0 && is_early {
         let text =
-            format!("Shapes of {} of {asked} have come; the others follow.", figure::count(heard as u64));
+            format!("Shapes of {} of {asked} have arrived; the others follow.", figure::count(heard as u64));
         return Some((Role::Muted, text));
     }
     if !app.gemms.shapes().is_empty() {

@@ -134,7 +134,7 @@ fn effect(app: &App, prompt: &Prompt) -> (Line<'static>, &'static str) {
             let name = prompt.text().split_whitespace().next().unwrap_or_default();
             let help = match (prompt_command::named(name), name) {
                 (Some(known), _) => format!("{} {}  {}", known.names[0], known.takes, known.help),
-                (None, "") => "for example metric power, sort late, rank 37, capture 5".to_owned(),
+                (None, "") => "for example metric power, sort skew, rank 37, capture 5".to_owned(),
                 (None, _) => String::new(),
             };
             (Line::styled(help, muted), "Tab completes   Esc leaves")

@@ -39,7 +39,7 @@ pub(super) async fn wait_for(
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            arrival = arrivals.recv() => following.take(arrival.context("the follower ended")?),
+            arrival = arrivals.recv() => following.take(arrival.context("the connection to the collectors ended")?),
             _ = look.tick() => {
                 if stop.swap(false, Relaxed) || end.is_some_and(|end| Instant::now() >= end) {
                     return Ok(None);

@@ -124,7 +124,7 @@ async fn run_to_end(
     let mut second = Instant::now();
     loop {
         select! {
-            arrival = arrivals.recv() => following.take(arrival.context("the follower ended")?),
+            arrival = arrivals.recv() => following.take(arrival.context("the connection to the collectors ended")?),
             number = signals.next() => return Ok(End::Signal { number }),
             _ = look.tick() => {
                 let now = Instant::now();

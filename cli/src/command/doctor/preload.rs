@@ -37,7 +37,7 @@ fn preload(hook: &Path) -> Check {
     let outcome = match started {
         Ok(outcome) => outcome,
         Err(error) => {
-            return Check::fail(name, format!("`{program}` cannot be started: {error}"), "look at PATH");
+            return Check::fail(name, format!("`{program}` cannot be started: {error}"), "check PATH");
         }
     };
     let said = String::from_utf8_lossy(&outcome.stderr);

@@ -67,7 +67,7 @@ pub(super) fn qualify(args: &QualifyArgs) -> anyhow::Result<Qualification> {
                 }
             }
             Ok(_) => {
-                of.hosts.push(not_run(remote.host.clone(), "its answer is another program's".to_owned()));
+                of.hosts.push(not_run(remote.host.clone(), "the answer is not that of xpu-top".to_owned()));
             }
             Err(why) => of.hosts.push(not_run(remote.host.clone(), why)),
         }
@@ -178,7 +178,7 @@ fn unique_id(host: &mut Remote) -> Result<String, String> {
 fn unexpected(answer: Answer) -> String {
     match answer {
         Answer::Failed(why) => why,
-        _ => "its answer is another program's".to_owned(),
+        _ => "the answer is not that of xpu-top".to_owned(),
     }
 }
 

@@ -78,7 +78,7 @@ fn of_host(host: &Host, out: &mut String) {
     if without > 0 {
         let _ = writeln!(
             out,
-            "{} through the host: no access to each other's memory",
+            "{} through the host: the GPUs cannot access each other's memory",
             counted(without, "direction goes", "directions go")
         );
     }

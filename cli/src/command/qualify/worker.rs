@@ -81,7 +81,7 @@ fn unique_id() -> Result<String, String> {
 
 /// On a thread that is left behind, GPUs and all, if it does not come back.
 fn reduce(gpus: &mut Option<Vec<Gpu>>, id: &str, ranks: Ranks) -> Result<Figure, String> {
-    let id = UniqueId::parse(id).ok_or("this is no id of NCCL's")?;
+    let id = UniqueId::parse(id).ok_or("this is not an id of NCCL")?;
     let nccl = nccl()?;
     let mut taken = gpus.take().ok_or("the GPUs of this host do not answer")?;
     let (ends, ended) = mpsc::channel();

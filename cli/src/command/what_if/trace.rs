@@ -38,8 +38,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Row>, String> {
 fn damaged(error: &dyn std::fmt::Display) -> String {
     let error = error.to_string();
     if error.contains("Disabled feature") {
-        return "its columns are compressed in a way that is not read: write it with Snappy compression"
-            .to_owned();
+        return "the compression of its columns is not supported: write it with Snappy".to_owned();
     }
     format!("the Parquet file is cut off or damaged ({}): copy it again", text::clean(&error))
 }
@@ -138,10 +137,10 @@ fn cells(name: &str, column: ColumnReader, most: usize) -> Result<Cells, String>
             let text = String::from_utf8_lossy(value.data());
             Kind::of_trace(&text).ok_or_else(|| {
                 let text: String = text.chars().take(40).flat_map(char::escape_default).collect();
-                format!("`{text}` in column `{name}` is no operation that is simulated; docs/what-if.md lists them")
+                format!("`{text}` in column `{name}` is no operation that what-if simulates; docs/what-if.md lists them")
             })
         })?),
-        _ => return Err(format!("column `{name}` has a type that is not read: {FORM}")),
+        _ => return Err(format!("column `{name}` has an unsupported type: {FORM}")),
     })
 }
 

@@ -37,7 +37,7 @@ pub(super) fn all(report: &Report, top: usize) -> Vec<Table> {
             gemm,
         ),
         Table::new(
-            "collectives by communicator and size; transfer: without waiting; wait: of a rank in one",
+            "collectives by communicator and size; transfer: without waiting; wait: of one rank in one collective",
             &[
                 "communicator",
                 "operation",
@@ -58,7 +58,7 @@ pub(super) fn all(report: &Report, top: usize) -> Vec<Table> {
             if report.window.is_some() {
                 "last into collectives, per second; cost: how long the waiting ranks computed nothing"
             } else {
-                "last into collectives; cost: the time that a step would save"
+                "last into collectives; cost: how much shorter a step would be"
             },
             &["rank", "last", "of", "cost ms", "others waited ms"],
             &arrivals,
@@ -87,7 +87,7 @@ pub(super) fn all(report: &Report, top: usize) -> Vec<Table> {
             host,
         ),
         Table::new(
-            "Python, sampled: share of time in the function itself, and with what it called",
+            "Python, sampled: share of time in the function itself, and including its callees",
             &["function", "thread", "self", "total", "most on rank", "share", "median", "called by"],
             python,
             top,

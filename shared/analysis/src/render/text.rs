@@ -34,7 +34,7 @@ pub fn preface(report: &Report) -> Vec<String> {
         counted(report.ranks.len(), "rank", "ranks"),
         match report.window {
             Some(window) => format!("a window of {}", figure::span(Nanoseconds(window.length_ns))),
-            None if steps.is_empty() => "steps none in common".to_owned(),
+            None if steps.is_empty() => "no steps in common".to_owned(),
             None => format!("steps {}", runs(&steps)),
         },
         report.operations,

@@ -116,7 +116,7 @@ pub(super) fn part(job: &Job) -> bool {
     !job.is_whole() && alive().all(|view| view.stalled_for() >= patience)
 }
 
-/// Some ranks wait for others, or all for something that does not end.
+/// Some ranks wait for others, or all ranks wait for work that does not end.
 fn waiting(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     if not_entered::someone_works(still) {
         return None;
