@@ -74,7 +74,7 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// The user's settings, and what the command line says against them.
+    /// The user's settings, as overridden by the command line.
     pub fn config(&self) -> Result<Config, UsageError> {
         let config = Config::find(self.config.as_deref())?;
         let price = self.price()?.or(config.price);

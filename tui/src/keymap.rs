@@ -25,7 +25,7 @@ pub struct Binding {
     pub action: Action,
     /// For the help page.
     pub help: &'static str,
-    /// For the footer; `None` where it is worth no room there.
+    /// For the footer; `None` if it is not shown there.
     pub short: Option<&'static str>,
 }
 
@@ -57,12 +57,12 @@ const fn sort(scope: Scope) -> Binding {
     bind(scope, KEYS, Action::Pick(Choosing::Sort), "choose the column to sort by, worst first", Some("sort"))
 }
 
-/// A key of time.
+/// A key that moves time.
 const fn time(scope: Scope, keys: &'static [Key], control: Control, help: &'static str) -> Binding {
     bind(scope, keys, Action::Control(control), help, None)
 }
 
-/// A key of a line that is typed.
+/// A key for a line being typed.
 const fn typed(keys: &'static [Key], edit: Edit, help: &'static str) -> Binding {
     bind(Prompt, keys, Action::Edit(edit), help, None)
 }

@@ -1,4 +1,4 @@
-//! What is asked of captures that are there.
+//! Arguments of commands on existing captures.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -8,7 +8,7 @@ use xpu_wire::frame::CaptureOrder;
 
 use super::{JobArgs, parse::length};
 
-/// Which ranks, by their places in the parallel groups.
+/// Selects ranks by their positions in the parallel groups.
 #[derive(Clone, Debug, Default, Args)]
 pub struct SelectArgs {
     /// Layout of the ranks, fastest axis first, as Megatron numbers them: `tp4-cp2-dp4-pp2`
@@ -174,7 +174,7 @@ pub struct GemmReplayArgs {
     pub select: SelectArgs,
 }
 
-/// More than that is too much.
+/// The limit of an increase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
     pub part: CostKind,

@@ -1,4 +1,4 @@
-//! What GPUs are qualified, and how.
+//! Arguments of `xpu-top qualify`.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ pub struct QualifyArgs {
     /// Path of xpu-top on the other hosts
     #[arg(long, value_name = "PATH", default_value = "xpu-top")]
     pub program: String,
-    /// Answer requests on standard input: how the other hosts are asked
+    /// Answer requests on standard input, as on the other hosts
     #[arg(long, hide = true)]
     pub worker: bool,
 }

@@ -1,4 +1,5 @@
-//! What is recorded of a running job: its frames, the operations of some steps, or Kineto's traces of them.
+//! Arguments of commands that record a running job: its frames, the operations of some steps, or Kineto's
+//! traces.
 
 use std::{path::PathBuf, time::Duration};
 

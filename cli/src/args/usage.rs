@@ -1,4 +1,4 @@
-//! Why a command line cannot be followed.
+//! Errors of the command line.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use xpu_net::key::KeyError;
 use xpu_tui::config::ConfigError;
 use xpu_wire::endpoint::BasePort;
 
-/// Something on the command line, or in a variable or file it names, that cannot be followed.
+/// An error on the command line, or in a variable or file that it names.
 #[derive(Debug, thiserror::Error)]
 pub enum UsageError {
     #[error("{variable}={text}: {what}", variable = BasePort::VARIABLE)]

@@ -1,4 +1,4 @@
-//! `xpu-top gemm-replay`: the GEMMs of a capture again, each by itself, on a GPU of this machine.
+//! `xpu-top gemm-replay`: runs the GEMMs of a capture again, one by one, on a GPU of this machine.
 
 mod alone;
 mod text;

@@ -1,4 +1,4 @@
-//! Figures as columns that stand side by side, each cell of a line in eighths.
+//! Figures as columns side by side, in eighths of a cell.
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 

@@ -1,4 +1,4 @@
-//! What a replay comes to, as text.
+//! The result of a replay, as text.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 

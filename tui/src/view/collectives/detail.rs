@@ -34,7 +34,7 @@ const RUNS: usize = 6;
 /// Columns of the longest bar.
 const BAR: usize = 16;
 
-/// A late rank, its host, and by how much.
+/// A late rank, its host, and its delay.
 const RANK: Column = Column::figure(6).whole();
 const HOST: Column = Column::name(14);
 const LATE: Column = Column::figure(9).whole();
@@ -100,7 +100,7 @@ fn places(
     stacks::places(app, &of.whereabouts, inner, buffer, hits);
 }
 
-/// In a hung job no rank is late any more: the divergence of its calls is more informative, once they were
+/// In a hung job, arrival skew means nothing: the divergence of the calls is more informative, once they were
 /// read.
 fn skew_or_calls(
     app: &App,
