@@ -1,4 +1,4 @@
-//! `xpu-top`: reads the command line and goes where it points.
+//! `xpu-top`: parses the command line and runs the screen or a command.
 
 use std::{io::Write as _, path::Path, process::ExitCode};
 

@@ -15,7 +15,7 @@ use xpu_wire::text;
 
 use super::pages::Pages;
 
-/// More rows are not read: a day of a large job. A row takes 72 bytes.
+/// Most rows that are read: a day of a large job. A row takes 72 bytes.
 const MOST_ROWS: usize = 8 << 20;
 
 /// Rows that are read at once.
@@ -24,14 +24,14 @@ const BATCH: usize = 1 << 16;
 /// Where traces of this form come from.
 const FORM: &str = "what-if reads traces in the form of github.com/ByteDance-Seed/StragglerAnalysis";
 
-/// Whether a file begins as one.
+/// Whether a file begins like one.
 pub(super) fn is_one(first: [u8; 4]) -> bool {
     first == *b"PAR1"
 }
 
 /// Errors include the remedy.
 pub(super) fn read(path: &Path) -> Result<Vec<Row>, String> {
-    // The library promises no panic, and has had some for damaged files.
+    // The library should not panic, but has done so for damaged files.
     catch_unwind(|| read_rows(path)).unwrap_or_else(|_| Err(damaged(&"the reader gave up")))
 }
 
@@ -43,7 +43,7 @@ fn damaged(error: &dyn std::fmt::Display) -> String {
     format!("the Parquet file is cut off or damaged ({}): copy it again", text::clean(&error))
 }
 
-/// A column of a row group, as it is needed.
+/// A column of a row group, converted.
 enum Cells {
     Whole(Vec<i64>),
     Real(Vec<f64>),
