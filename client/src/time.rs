@@ -79,7 +79,7 @@ pub fn moment(text: &str, Span { first, last }: Span) -> Option<Moment> {
     let of_day = (hours * 3600 + minutes * 60 + seconds) * SECOND;
     let day = first.0 - first.0 % (DAY * SECOND);
     let today = Moment(day.saturating_add(of_day));
-    // The second that is named is meant whole: what is shown is what was known at its end.
+    // A named second includes its whole length: the screen shows the state at its end.
     let meant = if today.0 + SECOND <= first.0 { Moment(today.0 + DAY * SECOND) } else { today };
     Some(meant.after(Duration::from_nanos(SECOND - 1)))
 }

@@ -19,7 +19,7 @@ const PLAN: Plan = Plan {
     watch: false,
 };
 
-/// A rank that says what `outcome` has for each order, and sends what it agreed to.
+/// A rank that answers each order by `outcome`, and sends what it agreed to.
 fn answer(
     ordered: &mpsc::Receiver<Order>,
     arrivals: &tokio::sync::mpsc::Sender<Arrival>,
@@ -108,7 +108,7 @@ fn take(outcome: impl Fn(usize) -> CaptureOutcome + Send) -> (Outcome, Vec<Captu
             &mut report,
         );
         let taken = within_runtime(taking.expect("a new file").take(&mut arrivals));
-        // The rank hears no more.
+        // The rank gets no more orders.
         drop(live);
         (taken.expect("it was written"), rank.join().expect("it ended"))
     });

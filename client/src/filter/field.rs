@@ -1,4 +1,4 @@
-//! What a rank can be asked for. The one table: reading, completion, help and the docs follow it.
+//! The fields of a rank. Parsing, completion, help and the docs follow this one table.
 
 use xpu_model::status::DeviceStatus;
 
@@ -20,12 +20,12 @@ pub(super) enum Kind {
     },
     Word {
         of: for<'a> fn(Subject<'a>) -> &'a str,
-        /// All there are, where no other can be.
+        /// All possible values, if they are a fixed set.
         only: Option<&'static [(&'static str, &'static str)]>,
     },
 }
 
-/// What may follow a number, and what it is worth; the first is meant where none does.
+/// The units that may follow a number, and their factors; the first is the default.
 pub(super) type Units = &'static [(&'static str, f64)];
 
 /// Words of `status --json`, and those of the screen.
@@ -119,7 +119,7 @@ impl Field {
     }
 }
 
-/// What the driver said long ago is not compared.
+/// Old readings of the driver are not compared.
 fn device(of: Subject<'_>) -> Option<&DeviceStatus> {
     of.status.device.as_ref().filter(|device| !device.is_stale())
 }
