@@ -1,6 +1,6 @@
-//! What-if analysis of stragglers: the steps of a job simulated as they were, as they would be if every
-//! operation took its typical time, and with one part of the job repaired. Apart, because it asks what would
-//! be; the rest of the crate reports what was.
+//! What-if analysis of stragglers: simulates a job's steps as they were, with every operation at its typical
+//! time, and with one part of the job repaired. It is separate because the rest of the crate reports only
+//! what happened.
 //!
 //! The method and its figures are those of "Understanding Stragglers in Large Model Training Using What-if
 //! Analysis" (arXiv 2505.05713).

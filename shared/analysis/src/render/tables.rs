@@ -128,7 +128,7 @@ fn us(nanoseconds: Option<u64>) -> String {
     unknown(nanoseconds, |nanoseconds| format!("{:.1}", nanoseconds as f64 / 1e3))
 }
 
-/// The time of what was timed at all.
+/// The sum of all timed work.
 fn total(took: &Spread) -> String {
     unknown((took.timed > 0).then_some(took.total_ns), ms)
 }
@@ -229,7 +229,7 @@ fn host(row: &HostRow) -> Vec<String> {
 const CALLER: usize = 24;
 
 fn function(row: &FunctionRow) -> Vec<String> {
-    // Its name is enough: JSON has the whole path.
+    // The file name is enough: JSON has the whole path.
     let caller = row.paths.first().and_then(|path| path.calls.last());
     let caller = caller.and_then(|call| call.split(" (").next());
     vec![
