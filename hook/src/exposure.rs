@@ -37,7 +37,7 @@ pub(crate) struct Exposure {
     found: AtomicU16,
 }
 
-/// What a stream waits for through an event.
+/// The work that a stream waits for through an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitsFor {
     /// Nothing related to communication.

@@ -177,7 +177,7 @@ fn a_second_copy_is_named_as_not_watched() {
     }
 }
 
-/// A library that asks for all it calls has no references, which would tell.
+/// A library that looks up all its functions has no references, which would identify it.
 #[test]
 fn a_copy_that_is_not_known_is_named_as_not_watched() {
     let pointers = &["-DBY_POINTER"];

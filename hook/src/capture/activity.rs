@@ -186,9 +186,8 @@ fn add(capture: &mut UnderWay, records: Records, scale: &Scale, is_done: bool) -
     Tracing::Recorded { records: kept, dropped }
 }
 
-/// How many unfinished records may belong to the captured steps, the last of which ended at that time: all
-/// that were launched before the first later record that has finished. If not all steps completed, all of
-/// them.
+/// How many unfinished records may belong to the captured steps, if the last of them ended at that time:
+/// those launched before the first later record that has finished. If some step is incomplete, all of them.
 fn lost(unfinished: &[u32], works: &[Work], end: i64, is_done: bool) -> u64 {
     let later = works.iter().filter(|work| is_done && work.begin >= end).map(|work| work.correlation);
     let first = later.reduce(|one, other| if is_before(other, one) { other } else { one });

@@ -20,7 +20,7 @@ const DEVICES: usize = 16;
 /// work between attempts.
 const LOOK: u64 = 5_000_000;
 
-/// Attempts, of which the one with the smallest error is used.
+/// Attempts; the one with the smallest error is used.
 const TRIES: usize = 5;
 
 #[derive(Debug, Default)]

@@ -112,7 +112,7 @@ impl UnderWay {
         self.until = Some(begin.saturating_add(window.length.0));
     }
 
-    /// That time ends then, if it has begun.
+    /// If that time has begun, it ends then.
     pub(super) fn end_at(&mut self, at: u64) {
         if at > self.begin() {
             self.marks.push((1, at));

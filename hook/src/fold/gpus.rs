@@ -1,4 +1,4 @@
-//! What each GPU of this process did, if it uses several.
+//! The work of each GPU of this process, if it uses several.
 
 use std::{
     collections::{BTreeMap, HashMap},

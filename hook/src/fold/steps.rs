@@ -1,4 +1,4 @@
-//! Where steps end: by the program's marks, else by the period of its operations.
+//! Finds the ends of steps: by the program's marks, else by the period of its operations.
 
 mod detector;
 mod log;

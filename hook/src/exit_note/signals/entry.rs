@@ -90,7 +90,7 @@ unsafe extern "C" fn route(
     handler
 }
 
-/// Where it is likely to end.
+/// The likely end of the stack.
 #[cold]
 #[inline(never)]
 fn last(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void, frame: usize) -> usize {

@@ -95,7 +95,7 @@ unsafe fn note(
     claimed.registers(registers, registers[1].saturating_sub(RED_ZONE) & !7);
 }
 
-/// Where the process ends, or is likely to. An earlier signal whose handler led here is kept: it is the
+/// Called where the process ends, or is likely to. An earlier signal whose handler led here is kept, as the
 /// cause.
 ///
 /// # Safety

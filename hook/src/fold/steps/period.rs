@@ -40,8 +40,8 @@ const SAME_NUMBER: f64 = 0.005;
 /// A collective of fewer bytes carries a figure, not gradients.
 pub(super) const FIGURE: f32 = 4096.0;
 
-/// So few kernels may be a log entry that reads whole tensors; an update has one for each parameter, unless
-/// it is fused.
+/// A log entry that reads whole tensors may have this few kernels; an update has one for each parameter,
+/// unless it is fused.
 const FEW: usize = 4;
 /// Launches of a step that are compared one by one.
 const COMPARED: usize = 2048;
@@ -54,7 +54,7 @@ const ACCUMULATED: [u32; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 /// enough.
 const BELIEVED: [(usize, f64); 4] = [(1000, 0.3), (32, 3.0), (12, 15.0), (6, 60.0)];
 
-/// Repetitions of which the GEMMs are compared.
+/// Number of repetitions whose GEMMs are compared.
 const REPETITIONS: usize = 16;
 
 /// The contents of one step.

@@ -87,7 +87,7 @@ fn read(name: &str, unit: u64) -> Program {
     Program { launches, own }
 }
 
-/// What is detected of a program: each step that ended, and whether its number is a lower bound.
+/// Detected steps of a program: each ended step, and whether its number is a lower bound.
 fn detect(program: &Program) -> Vec<(Ended, bool)> {
     let mut detector = Detector { clock, ..Detector::default() };
     let (mut ended, mut turn, mut pace) = (Vec::<(Ended, bool)>::new(), 0, None);

@@ -25,7 +25,7 @@ pub(super) const REPORTED: f64 = 0.02;
 /// unequal ones a fifth.
 const STEADY: f64 = 0.8 * REPORTED;
 
-/// With this many timed collectives, few waits are significant: if one in ten waited, none among so many
+/// With this many timed collectives, few waits are significant: if one in ten waited, none among these
 /// would occur by chance once in 24 times.
 const ENOUGH: u32 = 30;
 
