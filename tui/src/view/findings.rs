@@ -95,14 +95,15 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
             let text = format!("{} no findings{at}: {heard}", glyph::GOOD);
             Line::styled(text, app.palette.of(Role::Good))
         };
-        let also = app
-            .job_view
-            .bound
-            .as_ref()
-            .map(|bound| Line::styled(bound.to_string(), app.palette.of(Role::Muted)));
         let outlier =
             notices::outlier_text(app).map(|text| Line::styled(text, app.palette.of(Role::Warning)));
-        for (line, y) in [line].into_iter().chain(outlier).chain(also).zip(inner.y..inner.bottom()) {
+        let mut lines: Vec<_> = [line].into_iter().chain(outlier).collect();
+        if let Some(bound) = &app.job_view.bound {
+            let left = usize::from(inner.height).saturating_sub(lines.len());
+            let bound = wrapped(&bound.to_string(), usize::from(inner.width), left);
+            lines.extend(bound.into_iter().map(|text| Line::styled(text, app.palette.of(Role::Muted))));
+        }
+        for (line, y) in lines.into_iter().zip(inner.y..inner.bottom()) {
             buffer.set_line(inner.x, y, &line, inner.width);
         }
         return;

@@ -25,7 +25,7 @@ use crate::{
     glyph,
     hits::Hits,
     palette::Role,
-    widget::wrap::cut_at_word,
+    widget::wrap::{cut_at_word, cut_spans},
     width::Breakpoint,
 };
 
@@ -142,7 +142,9 @@ fn narrow(
         let inner = panel::draw(app.palette, breakpoint, figures.title(), first, buffer);
         figures.draw(app, rank, indented(inner), buffer, hits);
     }
-    lines(&[device::brief(app, rank)], indented(health), buffer);
+    let health = indented(health);
+    let gpu = cut_spans(device::brief(app, rank).spans, usize::from(health.width));
+    lines(&[gpu], health, buffer);
     if second.height > 0 {
         tables::gemms(app, rank, breakpoint, second, buffer);
     }
@@ -201,9 +203,9 @@ fn identity(app: &App, rank: &Inspection, breakpoint: Breakpoint, area: Rect, bu
         Span::styled(format!("{sign} {word}"), palette.of(role).patch(palette.of(Role::Strong))),
     ]);
     for text in progress(rank) {
-        line.push_span(Span::raw("   "));
-        line.push_span(Span::styled(text, palette.of(Role::Text)));
+        line.push_span(Span::styled(format!("   {text}"), palette.of(Role::Text)));
     }
+    let line = cut_spans(line.spans, usize::from(inner.width));
     buffer.set_line(inner.x, inner.y, &line, inner.width);
     below
 }

@@ -22,10 +22,9 @@ pub fn wrapped(text: &str, width: usize, most: usize) -> Vec<String> {
         lines.push(line);
     }
     if lines.len() > most {
-        lines.truncate(most);
-        if let Some(last) = lines.last_mut() {
-            last.push(' ');
-            last.push(ELLIPSIS);
+        let rest = lines.split_off(most.saturating_sub(1)).join(" ");
+        if most > 0 {
+            lines.push(cut_at_word(&rest, width));
         }
     }
     lines.into_iter().map(|line| cut(&line, width)).collect()

@@ -68,12 +68,14 @@ pub(super) fn brief(app: &App, rank: &Inspection) -> Line<'static> {
     let mut line = Line::from(Span::styled("GPU ", palette.of(Role::Muted)));
     for (at, health) in all.iter().enumerate() {
         let gap = if at > 0 { "  " } else { "" };
-        let name = match health.name {
-            name @ ("held by" | "Xid" | "ECC" | "NVLink" | "read") => format!("{gap}{name} "),
-            _ => gap.to_owned(),
+        let air = match health.name {
+            name @ ("held by" | "Xid" | "ECC" | "NVLink" | "read") => {
+                line.push_span(Span::styled(format!("{gap}{name}"), palette.of(Role::Muted)));
+                " "
+            }
+            _ => gap,
         };
-        line.push_span(Span::styled(name, palette.of(Role::Muted)));
-        line.push_span(Span::styled(health.text.clone(), palette.of(health.role)));
+        line.push_span(Span::styled(format!("{air}{}", health.text), palette.of(health.role)));
     }
     line
 }

@@ -35,7 +35,7 @@ const METRICS: [Metric; 11] = [
 ];
 
 /// Columns of a name, of a figure, of the worst rank's name, and the smallest useful sparkline.
-const NAME: usize = 14;
+const NAME: usize = 15;
 const FIGURE: usize = 9;
 const WHO: usize = 8;
 const HISTORY: usize = 8;
