@@ -203,7 +203,9 @@ impl<'a> Taking<'a> {
             }
             self.live.end_capture(self.tally.job().clone(), number);
             let what = if window.is_some() { "time" } else { "step" };
-            (self.report)(News::Word(format!("a rank has passed that {what}: all get a later one")));
+            (self.report)(News::Word(format!(
+                "a rank is past that {what} already: all ranks get a later one"
+            )));
         }
         self.collect(arrivals).await?;
         self.watch(arrivals).await
@@ -377,7 +379,7 @@ impl<'a> Taking<'a> {
         }
         let why = self.tally.standstill(job, &findings).map(|found| found.evidence.to_string());
         if let Some(evidence) = why.filter(|_| self.standstill.is_none()) {
-            (self.report)(News::Word("the job hangs: capturing what there is".to_owned()));
+            (self.report)(News::Word("the job hangs: capturing what the ranks still have".to_owned()));
             self.standstill = Some(evidence);
         }
         // A job that hangs after the last step has sent everything. A time ends by itself, except for

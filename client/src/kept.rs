@@ -71,7 +71,7 @@ fn together(named: Kept, others: Vec<Kept>) -> Result<Recording, RecordingError>
     header.hosts.extend(others.iter().flat_map(|other| other.recording.header().hosts.clone()));
     let mut writer = Writer::begin(Vec::new(), &header)?;
     for Kept { path, recording } in [named].into_iter().chain(others) {
-        // One that is gone meanwhile is as one that was never there.
+        // A file that disappeared meanwhile counts as never there.
         let Ok(bytes) = fs::read(&path) else { continue };
         if writer.totals().bytes + bytes.len() as u64 > MOST_BYTES {
             break;

@@ -52,7 +52,7 @@ pub enum Order {
 }
 
 impl Live {
-    /// Asks for the full summaries of these ranks, and of no other any more.
+    /// Asks for the full summaries of these ranks only.
     pub fn watch_ranks(&self, ranks: Option<WatchedRanks>) {
         // The thread ends only without receivers: then nobody misses the order.
         let _ = self.orders.send(Order::WatchRanks(ranks));
@@ -82,8 +82,8 @@ impl Live {
         let _ = self.orders.send(Order::GpuStacks { job, ranks });
     }
 
-    /// Asks every host that has said that the job lives there to have these ranks record some steps, or a time.
-    /// Answers and what was recorded arrive as frames.
+    /// Asks every host with living ranks of the job to let these ranks record some steps, or a time. Answers
+    /// and recorded data arrive as frames.
     pub fn capture(
         &self,
         job: JobName,

@@ -12,7 +12,7 @@ use crate::hung::{Hung, SAME, script};
 pub enum Site {
     /// In the sentence.
     Named(&'static str),
-    /// On the stack of rank 1, and of no other.
+    /// Only on the stack of rank 1.
     OnStack(&'static str),
 }
 

@@ -50,7 +50,7 @@ pub enum Action {
     Opened(PathBuf, Result<Box<Summary>, String>),
     /// What a step of the last capture would take without its stragglers.
     Simulated(Option<Box<Simulated>>),
-    /// Say what is in the selected file.
+    /// Show the content of the selected file.
     OpenFile,
     /// Write its timeline beside it.
     ExportFile,
@@ -195,9 +195,9 @@ pub enum Effect {
     Redraw,
     /// Write the screen to this file.
     Save(PathBuf),
-    /// Have the whole summaries of these ranks sent, and of no other.
+    /// Subscribe to the complete summaries of these ranks, and of no others.
     WatchRanks(Option<WatchedRanks>),
-    /// Have these ranks' stacks sent, of all if none is named.
+    /// Request the stacks of these ranks, or of all if none is named.
     AskStacks {
         job: JobName,
         ranks: Vec<Rank>,

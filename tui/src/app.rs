@@ -324,7 +324,7 @@ impl App {
         (self.job()?.name() == &simulated.job).then_some(&simulated.told)
     }
 
-    /// Says once what came of traces.
+    /// Reports the result of traces once.
     pub(crate) fn traced(&mut self, standing: kineto::Standing) {
         if self.kineto == standing {
             return;

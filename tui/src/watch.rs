@@ -254,7 +254,7 @@ fn ask_stacks(app: &mut App, live: Option<&Live>, job: JobName, ranks: Vec<Rank>
 /// The actions of a key or of the mouse.
 fn meant(app: &App, event: &Event, screen: &Screen) -> std::io::Result<Vec<Action>> {
     if let Event::Mouse(mouse) = event {
-        // Most of what a mouse says is that it moved: for that nothing is worked out.
+        // Most mouse events are movements, for which nothing is computed.
         let is_handled = match mouse.kind {
             MouseEventKind::Moved => false,
             MouseEventKind::Up(_) => app.zoom.is_begun(),

@@ -49,7 +49,7 @@ pub fn changes(figures: &[f64]) -> Vec<ChangePoint> {
     let mut open = vec![(0, figures.len())];
     while let Some((from, to)) = open.pop() {
         let Some((gain, at)) = best_cut(&calm[from..to]) else { continue };
-        // A change that reverts differs in no median before it is cut twice.
+        // A change that reverts shows in no median until the series is cut twice.
         if cuts.len() < TRIED && gain > SIGNIFICANT * noise {
             cuts.push(from + at);
             open.extend([(from, from + at), (from + at, to)]);

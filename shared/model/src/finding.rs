@@ -245,7 +245,7 @@ pub enum Severity {
 }
 
 impl Cost {
-    /// This share of the time, of all GPUs of a job, for this duration.
+    /// GPU-hours: this share of the time of all GPUs of a job, for this duration.
     fn of(share: f64, error: f64, step: Option<Nanoseconds>, ranks: usize, since_s: f64) -> Self {
         Self {
             pct: 100.0 * share,

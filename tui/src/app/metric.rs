@@ -43,7 +43,7 @@ impl Maps {
         Self { at: metric as usize, chosen: true, ..self }
     }
 
-    /// As [`Self::metrics`]; until the user has chosen, the second is the one that shows the worst finding.
+    /// As [`Self::metrics`]; until the user has chosen, the second one is the metric of the worst finding.
     pub(super) fn following(self, shown: &[Metric], worst: Option<&Finding>) -> [Metric; ABREAST] {
         let [first, second] = self.metrics(shown);
         let late = worst.is_some_and(shows_in_arrival) && shown.contains(&Metric::Skew);
@@ -61,7 +61,7 @@ impl Maps {
         passed.saturating_sub(1) / ABREAST
     }
 
-    /// An outlier has the first beside it.
+    /// The unpaired metric is shown beside the first.
     pub fn metrics(self, shown: &[Metric]) -> [Metric; ABREAST] {
         let from = self.page(shown) * ABREAST;
         std::array::from_fn(|nth| {
@@ -223,7 +223,7 @@ mod tests {
         let maps = Maps::default().showing(Metric::Power);
         assert_eq!(maps.metrics(&shown), [Metric::Power, Metric::Gemm]);
         assert_eq!((maps.page(&shown), Maps::pages(&shown)), (2, 3));
-        // The driver falls silent while its map is shown.
+        // The driver stops reporting while its map is shown.
         assert_eq!(maps.metrics(&shown[..4]), [Metric::Skew, Metric::StepTime]);
         assert_eq!(Maps::default().metrics(&[]), [Metric::Gemm, Metric::Bus]);
     }

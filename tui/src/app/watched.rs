@@ -35,7 +35,7 @@ impl Watched {
 }
 
 impl App {
-    /// Whose details the page needs that is shown.
+    /// The ranks whose details the shown page needs.
     pub(crate) fn looked_at(&self) -> Option<WatchedRanks> {
         let job = self.job()?;
         let ranks = match self.page {

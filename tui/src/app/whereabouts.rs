@@ -17,8 +17,8 @@ use xpu_wire::{
 /// Shorter calls do not count as blocking: ranks make many in a second.
 const HELD: Nanoseconds = Nanoseconds(1_000_000_000);
 
-/// A rank with recent progress is not waiting: hosts report at different times, and between two reports ranks
-/// in step seem to be some collectives apart.
+/// A rank with recent progress is not waiting: hosts report at different times, so ranks that are level seem
+/// to be some collectives apart.
 const STALLED: Duration = Duration::from_secs(2);
 
 /// Ranks at the same place.

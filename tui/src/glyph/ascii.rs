@@ -4,7 +4,7 @@
 use ratatui::{buffer::Buffer, layout::Rect};
 use unicode_width::UnicodeWidthStr as _;
 
-/// Of a name that has letters ASCII lacks.
+/// For letters of names that ASCII lacks.
 const FOREIGN: &str = "?";
 
 /// The replacement of a symbol, one column wide; `None` for letters of names.

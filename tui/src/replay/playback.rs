@@ -35,7 +35,7 @@ impl Mark {
 #[derive(Clone, Debug)]
 pub struct Playback {
     pub of: Of,
-    /// When the first and the last frame came in.
+    /// When the first and the last frame arrived.
     pub span: Span,
     pub position: Moment,
     pub speed: Speed,

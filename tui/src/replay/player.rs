@@ -33,7 +33,7 @@ pub struct Player {
     /// When the app was last advanced.
     moved: Instant,
     shown_complaints: usize,
-    /// The recorded moment of which all was worked out last.
+    /// The recorded moment of the last update of the view.
     looked: Moment,
     drop_thread: DropThread,
 }

@@ -92,7 +92,7 @@ pub(super) struct Sign {
     pub(super) role: Role,
 }
 
-/// Whether what is on the screen is of now.
+/// Whether the screen shows the present.
 pub(super) fn status(app: &App) -> Sign {
     let job_view = &app.job_view;
     if app.job().is_none() {
@@ -129,7 +129,7 @@ struct Figure {
     /// What it takes beside value and unit to know what it is, where there is no label.
     before: &'static str,
     after: &'static str,
-    /// Louder than its fellows.
+    /// Emphasized.
     role: Role,
 }
 

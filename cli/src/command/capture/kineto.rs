@@ -58,7 +58,7 @@ impl Beside {
             if let News::Line(line) = &item {
                 eprintln!("xpu-top: Kineto: {line}");
             }
-            // After the plan nobody listens.
+            // After the plan, nobody receives.
             let _ = news.send(item);
         };
         tracer.begin(job.clone(), Some(ranks.to_vec()), folder(&args.output), wanted, report);

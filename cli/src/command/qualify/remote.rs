@@ -156,7 +156,7 @@ fn together(hosts: &mut [&mut Remote]) -> Result<Figure, String> {
     }
     let mut figures = Vec::new();
     for remote in hosts.iter_mut() {
-        // All are heard: an answer that stays would be the next request's.
+        // All answers are read, because a remaining one would be read as the answer to the next request.
         figures.push(match remote.answer(TOGETHER + TOGETHER / 2) {
             Ok(Answer::Reduced(figure)) => Ok(*figure),
             Ok(other) => Err(format!("{}: {}", remote.host, unexpected(other))),
@@ -233,7 +233,7 @@ impl Remote {
     fn why_silent(&mut self) -> String {
         let _ = self.child.wait();
         self.messages.last().map_or_else(
-            || format!("the program on {} ended without a word", self.host),
+            || format!("the program on {} ended without an answer", self.host),
             |line| {
                 format!("{}; `ssh {} xpu-top --version` must work without a prompt", line.trim(), self.host)
             },

@@ -200,7 +200,7 @@ fn without_partner(
 ) -> Divergence {
     let there = describe::one(caller, call);
     let answer = if call.operation == Operation::Send { "receive" } else { "send" };
-    // A call without precedent has no partner because it is one too many.
+    // A call that the rank never made before has no partner because it is an extra call.
     let known =
         caller.calls.iter().any(|other| other.order < call.order && other.operation == call.operation);
     let alone = call.order > WARM && ![caller, lacks].iter().any(|record| sends_before(record, call));

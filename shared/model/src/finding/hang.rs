@@ -134,7 +134,7 @@ fn has_settled(job: &Job, still: &[Still<'_>], deadline: Duration) -> bool {
     let Some(longest) = still.iter().map(|still| still.stalled_for).max() else { return true };
     let alive = || job.ranks().filter(|(_, view)| view.life() == Life::Alive);
     let stand = alive().filter(|(_, view)| view.stalled_for() >= deadline).count();
-    // If one has just moved, the others have not reported it yet.
+    // If one rank has just moved, the others may not have reported theirs yet.
     let resumed = longest < LONG_PATIENCE && alive().any(|(_, view)| view.stalled_for() < RESUMED);
     stand == alive().count() || (longest >= deadline + SETTLING && !resumed)
 }

@@ -136,7 +136,7 @@ fn cause(job: &Job, run: &Baseline, lost: f64) -> (Vec<Rank>, String) {
         let ranks: Vec<Rank> = apart.map(|&(rank, _)| rank).collect();
         if ranks.len() > (changes.len() / FEW).max(1) { Vec::new() } else { ranks }
     };
-    // Ranks that the others wait for now, and did not wait for then.
+    // Ranks for which the others wait now, but did not wait in that run.
     let waited_for = changes(&|view, normal| Some(view.straggler_delay()?.cost - normal.cost_pct? / 100.0));
     let ranks = worst(&waited_for);
     if !ranks.is_empty() {

@@ -27,7 +27,7 @@ const COHORT: usize = MANY;
 /// difference between equal GPUs ([`cost::APART`]).
 const SLOW: f64 = 0.9;
 
-/// For a slow GPU, this lateness suffices: what is reported without a cause.
+/// For a slow GPU, this lateness suffices: as much as is reported without a cause.
 const LATE_BY_COMPUTE: f64 = cost::REPORTED;
 
 /// Seconds after which a slow GPU is reported although others may follow: [`PERSISTENT`] digests of each,

@@ -78,7 +78,7 @@ impl JobView {
         self.outlier = Outlier::among(self);
     }
 
-    /// Looks for what is wrong: for many ranks at most once a second, or when a rank came or went.
+    /// Computes the findings; with many ranks at most once a second, or when a rank joined or ended.
     fn examine(&mut self, job: &Job, now: Moment, examination: Examination, price: Option<Price>) {
         let anew = self.examined != Some(examination);
         if anew {

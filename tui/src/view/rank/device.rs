@@ -52,7 +52,7 @@ pub(super) fn lines(app: &App, rank: &Inspection) -> Vec<Line<'static>> {
         .collect()
 }
 
-/// Why nothing is known of it.
+/// Why it is unknown.
 fn why_no_device(rank: &Inspection) -> &'static str {
     if rank.is_new { "no reports yet" } else { "no driver reports it" }
 }

@@ -27,7 +27,7 @@ use crate::{
 /// Lines of what the last capture's steps would take without its stragglers.
 pub(super) const WHAT_IF: u16 = 2;
 
-/// Columns of what a bar is of, and of its figures.
+/// Columns of a bar's label, and of its figures.
 const LABEL: usize = 11;
 const FIGURES: usize = 18;
 

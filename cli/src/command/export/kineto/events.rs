@@ -280,7 +280,7 @@ impl<'a> Events<'a> {
         json!({ "ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args })
     }
 
-    /// From a call to what it launched.
+    /// From a call to the launched work.
     fn arrow(
         &self,
         part: &str,
@@ -305,7 +305,7 @@ struct Place {
     thread: u32,
 }
 
-/// The report counts from 0, which HTA takes for none.
+/// The report counts from 0, but HTA reads 0 as no stream.
 fn stream_number(stream: u32) -> u32 {
     stream.saturating_add(1)
 }

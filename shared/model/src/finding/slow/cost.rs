@@ -18,11 +18,11 @@ use super::{
 };
 use crate::job::{StragglerDelay, median};
 
-/// Share of the time from which a cost is reported: what nobody would look for is less.
+/// Share of the time from which a cost is reported; nobody would look into a smaller one.
 pub(super) const REPORTED: f64 = 0.02;
 
-/// And the required rest without the second of the largest loss: of [`LONG`] equal ones a fifteenth is gone, and of
-/// unequal ones a fifth.
+/// And the required share without the second of the largest loss, which takes away a fifteenth of [`LONG`]
+/// equal losses, and a fifth of unequal ones.
 const STEADY: f64 = 0.8 * REPORTED;
 
 /// With this many timed collectives, few waits are significant: if one in ten waited, none among these
@@ -367,7 +367,7 @@ pub(super) fn of(
     let remembered = remembered.filter(|_| since_s <= LOOKED_BACK);
     let since_s = since_s.max(remembered.map_or(0.0, |(now, since)| now.since(since).as_secs_f64()));
     let delay = most.and_then(|(member, _)| member.delay).filter(|_| ranks.len() == 1);
-    // Of rare losses more are known than those of the last digests, by the steps that took longer.
+    // If losses are rare, the steps that took longer show more of them than the last digests do.
     let lasts = growth.is_some_and(Growth::is_of_most_steps);
     if let Some(average) = delay.and_then(|delay| delay.average).filter(|_| !lasts) {
         let known = pace::lost_in_pauses(all.iter().map(|member| member.view));

@@ -64,8 +64,8 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
     let Some(usual) = Usual::of(part).filter(|_| part.len() >= COHORT) else { return Vec::new() };
     let held_up = cost::held_up(part);
     let is_late = |member: &Member<'_>, late: f64, spared: Option<f64>| {
-        // By its timed collectives lately, or over all digests: beyond the interval of the sample, chance from one
-        // digest to the next, and what ranks differ by.
+        // By its recently timed collectives, or by those of all digests: the lateness must exceed the
+        // interval of the sample, the variation between digests, and the usual difference between ranks.
         let sampled = WIDTH * member.delay.map_or(0.0, |delay| delay.late_error);
         let is_sure = |digests: usize| {
             let known = &member.late[..digests.min(member.late.len())];
