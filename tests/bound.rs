@@ -1,4 +1,4 @@
-//! What holds a job up as a whole: ranks under the hook on the simulated GPU, a real collector.
+//! The causes that hold up a whole job: ranks under the hook on the simulated GPU, a real collector.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! `xpu-top capture` on a real collector and real hooks on the simulated GPU: what is in the file, and what is said where something
-//! fails.
+//! `xpu-top capture` on a real collector and real hooks on the simulated GPU: the file's content, and the
+//! messages of failures.
 
 use std::{
     fs,
@@ -343,7 +343,7 @@ fn a_finding_fires_a_capture_of_what_was_before_it() {
     assert_eq!((&first["rank"], &first["ended"]), (&json!(0), &json!("TimeUp")), "{report:#}");
     assert!(report["standstill"].as_str().is_some_and(|why| why.starts_with("rank 1 ")), "{report:#}");
     assert_eq!(first["steps"].as_array().map(Vec::len), Some(5), "{report:#}");
-    // What led to it is in the file, which begins while nothing was wrong.
+    // The file contains the lead-up: it begins while nothing was wrong.
     let early = run(job.host.xpu_top("status --json --at 0% --replay").arg(job.file()));
     assert!(early.stdout.contains("\"step_ms_mean\"") && !early.stdout.contains("\"hang\""), "{early:?}");
     let stacks = run(job.host.xpu_top("status --json --replay").arg(job.file()));

@@ -13,7 +13,7 @@ use xpu_tests::{
     program::{Outcome, Program, run, until},
 };
 
-/// What an inference server does: launches, and no step.
+/// An inference server: launches, and no step.
 const SERVES: &str = "
 comm = communicator()
 def work():

@@ -186,7 +186,7 @@ fn the_kernels_on_the_gpus_of_a_job_that_hangs_are_named() {
     let [other, kernel] = ["└─ rank 1; not 0", "nvjet_hsh_256x128"].map(|text| asked.stdout.find(text));
     assert!(other.is_some() && other < kernel, "{}", asked.stdout);
 
-    // Reading ended them, and what was read stays.
+    // Reading ended them, and the stacks remain.
     for rank in job.ranks {
         assert!(!rank.end().status.success());
     }

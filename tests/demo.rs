@@ -45,7 +45,7 @@ impl Demo {
         serde_json::from_str(&run(&mut command).stdout).ok()
     }
 
-    /// What a viewer says that has only just come.
+    /// The request of a new viewer.
     fn glance(&self) -> Option<Value> {
         serde_json::from_str(&self.ask("status --now --json").stdout).ok()
     }
@@ -230,7 +230,7 @@ fn the_same_steps_of_all_ranks_are_captured_whole() {
     let mut tables: Vec<_> = tables.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     tables.sort();
     assert_eq!(tables, ["gemms.csv", "steps.csv"]);
-    // What is there stays, also through a link.
+    // Existing files stay, also behind a link.
     std::os::unix::fs::symlink("folded", demo.place.path("link")).expect("a link");
     for line in ["--folded folded", "--folded link", "--csv tables", "--perfetto new --chrome link"] {
         let refused = export(line);

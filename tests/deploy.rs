@@ -1,4 +1,4 @@
-//! What `deploy/` shows is what there is: every flag it uses, every unit that systemd can look at.
+//! `deploy/` matches the programs: every flag it uses exists, and systemd accepts every unit.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -59,7 +59,7 @@ while True:
         self
     }
 
-    /// The one finding, of the last rank, once it is as it should be.
+    /// The only finding, of the last rank, once it is as expected.
     fn named(&self, is_right: impl Fn(&Value) -> bool) -> Value {
         let last = self.ranks.len() as u64 - 1;
         until("the last rank to be named", || {

@@ -25,9 +25,9 @@ struct Run {
     step_ms: f64,
     slow_ms: f64,
     peak_kib: i64,
-    /// Of one core, by all threads but the one that makes steps.
+    /// Percent of one core, by all threads but the one that makes steps.
     others: f64,
-    /// What the collector noted down.
+    /// The collector's records.
     heard: String,
 }
 
@@ -51,7 +51,7 @@ impl Flood {
         until("the collector", || socket.exists().then_some(()));
         let mut watched = self.place.watched_by(hook, &self.program);
         let mut program = Program::start(watched.arg(steps.to_string()).arg(&figures));
-        // As long as it takes: ten seconds and more in the long one.
+        // Its natural duration: ten seconds and more in the long test.
         while program.is_running() {
             std::thread::yield_now();
             std::thread::sleep(std::time::Duration::from_millis(5));

@@ -71,7 +71,7 @@ impl Job {
         read(&self.file())
     }
 
-    /// What the program wrote after a step.
+    /// The program's output after a step.
     fn written(&self, step: u64) -> Value {
         until("a step's line", || {
             let text = fs::read_to_string(self.host.place.path("counts")).ok()?;

@@ -3,8 +3,8 @@
 //!
 //!     cargo run --release -p xpu-tests --example hang_table -- [--ranks 2,8,64] [--rounds 5] [--at-once 1] [CAUSE...]
 //!
-//! A cell has how many of the rounds were right, and the longest time from the last progress to the report. It ends
-//! with 1 if a round was wrong, and prints what was said in it.
+//! A cell has the number of right rounds, and the longest time from the last progress to the report. If a
+//! round was wrong the program prints its report and exits with 1.
 
 use std::{process::ExitCode, sync::Mutex, thread};
 

@@ -288,7 +288,7 @@ fn a_job_that_somebody_ends_leaves_nothing() {
         let set = [set[0], ("RENDEZVOUS", meets.to_str().unwrap())];
         (0..2).map(|rank| host.rank_where(rank, &set, &script("pass"))).collect()
     };
-    // Of the run before there are figures too: it is known by its processes.
+    // The previous run has figures too: its processes distinguish it.
     let runs_on = |ranks: &[Program]| {
         until("it to train", || {
             let known = host.status()["ranks"].as_array()?.clone();

@@ -13,7 +13,7 @@ use xpu_tests::{
 /// Three rounds of the five victims, 4 s each; `XPU_TOP_KILLS=50` for more.
 const KILLS: u64 = 15;
 
-/// Ranks that need no other, so that one can die alone.
+/// Independent ranks: one can die alone.
 const TRAINS: &str = "
 while True:
     for side in (256, 512): ok(gemm_ex(side, side, side))

@@ -183,7 +183,7 @@ fn all_read(place: &Path, bytes: &[u8]) -> Vec<Result<(), anyhow::Error>> {
     let path = place.join("mutated");
     fs::write(&path, bytes).expect("the place takes it");
     let (file, select) = (path.clone(), SelectArgs::default);
-    // What the file before became is not written over.
+    // The previous file is not overwritten.
     let made = place.join("made");
     let _ = fs::remove_dir_all(&made);
     fs::create_dir(&made).expect("the place takes it");
@@ -266,7 +266,7 @@ fn frames_of_a_stranger_lead_nobody_astray() {
     let place = Place::new();
     for seed in 1..=150 {
         let mut chance = Chance(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
-        // The checksums are right, and what is under them is not.
+        // The checksums are right; the data is not.
         let bytes = file(|frame| flip(frame, &mut chance, codec::HEADER));
         for said in all_read(&place.path("run"), &bytes) {
             assert!(said.as_ref().err().is_none_or(anyhow::Error::is::<UsageError>), "seed {seed}: {said:?}");

@@ -177,7 +177,7 @@ fn a_healthy_job_is_not_asked_and_a_stranger_at_the_port_harms_nothing() {
     });
     assert_eq!(taken.load(SeqCst), 0, "nobody asked");
     let folder = at_last("a folder", log, || folder(&host));
-    let why = "what listens there is not NCCL's RAS";
+    let why = "the program that listens there is not NCCL's RAS";
     at_last("the stranger to be given up", log, || log().contains(why).then_some(()));
     assert!(taken.load(SeqCst) > 0);
     at_last("the reason in the folder", log, || {

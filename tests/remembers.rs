@@ -130,7 +130,7 @@ impl Job {
         run(self.xpu_top(line).args(["--hosts", &hosts]))
     }
 
-    /// What a `status` says that has just begun.
+    /// The output of a new `status`.
     fn status(&self) -> Value {
         let outcome = self.ask("status --json --now");
         serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome:?}"))
@@ -204,7 +204,7 @@ fn info(simulation: &Simulation, rank: Rank) -> RankInfo {
     }
 }
 
-/// What a hook would have said for this digest to be made of it.
+/// The hook's summary that would produce this digest.
 fn summary(simulation: &Simulation, digest: &RankDigest, second: u64) -> Summary {
     let Body::Detail(detail) = simulation.details(second, [digest.rank]).remove(0).body else {
         unreachable!()

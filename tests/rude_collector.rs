@@ -1,4 +1,5 @@
-//! What a hook may meet at the socket it is pointed to: `rude_collector SOCKET MANNER`, until its input ends or it is killed.
+//! A misbehaving collector at the hook's socket: `rude_collector SOCKET MANNER`, until its input ends or it
+//! is killed.
 //!
 //! Each message it hears, and each connection where it is no ZeroMQ peer, is a line on its standard output.
 
@@ -130,7 +131,7 @@ fn harm(number: u64) -> Vec<u8> {
     frame(number, command)
 }
 
-/// What a collector gone mad may send by the thousand, small and large.
+/// Messages that a faulty collector may send by the thousand, small and large.
 fn flood(number: u64) -> Vec<u8> {
     match number % 16 {
         0 => harm(number / 16),

@@ -74,7 +74,7 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// The user's settings, and what the command line says against them.
+    /// The user's settings, as overridden by the command line.
     pub fn config(&self) -> Result<Config, UsageError> {
         let config = Config::find(self.config.as_deref())?;
         let price = self.price()?.or(config.price);
@@ -97,7 +97,7 @@ pub enum Command {
     Run(RunArgs),
     /// Print the status of a job, and exit
     Status(StatusArgs),
-    /// List every finding of a recording, or of a job so far, with when it came and went
+    /// List the findings of a recording, or of a job so far, with their begin and end
     Findings(FindingsArgs),
     /// Record what all ranks report to a file, for --replay
     Record(RecordArgs),
@@ -109,16 +109,16 @@ pub enum Command {
     Report(ReportArgs),
     /// Compare two captures: what costs more, and whether it exceeds noise
     Diff(DiffArgs),
-    /// Simulate the steps of a capture or trace without their stragglers: which rank or stage costs what
+    /// Simulate the steps of a capture or trace without stragglers, to show what each rank and stage costs
     WhatIf(WhatIfArgs),
     /// Convert a capture to a Perfetto or Chrome timeline, tables or folded stacks
     Export(ExportArgs),
     /// Rerun the GEMMs of a capture one by one on a GPU of this machine, and compare their speed with the job's
     GemmReplay(GemmReplayArgs),
-    /// Measure each GPU before a job or in its pauses: GEMMs, memory, links, NCCL; and name those that are slow
-    ///
-    /// Without hosts: those of this host. Named hosts are measured through ssh, alone and with each other; `ssh HOST xpu-top
-    /// --version` must work there without a prompt. Exit codes: 0 all pass, 1 one fails, 2 one could not be measured
+    /// Measure each GPU before a job or while it pauses (GEMMs, memory, links, NCCL), and name slow ones
+    /// Without hosts, it measures this host. It measures named hosts through ssh, alone and with each other;
+    /// `ssh HOST xpu-top --version` must work without a prompt. Exit codes: 0 all pass, 1 one fails, 2 one
+    /// could not be measured
     Qualify(QualifyArgs),
     /// Try it without a GPU: run a simulated job on this machine
     Demo(DemoArgs),
@@ -136,7 +136,7 @@ pub enum Command {
     Ctl(CtlArgs),
     /// Check the setup of this machine, and say how to fix each problem
     Doctor(DoctorArgs),
-    /// Show which settings are read and check them, or print all settings
+    /// Show which settings file is read and check it, or print all settings
     Config(ConfigArgs),
     /// Create the key that lets only you watch from another host
     Keygen(KeygenArgs),
@@ -152,17 +152,18 @@ pub struct RunArgs {
     /// Do not start a collector
     #[arg(long)]
     pub no_collector: bool,
-    /// Leave `KINETO_USE_DAEMON` and `KINETO_CONFIG` as they are: then `xpu-top kineto` cannot start a profiler
+    /// Do not set `KINETO_USE_DAEMON` and `KINETO_CONFIG`; then `xpu-top kineto` cannot start a profiler
     #[arg(long)]
     pub no_kineto: bool,
     /// Prepare core dumps of GPUs on request: `xpu-top stacks --gpus` can then name the kernels of a job that hangs
     #[arg(long)]
     pub gpu_core: bool,
-    /// As --gpu-core; and half a minute after a hang is kept on disk, name the kernels on all GPUs unasked. This ends the ranks
+    /// As --gpu-core; also name the kernels on all GPUs half a minute after a hang is kept on disk, which
+    /// ends the ranks
     #[arg(long, conflicts_with = "gpu_core")]
     pub gpu_core_on_hang: bool,
-    /// As --gpu-core; and at an exception of a GPU (illegal address, assertion), CUDA's driver ends the process with SIGABRT, in
-    /// place of an error, and the report of the rank names the kernel
+    /// As --gpu-core; also, if a kernel fails (illegal address, assertion), CUDA's driver ends the process
+    /// with SIGABRT instead of returning an error, and the report of the rank names the kernel
     #[arg(long)]
     pub gpu_core_on_exception: bool,
     /// Command line to run once per hang or failed rank, through `sh -c` on one host, for a minute at most; the status or the exit
@@ -190,13 +191,14 @@ pub struct StatusArgs {
     /// Only matching ranks: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
     #[arg(long, value_name = "FILTER", conflicts_with = "rank")]
     pub filter: Option<Filter>,
-    /// Skip the seconds of watching that finding slow ranks needs; dead ranks and hangs are still reported
+    /// Do not watch the job for the seconds that finding slow ranks takes; dead ranks and hangs are still
+    /// reported
     #[arg(long)]
     pub now: bool,
     /// Read a recording, at its end or at --at
     #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["job_hosts", "hosts", "wait"])]
     pub replay: Option<PathBuf>,
-    /// `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
+    /// Time in the recording: `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
     pub at: Option<String>,
     /// How long to wait for all hosts to answer and for a job
@@ -241,7 +243,8 @@ pub struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Pack that and the collector's log into a gzipped tar to send to others, without keys, tokens and your name
+    /// Pack the results and the collector's log into a gzipped tar to send to others, without keys, tokens
+    /// and your name
     #[arg(long, value_name = "FILE")]
     pub bundle: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! What `xpu-top` does besides the screen, one file a command.
+//! The commands of `xpu-top`, one file each.
 
 pub mod capture;
 pub mod collectives;

@@ -1,5 +1,5 @@
-//! The GPUs of this machine, for commands that compute on them: CUDA's libraries where they are found, and the time
-//! that GEMMs, copies and collectives take alone.
+//! The GPUs of this machine, for commands that compute on them: finds CUDA's libraries, and times GEMMs,
+//! copies and collectives alone.
 
 pub(crate) mod device;
 pub(crate) mod gemm;

@@ -1,4 +1,4 @@
-//! `xpu-top`: reads the command line and goes where it points.
+//! `xpu-top`: parses the command line and runs the screen or a command.
 
 use std::{io::Write as _, path::Path, process::ExitCode};
 
@@ -82,7 +82,7 @@ fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
     let look = line.look.look(config.wishes)?;
     let begin = match &line.at {
         Some(text) => Some(time::moment_within(text, cursor.span()).map_err(UsageError::Value)?),
-        // What it was taken for; Space plays what led to it.
+        // The begin of a capture shows its captured steps; Space plays the minute before.
         None if path.is_dir() || Label::is_capture(path) => Some(cursor.span().last),
         None => None,
     };

@@ -1,4 +1,4 @@
-//! Where the other parts of xpu-top are: beside this program, as the build leaves them or as the wheel installs them.
+//! Finds the other parts of xpu-top: beside this program, as built or as installed by the wheel.
 
 use std::{
     env, io,
@@ -22,7 +22,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// What the build calls it.
+    /// Its name in the build.
     fn file(self) -> &'static str {
         match self {
             Self::Hook => "libxpu_hook.so",
@@ -38,7 +38,7 @@ impl Part {
         }
     }
 
-    /// What the wheel calls it, from the package's directory.
+    /// Its path in the wheel, from the package's directory.
     fn installed(self) -> PathBuf {
         match self {
             Self::Collector => Path::new("bin").join(self.file()),
@@ -48,7 +48,7 @@ impl Part {
     }
 }
 
-/// The places to look at.
+/// The places to search.
 #[derive(Clone, Debug)]
 pub struct Parts {
     directory: PathBuf,
@@ -56,7 +56,7 @@ pub struct Parts {
 
 impl Parts {
     pub fn beside_this_program() -> io::Result<Self> {
-        // The kernel resolves links: a link to the program in another directory does no harm.
+        // The kernel resolves links, so a link to the program in another directory does no harm.
         Ok(Self::beside(&env::current_exe()?))
     }
 
@@ -65,7 +65,7 @@ impl Parts {
     }
 
     pub fn find(&self, part: Part) -> Result<PathBuf, MissingPart> {
-        // Test programs lie one directory deeper than what they test.
+        // Test programs are one directory deeper than the programs that they test.
         let outside = self.directory.parent().unwrap_or(&self.directory);
         let built = [self.directory.join(part.file()), outside.join(part.file())];
         let mut places = built.into_iter().chain([outside.join(part.installed())]);

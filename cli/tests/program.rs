@@ -1,6 +1,6 @@
 //! The program's interface to shells and scripts: exit codes, and error messages.
 
-// A helper that cannot go on fails its test, as a test itself would.
+// A failing helper fails its test.
 #![allow(clippy::unwrap_used)]
 
 use std::{
@@ -92,7 +92,7 @@ fn a_line_of_the_hosts_file_that_makes_no_sense_is_reported_and_the_rest_is_used
 fn run_becomes_the_program_and_passes_on_its_exit_code() {
     let home = Home::new("run");
     let (code, said, _) = home.xpu_top("run --no-collector -- printenv XPU_TOP_JOB");
-    // Without the hook beside it the program starts all the same.
+    // Without the hook beside it, the program still starts.
     assert!((code, said.as_str()) == (0, "printenv\n") || (code, said.as_str()) == (1, ""), "{code} {said}");
     let output = home.command().args(["run", "--no-collector", "--", "sh", "-c", "exit 7"]).output().unwrap();
     assert_eq!(output.status.code(), Some(7));
@@ -120,7 +120,7 @@ fn a_key_is_made_once_and_for_its_owner() {
     assert_eq!(fs::read(&path).unwrap(), before);
 }
 
-/// Whether the other parts lie beside the program: without them `run` watches nothing.
+/// Whether the other parts are beside the program; without them `run` watches nothing.
 fn is_built_whole() -> bool {
     std::path::Path::new(env!("CARGO_BIN_EXE_xpu-top")).with_file_name("libxpu_hook.so").exists()
 }
@@ -164,7 +164,7 @@ fn run_warns_of_a_collector_without_the_key() {
     assert_eq!(home.xpu_top("run -- true").2, "");
 }
 
-/// What stands in the way costs the watching: without a warning there would be nothing to write.
+/// A variable that causes a warning, so that there is something to write.
 const WARNED: (&str, &str) = ("XPU_TIMER_PORT", "1");
 
 #[test]
@@ -179,7 +179,7 @@ fn a_warning_that_cannot_be_written_keeps_no_program_from_starting() {
 #[test]
 fn files_that_may_not_grow_keep_no_program_from_starting() {
     let home = Home::new("limited");
-    // The program has the action that it would have without.
+    // The program has the same signal action as without `run`.
     let script = "grep -E 'Sig(Ign|Blk)' /proc/self/status";
     let limited = format!("ulimit -f 0; exec \"$0\" run --no-collector -- {script}");
     let (xpu_top, alone) = (env!("CARGO_BIN_EXE_xpu-top"), Command::new("sh").args(["-c", script]).output());

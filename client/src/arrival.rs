@@ -15,6 +15,6 @@ pub enum Arrival {
     Frame(Box<Frame>),
     /// The way to one host changed.
     Link(Endpoint, Link),
-    /// What the collector there calls its host.
+    /// The host's name, by its collector.
     Name(Endpoint, HostName),
 }

@@ -1,5 +1,5 @@
 //! Taking a capture: the ranks get a step, or a time, in the future. Each answers whether it can record from
-//! there; none waits for another. If one is past it already all get a later one, once.
+//! there; none waits for another. If a rank is already past it, all ranks get a later one, once.
 
 mod appointment;
 mod extent;
@@ -51,9 +51,9 @@ use crate::{
     sample::sample,
 };
 
-const FOLLOWER_ENDED: &str = "the follower ended";
+const FOLLOWER_ENDED: &str = "the connection to the collectors ended";
 
-/// How long ranks may take to answer, and how often they are asked while one has not.
+/// How long ranks may take to answer, and the interval at which silent ranks are asked again.
 const ANSWER: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -122,7 +122,7 @@ impl Appointment {
 }
 
 impl<'a> Taking<'a> {
-    /// Into a file that is not there yet.
+    /// Writes to a file that does not exist yet.
     pub fn begin(
         path: &Path,
         header: &Header,
@@ -162,11 +162,11 @@ impl<'a> Taking<'a> {
     /// To its end.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub async fn take(mut self, arrivals: &mut Arrivals) -> anyhow::Result<Outcome> {
         let outcome = self.run(arrivals).await;
         if let Err(error) = outcome {
-            // Of what came before it may be read.
+            // Earlier frames may also be read.
             if !self.has_content() {
                 self.recording.discard();
             }
@@ -203,7 +203,9 @@ impl<'a> Taking<'a> {
             }
             self.live.end_capture(self.tally.job().clone(), number);
             let what = if window.is_some() { "time" } else { "step" };
-            (self.report)(News::Word(format!("a rank has passed that {what}: all get a later one")));
+            (self.report)(News::Word(format!(
+                "a rank is past that {what} already: all ranks get a later one"
+            )));
         }
         self.collect(arrivals).await?;
         self.watch(arrivals).await
@@ -233,14 +235,14 @@ impl<'a> Taking<'a> {
         }
     }
 
-    /// The ranks that are wanted, as far as they were heard.
+    /// The requested ranks that have been heard.
     fn views(&self) -> Vec<&RankView> {
         let job = self.following.jobs().get(self.tally.job());
         let ranks = job.into_iter().flat_map(Job::ranks).filter(|(rank, _)| self.tally.wants(*rank));
         ranks.map(|(_, view)| view).collect()
     }
 
-    /// Until it is known how far the ranks are and how many steps come in a second.
+    /// Waits until the ranks' current steps and their steps per second are known.
     async fn listen(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
         let until = self.began + appointment::LISTEN.min(self.plan.wait / 2);
         let known = |views: &[&RankView]| {
@@ -255,7 +257,7 @@ impl<'a> Taking<'a> {
         Ok(())
     }
 
-    /// Until every rank has said whether it records those steps.
+    /// Waits until every rank has answered whether it records those steps.
     async fn agree(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
         let deadline = self.deadline.min(Instant::now() + ANSWER);
         while Instant::now() < deadline.min(self.deadline)
@@ -281,7 +283,7 @@ impl<'a> Taking<'a> {
         Some(SampleOrder { capture, window, rate, natively })
     }
 
-    /// Until every rank that may still send has sent all.
+    /// Waits until every rank that may still send has sent everything.
     async fn collect(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
         self.arrive(arrivals, self.deadline, |taking| {
             taking.tally.is_over() || Instant::now() >= taking.deadline
@@ -299,10 +301,10 @@ impl<'a> Taking<'a> {
         Ok(())
     }
 
-    /// Until a straggler would have been detected: in a hung job that is known.
+    /// Waits until a straggler would have been detected; a hung job needs no wait.
     async fn watch(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
         let enough = |taking: &Self| taking.standstill.is_some() || taking.following.is_watched();
-        // A hurried user does not wait for more.
+        // A user who interrupts does not wait for more.
         if !self.plan.watch || self.hurried || self.tally.whole() == 0 || enough(self) {
             return Ok(());
         }
@@ -325,12 +327,12 @@ impl<'a> Taking<'a> {
                     if let Arrival::Frame(frame) = &arrival {
                         self.tally.take(frame);
                         self.samples.take(frame);
-                        // Of a try that was given up nothing is kept.
+                        // An abandoned attempt keeps nothing.
                         if self.tally.keeps(frame) && self.samples.keeps(frame) {
                             self.recording.take(frame)?;
                         }
                     }
-                    // Only a replay needs details: they would only take memory here.
+                    // Only a replay needs details; here they would waste memory.
                     if !matches!(&arrival, Arrival::Frame(frame) if matches!(frame.body, Body::Detail(_))) {
                         self.following.take(arrival);
                     }
@@ -360,7 +362,7 @@ impl<'a> Taking<'a> {
         Ok(())
     }
 
-    /// A hung job's stacks are in the file too, and no rank reaches the last step: the data so far is
+    /// The file also gets a hung job's stacks. No rank will reach the last step, so the data so far is
     /// requested now.
     fn examine(&mut self) {
         if self.examined.elapsed() < EXAMINE {
@@ -377,17 +379,17 @@ impl<'a> Taking<'a> {
         }
         let why = self.tally.standstill(job, &findings).map(|found| found.evidence.to_string());
         if let Some(evidence) = why.filter(|_| self.standstill.is_none()) {
-            (self.report)(News::Word("the job hangs: capturing what there is".to_owned()));
+            (self.report)(News::Word("the job hangs: capturing what the ranks still have".to_owned()));
             self.standstill = Some(evidence);
         }
-        // A job that hangs after the last step has sent all; and a time ends by itself, except for unfinished
-        // GPU work.
+        // A job that hangs after the last step has sent everything. A time ends by itself, except for
+        // unfinished GPU work.
         if self.standstill.is_some() && !self.hurried && !self.tally.is_over() && self.tally.is_past(now) {
             self.hurry();
         }
     }
 
-    /// Every rank is to give what it has, and no more.
+    /// Every rank sends what it has, and records no more.
     fn hurry(&mut self) {
         self.hurried = true;
         self.deadline = self.deadline.min(Instant::now() + DRAIN);

@@ -1,7 +1,7 @@
-//! Which ranks are meant, as people write it: `rank<64 & tflops<0.9*median & host~gpu1`.
+//! Selects ranks by an expression that people write: `rank<64 & tflops<0.9*median & host~gpu1`.
 //!
-//! The same words on the screen (`/`) and on the command line (`--filter`). What is not known is neither so nor not so:
-//! such a rank is not shown, and counted.
+//! The language is the same on the screen (`/`) and on the command line (`--filter`). A condition on an
+//! unknown figure is neither true nor false: such a rank is hidden, and counted.
 #![forbid(unsafe_code)]
 
 mod completion;
@@ -21,10 +21,10 @@ use expression::Expression;
 pub use expression::{Judge, Statistic};
 pub use field::{FIELDS, Field, STATES};
 
-/// Longest filter in bytes. A longer one was not typed.
+/// Longest filter in bytes. Nobody types a longer one.
 pub const LONGEST: usize = 512;
 
-/// Understood, and as it was written.
+/// The parsed filter, and its text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
     text: String,
@@ -35,7 +35,7 @@ pub struct Filter {
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     pub status: &'a RankStatus,
-    /// As it is shown: a rank that is not heard is at least silent.
+    /// The state as the screen shows it: a rank without reports is at least silent.
     pub state: RankState,
     pub job: &'a JobName,
 }
@@ -55,7 +55,7 @@ impl Filter {
         &self.text
     }
 
-    /// A part of a host's name and nothing else, as it also is while the name of a field is being typed.
+    /// Only a part of a host's name, which a half-typed field name is as well.
     pub fn is_word(&self) -> bool {
         matches!(self.expression, Expression::Word { .. }) && !self.text.contains(['=', '~', ':'])
     }
@@ -66,12 +66,12 @@ impl Filter {
         format!("{unknown} {ranks} no figure that `{self}` needs, and {out} left out")
     }
 
-    /// What decides, once the job's ranks are known that `0.9*median` and its like are of.
+    /// The filter with the figures of the job's ranks, for `0.9*median` and the like.
     pub fn judge<'s>(&self, ranks: impl Iterator<Item = Subject<'s>> + Clone) -> Judge<'_> {
         Judge::new(&self.expression, ranks)
     }
 
-    /// The ranks of a status that are meant, and how many of the others have no figure.
+    /// The selected ranks of a status, and how many others lack a figure.
     pub fn among<'s>(&self, ranks: &'s [RankStatus], job: &JobName) -> (Vec<&'s RankStatus>, usize) {
         let ended = ranks.iter().all(|rank| rank.state == RankState::Exited);
         let counts = |rank: &&RankStatus| ended || rank.state != RankState::Exited;
@@ -86,7 +86,7 @@ impl Filter {
 impl FromStr for Filter {
     type Err = String;
 
-    /// For the command line: the error has a caret under what is wrong.
+    /// For the command line: the error has a caret under the wrong part.
     fn from_str(text: &str) -> Result<Self, String> {
         Self::read(text).map_err(|fault| fault.pointed(text))
     }
@@ -98,7 +98,7 @@ impl fmt::Display for Filter {
     }
 }
 
-/// Where it is not understood, and what was expected there.
+/// The position of the error, and what was expected there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// Byte of the text.
@@ -113,7 +113,7 @@ impl Fault {
     }
 
     fn pointed(&self, text: &str) -> String {
-        // Nothing of what was typed may move the cursor.
+        // Typed control characters must not move the cursor.
         let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         format!("{}\n  {text}\n  {}^", self.what, " ".repeat(self.column(&text)))
     }

@@ -1,4 +1,4 @@
-//! Arrivals without a screen: what they add up to, and whether everybody has been heard.
+//! Arrivals without a screen: their sum, and whether every host and rank has been heard.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +22,7 @@ use xpu_wire::{
 
 use crate::arrival::{Arrival, Endpoint, Link};
 
-/// What is kept of the last frames, in time and in bytes.
+/// Limits of the kept frames, in time and in bytes.
 pub const LATELY: Duration = Duration::from_mins(1);
 const LATELY_BYTES: usize = 32 << 20;
 
@@ -33,10 +33,11 @@ pub struct Following {
     named: Option<JobName>,
     jobs: Jobs,
     links: BTreeMap<Endpoint, Link>,
-    /// Hosts behind relays, and what they are called. That the way to one is up, its relay says before it has reported itself.
+    /// Hosts behind relays, and their names. A relay says that a host is reachable before the host has
+    /// reported.
     behind: BTreeMap<Endpoint, Option<HostName>>,
     reported: BTreeSet<HostName>,
-    /// Living ranks that no digest has come of yet.
+    /// Living ranks without a digest so far.
     awaited: BTreeSet<(JobName, Rank)>,
     /// Digests that came of each.
     digested: BTreeMap<(JobName, Rank), u32>,
@@ -45,7 +46,7 @@ pub struct Following {
     lately: Option<(Packer, Ring)>,
     /// The ended findings of a job, if enabled.
     chronicle: Option<Box<(JobName, Chronicle)>>,
-    /// Past runs that the job is held against.
+    /// Past runs that the job is compared with.
     runs: Option<Arc<Runs>>,
 }
 
@@ -67,17 +68,17 @@ impl Following {
         }
     }
 
-    /// From now on the job is held against past runs.
+    /// Compares the job with past runs from now on.
     pub fn hold_against(&mut self, runs: Option<Arc<Runs>>) {
         self.runs = runs;
     }
 
-    /// From now on it is noted what is wrong, and until when.
+    /// Records findings and when they end, from now on.
     pub fn note_what_goes(&mut self) {
         self.chronicle = Some(Box::default());
     }
 
-    /// Looks what is wrong now, where that is noted and it is time to.
+    /// Looks for findings, if they are recorded and a look is due.
     fn look(&mut self) {
         let Some(mut chronicle) = self.chronicle.take() else { return };
         if let Some(job) = self.job() {
@@ -100,7 +101,7 @@ impl Following {
         self.lately = Some((Packer::default(), ring));
     }
 
-    /// That minute, which is kept no longer.
+    /// Takes that minute out.
     pub fn recall(&mut self) -> io::Result<Vec<SealedBlock>> {
         let Some((mut packer, mut ring)) = self.lately.take() else { return Ok(Vec::new()) };
         packer.rest()?.into_iter().for_each(|block| ring.push(block));
@@ -114,7 +115,7 @@ impl Following {
             due.extend(packer.push(now, frame)?);
             Ok(due)
         });
-        // A frame too large to be kept is none that findings need.
+        // Findings need no frame that is too large to keep.
         blocks.into_iter().flatten().for_each(|block| ring.push(block));
     }
 
@@ -188,13 +189,13 @@ impl Following {
         })
     }
 
-    /// Whether a host has, the way to which is up.
+    /// Whether a reachable host has answered.
     fn has_reported(&self, endpoint: &Endpoint) -> bool {
         let called = self.behind.get(endpoint);
         called.is_none_or(|called| called.as_ref().is_some_and(|called| self.reported.contains(called)))
     }
 
-    /// Whether, beyond that, every living rank was heard.
+    /// Whether, in addition, every living rank was heard.
     pub fn is_complete(&self) -> bool {
         self.awaited.is_empty() && self.has_answered()
     }
@@ -208,7 +209,7 @@ impl Following {
             .all(|digests| digests >= finding::WATCHED)
     }
 
-    /// Whether, beyond that, every host is up and there is a job.
+    /// Whether, in addition, every host is up and there is a job.
     pub fn is_whole(&self) -> bool {
         self.is_complete() && self.down().next().is_none() && self.job().is_some()
     }
@@ -221,7 +222,7 @@ impl Following {
         })
     }
 
-    /// Hosts that did not answer until now, and why.
+    /// Hosts that have not answered so far, and why.
     pub fn unreachable(&self) -> impl Iterator<Item = UnreachableHost> {
         self.endpoints.iter().filter_map(|endpoint| {
             let why = match self.links.get(endpoint) {
@@ -235,7 +236,7 @@ impl Following {
         })
     }
 
-    /// The job that was named, or the foremost.
+    /// The named job, or the first in the list.
     pub fn job(&self) -> Option<&Job> {
         match &self.named {
             Some(name) => self.jobs.get(name),

@@ -15,11 +15,11 @@ use xpu_wire::{frame::Frame, id::Rank, unit::Moment};
 
 use crate::kept;
 
-/// So much is read again before the moment wound to, whatever it costs: what rates and findings are made of, half a minute of digests, and
-/// the one before them.
+/// Time before the target that is read again, whatever it costs: rates and findings need half a minute of
+/// digests, and the one before them.
 const LEAST: Duration = Duration::from_secs(36);
 
-/// And as much more as is read in an instant: of a small job all that was recorded.
+/// And as much more as can be read in an instant: for a small job, the whole recording.
 const MORE: u64 = 20 << 20;
 
 #[derive(Debug)]
@@ -29,11 +29,11 @@ pub struct FrameCursor {
     entries: Vec<Entry>,
     /// The first that has not been read.
     next: usize,
-    /// Reads those of a long way before they are asked for.
+    /// Reads the blocks of a long distance ahead.
     reader: Option<Reader>,
     /// Read and not yet shown.
     ahead: VecDeque<(Moment, Frame)>,
-    /// The ranks whose details are read.
+    /// Ranks whose details are read.
     ranks: BTreeSet<Rank>,
     /// Frames that did not decode.
     strange: u64,
@@ -85,7 +85,7 @@ impl FrameCursor {
         self.recording.span()
     }
 
-    /// From now on the details of these ranks are read, of what has not been read yet.
+    /// Reads the details of these ranks from here on, in frames that are not read yet.
     pub fn watch_ranks(&mut self, ranks: BTreeSet<Rank>) {
         self.reader = None;
         self.ranks = ranks;
@@ -95,7 +95,7 @@ impl FrameCursor {
         &self.ranks
     }
 
-    /// What could not be read so far, in words.
+    /// Words for what could not be read so far.
     pub fn complaints(&self) -> Vec<String> {
         let mut all: Vec<_> = self.recording.damage().iter().map(ToString::to_string).collect();
         if all.len() > 3 {
@@ -109,7 +109,7 @@ impl FrameCursor {
         all
     }
 
-    /// Winds to where reading begins, so that all is known at `to` that is shown of it.
+    /// Winds back far enough that everything shown at `to` is known there.
     pub fn wind(&mut self, to: Moment) {
         self.ahead.clear();
         let after = self.entries.partition_point(|entry| entry.first <= to);
@@ -125,7 +125,7 @@ impl FrameCursor {
         self.read_ahead(to);
     }
 
-    /// Begins to read what leads to a moment, while what is read is shown.
+    /// Begins to read towards a moment, and shows what it reads.
     pub fn read_ahead(&mut self, to: Moment) {
         let after = self.entries.partition_point(|entry| entry.first <= to).max(self.next);
         self.reader = Reader::of(&self.recording, self.next, &self.entries[self.next..after], &self.ranks);
@@ -137,14 +137,14 @@ impl FrameCursor {
         rest.filter(|entry| entry.kind == Kind::Overview).map(|entry| u64::from(entry.raw)).sum()
     }
 
-    /// Whether reading on to `to` costs no more than winding there.
+    /// Whether reading on to `to` costs at most as much as winding there.
     pub fn is_near(&self, to: Moment) -> bool {
         self.distance(to) <= MORE
     }
 
-    /// The next frame that came in at `to` or before.
+    /// The next frame that arrived at `to` or before.
     pub fn next(&mut self, to: Moment) -> io::Result<Option<(Moment, Frame)>> {
-        // No sooner than something in it is next: what has been read and not shown takes many times its size in the file.
+        // Only when something in it is next: unpacked blocks take many times their size in the file.
         let due = |cursor: &Self, entry: &Entry| {
             entry.first <= to && cursor.ahead.front().is_none_or(|(at, _)| *at > entry.first)
         };
@@ -154,7 +154,7 @@ impl FrameCursor {
         Ok(self.ahead.pop_front_if(|(at, _)| *at <= to))
     }
 
-    /// When the first frame after `position` came in.
+    /// When the first frame after `position` arrived.
     pub fn after(&mut self, position: Moment) -> io::Result<Option<Moment>> {
         loop {
             let waiting = self.ahead.front().map(|(at, _)| *at).filter(|&at| at > position);
@@ -171,7 +171,7 @@ impl FrameCursor {
         let read = self.reader.as_mut().and_then(|reader| reader.block(self.next));
         self.next += 1;
         if read.is_none() {
-            // Not read ahead, or damaged, of which the recording then knows.
+            // Not read ahead, or damaged; the recording notes damage.
             self.reader = None;
         }
         let read = match read {

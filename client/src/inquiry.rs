@@ -9,8 +9,8 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// Between the first two questions: longer than reading a rank may take. From one to the next it doubles, so that a job of
-/// which some go on is not asked for ever.
+/// Time between the first two questions: longer than reading a rank may take. It doubles each time, so that a
+/// job where some ranks go on is not asked for ever.
 const AGAIN: Duration = Duration::from_secs(6);
 
 const LONGEST: Duration = Duration::from_mins(10);

@@ -1,5 +1,5 @@
-//! The folder that a collector keeps of a hang, as one recording: together with those that the collectors of the job's other hosts kept of
-//! it, where they lie beside it.
+//! The folder that a collector keeps of a hang, as one recording: merged with the folders of the job's other
+//! hosts that lie beside it.
 
 use std::{
     cmp::Reverse,
@@ -12,7 +12,7 @@ use xpu_model::hangs::{self, RECORDING};
 use xpu_recording::{Header, Kind, Media, Recording, RecordingError, SealedBlock, Writer};
 use xpu_wire::{id::JobName, unit::Moment};
 
-/// What the hosts of a job keep of one hang, they keep within so long of each other.
+/// The hosts of a job keep a hang within this long of each other.
 const ONE: Duration = Duration::from_mins(2);
 
 /// Bytes of all of them.
@@ -71,7 +71,7 @@ fn together(named: Kept, others: Vec<Kept>) -> Result<Recording, RecordingError>
     header.hosts.extend(others.iter().flat_map(|other| other.recording.header().hosts.clone()));
     let mut writer = Writer::begin(Vec::new(), &header)?;
     for Kept { path, recording } in [named].into_iter().chain(others) {
-        // One that is gone meanwhile is as one that was never there.
+        // A file that disappeared meanwhile counts as never there.
         let Ok(bytes) = fs::read(&path) else { continue };
         if writer.totals().bytes + bytes.len() as u64 > MOST_BYTES {
             break;
@@ -86,7 +86,7 @@ fn together(named: Kept, others: Vec<Kept>) -> Result<Recording, RecordingError>
     Recording::open(Media::memory(writer.finish()?.0))
 }
 
-/// The newest that is kept on this machine, of this job or of any, if it can be played.
+/// The newest hang kept on this machine, of this job or of any, if it can be played.
 pub fn newest(job: Option<&JobName>) -> Option<PathBuf> {
     let parent = hangs::folder(|name| std::env::var_os(name))?;
     let mut all: Vec<_> = kept_in(&parent)

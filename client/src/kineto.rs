@@ -41,25 +41,25 @@ use crate::{
     live::Live,
 };
 
-/// How long ranks may take to be heard of: Kineto asks every five seconds.
+/// How long ranks may take to report: Kineto asks every five seconds.
 const HEARD: Duration = Duration::from_millis(6500);
 
-/// How long it is looked how fast they step.
+/// How long the ranks' step rate is measured.
 const PACE: Duration = Duration::from_secs(10);
 
-/// How often what was asked is asked again.
+/// Interval at which an unanswered question is repeated.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether something is due.
+/// Interval of checks whether something is due.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// How long the last message to the collectors may take to leave.
 const FAREWELL: Duration = Duration::from_millis(300);
 
-/// Beyond what the steps take: for writing, which takes Kineto long, and for fetching.
+/// Time in addition to the steps: Kineto writes slowly, and the trace must be fetched.
 const WRITING: Duration = Duration::from_mins(2);
 
-/// What is wanted of each rank: steps, or a time.
+/// The request to each rank: steps, or a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     pub steps: Option<u32>,
@@ -83,7 +83,7 @@ pub enum News {
     Line(String),
 }
 
-/// What came of it.
+/// Its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub folder: PathBuf,
@@ -95,7 +95,7 @@ pub struct Outcome {
     pub is_whole: bool,
 }
 
-/// Names that the traces of these ranks take.
+/// File names for the traces of these ranks.
 pub fn files(folder: &Path, ranks: &[Rank]) -> Vec<PathBuf> {
     let traces = ranks.iter().map(|&rank| fetch::path(folder, rank));
     [Manifest::path(folder)].into_iter().chain(traces).collect()
@@ -154,7 +154,7 @@ struct Tracing<'a> {
     report: &'a mut dyn FnMut(News),
     /// When they were asked last.
     asked: Option<Instant>,
-    /// The line that was said last.
+    /// The last line shown.
     said: String,
 }
 
@@ -175,7 +175,7 @@ impl Tracing<'_> {
         self.finish(&order, &plan).await.map(Some)
     }
 
-    /// Until each has answered, and those whose Kineto has not asked for anything yet have had time to.
+    /// Waits until each rank has answered, and each silent Kineto has had time to ask.
     async fn ask_how_they_stand(&mut self) -> anyhow::Result<()> {
         let begun = Instant::now();
         let by_steps = self.wanted.steps.is_some();
@@ -203,7 +203,7 @@ impl Tracing<'_> {
         self.wanted.wait.unwrap_or_else(|| plan.takes() + WRITING)
     }
 
-    /// Gives the order, and fetches what comes of it.
+    /// Gives the order, and fetches the traces.
     async fn trace(&mut self, order: &KinetoOrder, lead: Duration) -> anyhow::Result<()> {
         let limit = Duration::from_nanos(order.limit.0);
         let deadline = Instant::now() + limit + Duration::from_secs(5);
@@ -228,7 +228,7 @@ impl Tracing<'_> {
         .await
     }
 
-    /// Takes what comes, until `step` says that it is enough, the deadline, or Ctrl-C.
+    /// Takes arrivals until `step` says stop, the deadline, or Ctrl-C.
     async fn run(
         &mut self,
         deadline: Instant,
@@ -240,7 +240,7 @@ impl Tracing<'_> {
                 return Ok(());
             }
             select! {
-                arrival = self.arrivals.recv() => self.hear(arrival.context("the follower ended")?)?,
+                arrival = self.arrivals.recv() => self.hear(arrival.context("the connection to the collectors ended")?)?,
                 _ = look.tick() => {}
             }
         }

@@ -1,5 +1,5 @@
-//! What the screen and the commands share: they follow a job live or in a recording, select its ranks and capture
-//! its steps. Nothing here draws.
+//! Shared by the screen and the commands: following a job live or in a recording, selecting its ranks and
+//! capturing its steps. Nothing here draws.
 
 pub mod arrival;
 pub mod capture;

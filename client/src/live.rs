@@ -1,7 +1,7 @@
-//! A live job: one thread that is connected to every host's collector and passes on what they say.
+//! A live job: one thread is connected to every host's collector and passes on their frames.
 //!
-//! One SUB hears all hosts, one DEALER a host asks for snapshots, which is also how a host shows that it is there. What
-//! comes in waits in a bounded queue; what finds it full is dropped and counted in the frames that follow.
+//! One SUB hears all hosts. One DEALER per host asks for snapshots; the answers also show that the host is
+//! up. Frames wait in a bounded queue; if it is full they are dropped, and later frames count them.
 
 mod follower;
 mod outbox;
@@ -52,37 +52,38 @@ pub enum Order {
 }
 
 impl Live {
-    /// Asks for the full summaries of these ranks, and of no other any more.
+    /// Asks for the full summaries of these ranks only.
     pub fn watch_ranks(&self, ranks: Option<WatchedRanks>) {
         // The thread ends only without receivers: then nobody misses the order.
         let _ = self.orders.send(Order::WatchRanks(ranks));
     }
 
-    /// Asks for the full summaries of all ranks, or for them no more.
+    /// Asks for the full summaries of all ranks, or stops asking.
     pub fn watch_all(&self, on: bool) {
         let _ = self.orders.send(Order::WatchAll(on));
     }
 
-    /// Asks every host that has said that the job lives there to switch its hooks. What comes of it is in the digests.
+    /// Asks every host with ranks of the job to switch its hooks. The digests show the result.
     pub fn switch(&self, job: JobName, on: bool) {
         let _ = self.orders.send(Order::Switch { job, on });
     }
 
-    /// Asks every host that has said that the job lives there for the stacks of these ranks, or of all, as they are now.
-    /// They arrive as frames, one a rank.
+    /// Asks every host with living ranks of the job for the current stacks of these ranks, or of all. They
+    /// arrive as frames, one per rank.
     ///
-    /// `natively`: with native frames, for which each thread is held for a moment.
+    /// `natively`: with native frames, which stop each thread for a moment.
     pub fn stacks(&self, job: JobName, ranks: Vec<Rank>, natively: bool) {
         let _ = self.orders.send(Order::Stacks { job, ranks, kept: false, natively });
     }
 
-    /// As [`Self::stacks`] with native frames, of a job that hangs, and what runs on its GPUs: **that ends it**.
+    /// Like [`Self::stacks`] with native frames, for a hung job, and what runs on its GPUs: **that ends the
+    /// job**.
     pub fn gpu_stacks(&self, job: JobName, ranks: Vec<Rank>) {
         let _ = self.orders.send(Order::GpuStacks { job, ranks });
     }
 
-    /// Asks every host that has said that the job lives there to have these ranks record some steps, or a time.
-    /// Answers and what was recorded arrive as frames.
+    /// Asks every host with living ranks of the job to let these ranks record some steps, or a time. Answers
+    /// and recorded data arrive as frames.
     pub fn capture(
         &self,
         job: JobName,
@@ -93,23 +94,24 @@ impl Live {
         let _ = self.orders.send(Order::Capture { job, ranks, order, window });
     }
 
-    /// Asks every host that the job lives at, or only one, for something of these ranks' Kineto. Answers arrive as frames.
+    /// Sends a request for these ranks' Kineto to every host of the job, or to one. Answers arrive as frames.
     pub fn kineto(&self, job: JobName, ranks: Vec<Rank>, host: Option<HostName>, wish: KinetoWish) {
         let _ = self.orders.send(Order::Kineto { job, ranks, host, wish });
     }
 
-    /// Asks every host that has said that the job lives, or lived, there for the last NCCL calls of these ranks. They arrive as frames, one
-    /// a rank.
+    /// Asks every host with living or ended ranks of the job for the last NCCL calls of these ranks. They
+    /// arrive as frames, one per rank.
     pub fn records(&self, job: JobName, ranks: Vec<Rank>) {
         let _ = self.orders.send(Order::Records { job, ranks });
     }
 
-    /// Asks the host of this rank for what NCCL's RAS service says of the job. It arrives as one frame.
+    /// Asks this rank's host for the answer of NCCL's RAS service about the job. It arrives as one frame.
     pub fn ras(&self, job: JobName, rank: Rank) {
         let _ = self.orders.send(Order::Ras { job, rank });
     }
 
-    /// Has every host that the job lives at sample the Python stacks of these ranks during a capture. The samples arrive as frames.
+    /// Asks every host of the job to sample the Python stacks of these ranks during a capture. The samples
+    /// arrive as frames.
     pub fn sample(&self, job: JobName, ranks: Vec<Rank>, order: SampleOrder) {
         let _ = self.orders.send(Order::Sample { job, ranks, order });
     }
@@ -119,7 +121,7 @@ impl Live {
         let _ = self.orders.send(Order::EndCapture { job, number });
     }
 
-    /// The same for a hung or dead job, with native frames: stacks read since it last moved are not read
+    /// The same for a hung or ended job, with native frames: stacks read since it last moved are not read
     /// again.
     pub fn kept_stacks(&self, job: JobName, ranks: Vec<Rank>) {
         let _ = self.orders.send(Order::Stacks { job, ranks, kept: true, natively: true });

@@ -1,7 +1,7 @@
-//! The name that was probably meant.
+//! Suggests the name that the user probably meant.
 #![forbid(unsafe_code)]
 
-/// How alike two names have to be for one to be offered in place of the other: 1 is the same.
+/// Least similarity of a suggested name: 1 is equal.
 const ALIKE: f64 = 0.7;
 
 /// The known name most similar to `word`, if any.

@@ -1,4 +1,4 @@
-//! Files that are written: none takes the place of another, follows a link to one, or is left behind half written.
+//! Output files: they never replace a file, follow a link, or stay behind half written.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-/// A path that cannot be written to.
+/// A path that cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NotWritable(String);
@@ -35,7 +35,7 @@ pub fn write(
     })
 }
 
-/// Why it could not be created, for the user who named it.
+/// Why it could not be created, in words for the user who named it.
 pub fn why_not(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AlreadyExists => "it exists: choose another name, or remove it".to_owned(),
@@ -43,7 +43,7 @@ pub fn why_not(error: &io::Error) -> String {
     }
 }
 
-/// Refuses at once what could not be written in the end; `-` is standard output.
+/// Refuses an unwritable path before the work begins; `-` is standard output.
 ///
 /// # Errors
 /// With what to do.
@@ -63,7 +63,7 @@ pub fn check(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<(), No
     Ok(())
 }
 
-/// Refuses those that are there already, before any of them is made.
+/// Refuses existing files before it creates any.
 ///
 /// # Errors
 /// With what to do.

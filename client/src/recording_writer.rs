@@ -16,7 +16,7 @@ use xpu_wire::{
 
 use crate::{arrival::Endpoint, new_file};
 
-/// The file, and what goes into it.
+/// The file and its content.
 #[derive(Debug)]
 pub struct RecordingWriter {
     path: PathBuf,
@@ -28,7 +28,7 @@ pub struct RecordingWriter {
 #[derive(Debug, Default)]
 pub struct Seen {
     pub ranks: BTreeSet<Rank>,
-    /// That ranks are on: relays and viewers send frames too.
+    /// Hosts with ranks: relays and viewers send frames too.
     pub hosts: BTreeSet<HostName>,
 }
 
@@ -78,7 +78,7 @@ impl RecordingWriter {
     }
 }
 
-/// What a file made now begins with.
+/// The header of a new file.
 pub fn header(job: Option<&JobName>, hosts: &[Endpoint]) -> Header {
     Header {
         job: job.map_or_else(String::new, ToString::to_string),

@@ -1,11 +1,11 @@
-//! The ranks of which everything is asked for, where all of them would be too much.
+//! The ranks whose details are requested, if those of all would be too much.
 
 use std::collections::BTreeSet;
 
 use xpu_model::{finding::Finding, job::Job};
 use xpu_wire::id::Rank;
 
-/// A page that compares ranks has the details of all ranks of a job up to this many, and never of more: a rank's take half a megabyte.
+/// Largest number of ranks whose details a comparing page holds: each takes half a megabyte.
 pub const MOST: usize = 64;
 
 /// Ranks that represent a larger job.

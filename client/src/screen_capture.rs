@@ -25,20 +25,20 @@ use crate::{
     recording_writer::header,
 };
 
-/// Steps that a key captures, and what was seen of those before.
+/// Steps that a key captures, and earlier steps that were seen.
 pub const STEPS: u32 = 3;
 pub const STEPS_BEFORE: u32 = 20;
 
-/// How long hosts may take to say what lives there, and a capture may take in all.
+/// Limits: for hosts to list their jobs, and for a whole capture.
 const LOOK: Duration = Duration::from_secs(5);
 const WAIT: Duration = Duration::from_mins(2);
 
-/// How the capture does that was begun last.
+/// Progress of the capture begun last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Standing {
     #[default]
     None,
-    /// The hosts are asked what lives there.
+    /// The hosts are asked for their jobs.
     Beginning,
     UnderWay(Progress),
     Done(Outcome),
@@ -80,12 +80,12 @@ impl Capturer {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Ends what is under way, with what there is.
+    /// Ends the capture under way, and keeps its data so far.
     pub fn end(&self) {
         self.stop.store(true, Relaxed);
     }
 
-    /// Captures the next steps of all ranks, or what is named in place of those, after what was heard `before` of the job.
+    /// Captures the next steps of all ranks, or the given extent; the file begins with the frames `before`.
     pub fn begin(&mut self, job: JobName, path: PathBuf, wanted: Option<Wanted>, before: Vec<SealedBlock>) {
         self.stop.store(false, Relaxed);
         *lock(&self.standing) = Standing::Beginning;
@@ -164,7 +164,7 @@ fn take(
     })
 }
 
-/// The ranks that live, once all hosts have answered or had time to.
+/// The living ranks, once all hosts have answered or had time to.
 pub(crate) async fn living(following: &mut Following, arrivals: &mut Arrivals, job: &JobName) -> Vec<Rank> {
     hear_all(following, arrivals).await;
     let ranks = following.jobs().get(job).into_iter().flat_map(xpu_model::job::Job::processes);

@@ -41,7 +41,7 @@ pub fn duration(text: &str) -> Option<Duration> {
 pub const FORMS: &str =
     "write 02:14:07 (time of day, UTC), +10m (after the begin), -30s (before the end) or 50%";
 
-/// The same for the command line: a moment outside the recording is refused, with what there is.
+/// The same for the command line: a moment outside the recording is refused, with the recording's range.
 pub fn moment_within(text: &str, span: Span) -> Result<Moment, String> {
     let Span { first, last } = span;
     let meant = moment(text, span).ok_or_else(|| format!("--at {text}: {FORMS}"))?;
@@ -57,7 +57,7 @@ pub fn moment_within(text: &str, span: Span) -> Result<Moment, String> {
     Ok(meant.min(last))
 }
 
-/// The moment of a recording that `text` means. Times of day are those after its begin.
+/// The moment of a recording that `text` names. A time of day is the first after the recording's begin.
 pub fn moment(text: &str, Span { first, last }: Span) -> Option<Moment> {
     let text = text.trim();
     if let Some(after) = text.strip_prefix('+') {
@@ -79,7 +79,7 @@ pub fn moment(text: &str, Span { first, last }: Span) -> Option<Moment> {
     let of_day = (hours * 3600 + minutes * 60 + seconds) * SECOND;
     let day = first.0 - first.0 % (DAY * SECOND);
     let today = Moment(day.saturating_add(of_day));
-    // The second that is named is meant whole: what is shown is what was known at its end.
+    // A named second includes its whole length: the screen shows the state at its end.
     let meant = if today.0 + SECOND <= first.0 { Moment(today.0 + DAY * SECOND) } else { today };
     Some(meant.after(Duration::from_nanos(SECOND - 1)))
 }

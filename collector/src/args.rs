@@ -19,9 +19,8 @@ use xpu_wire::{
     id::HostName,
 };
 
-/// Serves the training ranks of this host to `xpu-top`. `xpu-top run` starts it.
-///
-/// With --relay it serves no ranks: it forwards for other hosts, and `xpu-top` connects to it alone.
+/// Serves the training ranks of this host to `xpu-top`. `xpu-top run` starts it. With --relay it serves no
+/// ranks: it forwards the frames of other hosts, and `xpu-top` connects only to it.
 #[derive(Debug, Parser)]
 #[command(version = xpu_wire::build(), about)]
 pub(crate) struct Args {
@@ -64,7 +63,7 @@ pub(crate) struct Args {
     /// Keep no incident folders
     #[arg(long, conflicts_with = "hangs_dir")]
     no_hangs: bool,
-    /// Command line to run once per hang or failed rank, for jobs started without one; see `xpu-top run --help`
+    /// Command line to run once per hang or failed rank, for jobs that set none; see `xpu-top run --help`
     #[arg(long, value_name = "CMD", env = variable::ON_HANG)]
     on_hang: Option<String>,
     /// Do not ask NCCL's RAS service about a job that hangs; `xpu-top ras` still asks
@@ -132,13 +131,14 @@ struct HttpArgs {
     /// Serve /metrics without a token
     #[arg(long, env = "XPU_TOP_OPEN_METRICS", value_parser = clap::builder::FalseyValueParser::new())]
     open_metrics: bool,
-    /// Also serve the metrics and requests of xpu-timer: `xpu-timer`; also on --compat-port
+    /// Also serve the metrics and requests of this tool, on --compat-port too
     #[arg(long, value_name = "OF", env = "XPU_TOP_COMPAT")]
     compat: Option<Compat>,
     /// Port of xpu-timer's requests; 0: none [default: one below --base-port, 18888]
     #[arg(long, value_name = "PORT", env = "XPU_TOP_COMPAT_PORT", requires = "compat")]
     compat_port: Option<u16>,
-    /// A gauge family for each of the 64 most expensive shapes of a rank, as in the first xpu-timer
+    /// Also serve a gauge family for each of the 64 most expensive shapes of a rank, as in the first
+    /// xpu-timer
     #[arg(long, env = "XPU_TOP_PER_SHAPE", value_parser = clap::builder::FalseyValueParser::new())]
     per_shape: bool,
     /// Price of a GPU-hour, `2.5` or `2.5 EUR`: documents also report lost GPU-hours in money
@@ -159,7 +159,7 @@ enum Compat {
 }
 
 fn base_port(text: &str) -> Result<BasePort, String> {
-    text.parse().ok().and_then(BasePort::new).ok_or_else(|| "a port from 1 to 65533".to_owned())
+    text.parse().ok().and_then(BasePort::new).ok_or_else(|| "write a port from 1 to 65533".to_owned())
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -168,9 +168,9 @@ pub(crate) enum ConfigError {
     Key(#[from] KeyError),
     #[error("{0}")]
     Peaks(String),
-    #[error("cannot read {path}: {error}; name a file with one host a line", path = path.display())]
+    #[error("cannot read {path}: {error}; name a file with one host per line", path = path.display())]
     Hosts { path: PathBuf, error: io::Error },
-    #[error("no hosts to relay for: name them with --hosts a,node[1-8] or --job-hosts FILE")]
+    #[error("the relay has no hosts: name them with --hosts a,node[1-8] or --job-hosts FILE")]
     NoHosts,
     #[error(transparent)]
     Token(#[from] TokenError),

@@ -29,7 +29,7 @@ const BUSY: f64 = 0.01;
 const BUSY_SHARE: f64 = 0.25;
 const BUSY_BYTES: f64 = 1e6;
 
-/// Of one process, since the reading before.
+/// What one process did since the previous reading.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CpuReading {
     pub(crate) wait: RankCpu,
@@ -165,7 +165,7 @@ impl Thread {
     }
 }
 
-/// By system calls for files and pipes, in bytes; 0 if the kernel does not say.
+/// Bytes of system calls for files and pipes; 0 if the kernel does not report them.
 fn bytes_moved(pid: Pid) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
     let of = |line: &str| {

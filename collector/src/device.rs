@@ -1,6 +1,6 @@
 //! The health of this host's GPUs, of those that ranks run on.
 //!
-//! A call to the management library (NVML) can block for long when a GPU is sick: a separate thread reads
+//! A call to the management library (NVML) can block for long if a GPU is faulty, so a separate thread reads
 //! each GPU and stores its values in a [`Slot`]. The serving thread only reads the slot, and reports the age
 //! of its values.
 
@@ -131,7 +131,7 @@ fn watch(uuid: DeviceUuid, slot: &Arc<Slot>) {
         for_thread.ended.store(true, Relaxed);
     });
     if let Err(error) = spawned {
-        tracing::warn!("no thread to read GPU {uuid}: {error}");
+        tracing::warn!("cannot start a thread to read GPU {uuid}: {error}");
         slot.ended.store(true, Relaxed);
     }
 }

@@ -11,7 +11,7 @@ use xpu_wire::{
 /// Bytes of an environment that are read.
 const MOST: u64 = 1 << 20;
 
-/// Its variables. What the program has set since is not among them.
+/// Its variables, without those that the program has set since its start.
 #[derive(Debug)]
 pub(crate) struct Environment(Vec<u8>);
 
@@ -26,7 +26,7 @@ impl Environment {
             let _ = file.take(MOST).read_to_end(&mut bytes);
         }
         let environment = Self(bytes);
-        // In another container, the number is another process's here.
+        // If it runs in another container, this number is that of another process here.
         let name = environment.value(variable::JOB);
         name.is_none_or(|name| JobName::cleaned(&name) == *job).then_some(environment)
     }

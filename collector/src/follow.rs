@@ -58,7 +58,7 @@ pub struct Upstream {
     pub control: String,
     /// Prefix of the follower's identity: its requests do not keep a collector alive.
     pub name: Vec<u8>,
-    /// Set while some part of this process has work to finish: meanwhile an idle collector does not exit.
+    /// Set while some part of this process has work to finish: an idle collector does not exit then.
     pub held: Arc<AtomicBool>,
     /// The hang actions of jobs.
     pub(crate) wishes: Wishes,

@@ -386,7 +386,7 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // Nothing is left to finish, however this ended.
+        // However this ended, nothing is left to finish.
         self.upstream.held.store(false, Relaxed);
     }
 }

@@ -27,8 +27,8 @@ use xpu_wire::{
 const SECONDS: Extent =
     Extent { kept: Duration::from_mins(10), most_bytes: 32 << 20, block: Duration::from_secs(10) };
 
-/// Frames of these two that are not yet on disk when a collector is killed are made again from the tier
-/// above, which reaches further back.
+/// If a collector is killed, frames of these two tiers that are not yet on disk are rebuilt from the finer
+/// tier, which still holds that time.
 const TENS: (Duration, Extent) = (
     Duration::from_secs(10),
     Extent { kept: Duration::from_hours(2), most_bytes: 32 << 20, block: Duration::from_secs(150) },
@@ -38,8 +38,8 @@ const MINUTES: (Duration, Extent) = (
     Extent { kept: Duration::from_hours(24), most_bytes: 64 << 20, block: Duration::from_mins(10) },
 );
 
-/// The least of single seconds in a history that has coarser ones too: rules look back half a minute, and compare
-/// with as much before it.
+/// A history with coarser digests has at least this much of every digest: rules look back half a minute, and
+/// compare it with as much before.
 const FINE: Duration = Duration::from_mins(2);
 
 #[derive(Debug)]
@@ -90,8 +90,8 @@ impl Past {
         self.coarse.iter_mut().for_each(|(_, tier)| tier.tend(now));
     }
 
-    /// The history of these jobs of this length, in parts: the coarser tiers up to where a finer one begins. Of a
-    /// history that is longer than the finest tier, each tier gives the same share of what it keeps.
+    /// The history of these jobs, of this length, in parts: each coarser tier ends where a finer one begins.
+    /// If the history is longer than the finest tier, each tier gives the same share of what it keeps.
     pub(crate) fn of(&mut self, jobs: &[(JobName, Moment)], length: Duration, now: Moment) -> Vec<History> {
         let mut parts = vec![History::default()];
         // Compressing now may push out the oldest blocks.

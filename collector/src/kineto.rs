@@ -106,7 +106,7 @@ impl Kineto {
     fn bind(&mut self, now: Moment) {
         if self.socket.as_ref().is_some_and(|socket| !socket.has_its_name()) {
             tracing::warn!("{} was removed or taken by another daemon", self.name.shown());
-            // Who polls from now on polls the other one.
+            // From now on, clients poll the other daemon.
             (self.socket, self.tried, self.clients) = (None, None, Clients::default());
         }
         let is_due = self.tried.is_none_or(|tried| now.since(tried) >= TRY_AGAIN);

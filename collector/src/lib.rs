@@ -1,8 +1,8 @@
 //! Serves the ranks of one host: takes their summaries, publishes digests, answers requests.
 //!
 //! One thread, one poll loop; separate processes read stacks, separate threads serve pages and receive the
-//! data as viewers do. It is apart from the workers so that nothing a viewer does can slow one down, and
-//! apart from the viewer so that a rank's last state is still known when the rank is gone.
+//! data as viewers do. It runs apart from the workers, so that no viewer can slow one down, and apart from
+//! the viewers, so that a rank's last state stays known after its end.
 //!
 //! ```text
 //! workers ──Hello, Summary, Goodbye──▶ Roster ──Digest, Detail, Event──▶ viewers

@@ -19,7 +19,7 @@ use process::{ProcessCounts, Processes};
 pub(crate) struct Loads {
     before: Option<(Moment, HostCounts)>,
     processes: Processes,
-    /// What was read last, for a viewer that comes now.
+    /// The last readings, for a viewer that connects now.
     latest: Vec<HostLoad>,
 }
 
@@ -36,7 +36,7 @@ impl Loads {
     pub(crate) fn read(&mut self, ranks: impl Iterator<Item = Loaded>, now: Moment) -> Vec<HostLoad> {
         let mut ranks = ranks.peekable();
         if ranks.peek().is_none() {
-            // Nobody asks, and the next difference would be of a long time.
+            // Nobody asks, and the next difference would cover a long time.
             *self = Self::default();
             return Vec::new();
         }

@@ -68,8 +68,8 @@ fn main() -> ExitCode {
             let served = serving.serve().inspect_err(|error| tracing::error!("libzmq: {error}"));
             drop(hangs);
             drop(serving);
-            // A thread may be inside the driver's library: its destructors must not run beneath it. SAFETY:
-            // ends the process; all that outlives it was put away just now.
+            // A thread may be inside the driver's library, whose destructors must not run meanwhile. SAFETY:
+            // ends the process; everything that outlives it was saved just now.
             unsafe { libc::_exit(i32::from(served.is_err())) }
         }
         Err(ConfigError::Open(error)) if error.is_served_already() => {
@@ -117,7 +117,7 @@ fn open(args: &Args) -> Result<Serving, ConfigError> {
 
 /// Monitoring works without pages: their errors are reported and end nothing.
 fn pages(upstream: Upstream, config: HttpConfig) -> Option<Server> {
-    serve(upstream, config).inspect_err(|error| tracing::error!("no pages: {error}")).ok()
+    serve(upstream, config).inspect_err(|error| tracing::error!("no HTTP: {error}")).ok()
 }
 
 /// The same for hangs.

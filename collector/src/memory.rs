@@ -16,7 +16,7 @@ const OWN_MAPPING: libc::c_int = 256 << 10;
 /// Must be called before there are threads.
 pub fn prepare() {
     for (which, value) in [(libc::M_ARENA_MAX, ARENAS), (libc::M_MMAP_THRESHOLD, OWN_MAPPING)] {
-        // SAFETY: sets a number of the allocator; one it does not take, it leaves as it was.
+        // SAFETY: sets a parameter of the allocator, which ignores a value that it does not accept.
         unsafe { libc::mallopt(which, value) };
     }
 }

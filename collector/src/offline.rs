@@ -59,7 +59,7 @@ impl Offline {
         frames
     }
 
-    /// What it does once a second, with what is read of GPUs and processes then.
+    /// What it does once a second, with the readings of GPUs and processes at that time.
     pub fn digest(
         &mut self,
         now: Moment,
@@ -77,7 +77,7 @@ impl Offline {
         bodies.into_iter().map(|body| self.kept(body, now)).collect()
     }
 
-    /// What a viewer is given that comes now: the history of this length, then the state.
+    /// What a viewer gets that connects now: the history of this length, then the state.
     pub fn for_new_viewer(&mut self, length: Duration, now: Moment) -> Vec<Frame> {
         let jobs = self.roster.jobs();
         let parts = self.past.of(&jobs, length, now);

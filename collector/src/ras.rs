@@ -48,14 +48,14 @@ const LIMIT: Duration = Duration::from_secs(40);
 /// Answers that wait for the thread that keeps them on disk.
 const KEPT: usize = 4;
 
-/// A job whose RAS is to be asked.
+/// A job whose RAS will be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub job: JobName,
     /// Its living processes here, the one to begin with first.
     pub pids: Vec<Pid>,
-    /// Ranks on this host, of any job, are creating a communicator: RAS of some versions ends a process that is
-    /// asked then, and which one answers at a shared port is not known before.
+    /// Ranks of some job on this host are creating a communicator. RAS of some versions crashes a process
+    /// that is asked then, and nobody knows beforehand which process answers at a shared port.
     pub creating: bool,
 }
 
@@ -81,7 +81,8 @@ struct Asking {
 pub(crate) struct Ras {
     asking: Vec<Asking>,
     recent: BTreeMap<JobName, (Instant, RasReport, Vec<u8>)>,
-    /// Each thread has a clone: one that nobody waits for any more, such as for a name server, still counts.
+    /// Each thread holds a clone, so a thread that nobody waits for any more (it may hang in a name lookup)
+    /// still counts.
     threads: Arc<()>,
     /// A rank on this host is creating a communicator: read before each question, as a thread may ask several
     /// processes.
@@ -117,7 +118,7 @@ impl Ras {
             let _ = answer_tx.send(answer);
         });
         if let Err(error) = started {
-            let why = format!("no thread to ask with: {error}");
+            let why = format!("cannot start a thread to ask it: {error}");
             return at_once(RasReport::unanswered(job, why), Vec::new());
         }
         self.asking.push(Asking { job, viewers: vec![viewer.clone()], answer, since: now });

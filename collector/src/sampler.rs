@@ -1,5 +1,5 @@
-//! Looks where main threads are while GPUs wait for them: one process of this program at a time, whose CPU
-//! time is held to a budget.
+//! Samples where main threads are while GPUs wait for them: one process of this program at a time, whose CPU
+//! time is limited by a budget.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +30,7 @@ const BURST: f64 = 1.0;
 /// A rank of which nothing could be read is not tried again for this time.
 const UNREADABLE: Duration = Duration::from_mins(10);
 
-/// A rank is sampled again after this time at the earliest, unless it changed what it does.
+/// A rank is sampled again after this time at the earliest, unless its behaviour changed.
 const AGAIN: Duration = Duration::from_mins(1);
 
 /// A process that takes longer is killed.
@@ -49,7 +49,7 @@ pub(crate) struct Sampler {
     credit: Credit,
 }
 
-/// What came of the last sampling of a process.
+/// The result of the last sampling of a process.
 #[derive(Clone, Copy, Debug)]
 struct Sampled {
     /// When it may be sampled again.
@@ -98,7 +98,7 @@ impl Sampler {
         }
     }
 
-    /// Takes what was seen, and begins with the next rank. Never blocks.
+    /// Takes the result, and begins with the next rank. Never blocks.
     pub(crate) fn turn(&mut self, roster: &mut Roster, now: Moment) {
         if !self.enabled {
             return;
@@ -158,7 +158,7 @@ impl Run {
         Some(Self { job: job.clone(), rank: *rank, pid: *pid, begun: now, child, output })
     }
 
-    /// The CPU time that it took, and what it saw: its process has ended, so the pipe has an end.
+    /// The CPU time that it took, and its samples. Its process has ended, so reading the pipe ends.
     fn result(&mut self) -> (Nanoseconds, Option<MainThread>) {
         let mut bytes = Vec::new();
         let read = (&mut self.output).take(codec::LARGEST_FRAME as u64).read_to_end(&mut bytes);

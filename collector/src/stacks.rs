@@ -61,7 +61,8 @@ pub(crate) struct Target {
     pub reach: Reach,
     /// Whether its threads may be stopped for their native frames.
     pub natively: bool,
-    /// Whether what runs on its GPUs is read, which ends it; and what would end the others then.
+    /// Whether the kernels on its GPUs are read, which ends it; and the launcher that would then end the
+    /// others.
     pub gpus: Option<Launcher>,
     /// Threads in a call that can block, by the ledger page at that moment.
     pub inside: Vec<Inside>,
@@ -93,7 +94,7 @@ impl Wanted {
         (&self.target.job, self.target.rank) == (&target.job, target.rank)
     }
 
-    /// Whether a reading for this includes everything the other needs.
+    /// Whether a reading for this target includes everything that the other needs.
     fn will_do(&self, target: &Target) -> bool {
         self.is_of(target)
             && (self.target.natively || !target.natively)

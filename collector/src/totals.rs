@@ -13,8 +13,8 @@ use xpu_wire::{
     unit::Nanoseconds,
 };
 
-/// Shapes kept of one rank, of each kind. Training has tens to hundreds; a rank with more lacks some in its
-/// rates, and counts them in [`Totals::turned_away`].
+/// Shapes of each kind that are kept for one rank. Training has tens to hundreds. For a rank with more, rates
+/// lack the others, which are counted in [`Totals::turned_away`].
 const SHAPES: usize = 4096;
 
 /// The kept part of each shape: everything but the interval's distribution.
@@ -82,7 +82,8 @@ impl Totals {
         self.turned_away
     }
 
-    /// Adds what the summary lacks, with empty intervals: a rank's new subscriber gets all of it.
+    /// Adds the shapes that the summary lacks, with empty intervals: a new subscriber of a rank gets all of
+    /// them.
     pub(crate) fn complete(&self, summary: &mut Summary) {
         let sent: HashSet<_> = summary.gemms.iter().map(|gemm| gemm.shape).collect();
         let rest = self.gemms.iter().filter(|(shape, _)| !sent.contains(shape));

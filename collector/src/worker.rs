@@ -1,4 +1,4 @@
-//! One rank as this host knows it: its messages, and what can be read of it when it sends no more.
+//! One rank as this host knows it: its messages, and what can be read about it after they stop.
 
 mod ending;
 mod memory;
@@ -97,14 +97,14 @@ pub(crate) struct Worker {
     /// Its exit status by the kernel.
     status: Option<ExitStatus>,
     surroundings: Surroundings,
-    /// It stands for a further GPU of a process that another worker stands for.
+    /// It represents a further GPU of a process that another worker represents.
     is_beside: bool,
 }
 
 impl Worker {
     /// A further GPU of a process.
     pub(crate) fn beside(identity: Identity, info: RankInfo, number: u64, now: Moment) -> Self {
-        // The kernel's news of the process are the other worker's.
+        // The other worker takes what the kernel reports of the process.
         let (memory, watch, surroundings) = Default::default();
         Self { is_beside: true, memory, watch, surroundings, ..Self::new(identity, info, number, now) }
     }
@@ -332,8 +332,8 @@ impl Worker {
         self.become_life(life, now)
     }
 
-    /// Whether its process is no rank any more: `exec` has left it without the page. A program that starts
-    /// itself again says hello when it has loaded its libraries.
+    /// Whether its process is no longer a rank: `exec` has left it without the page. A program that executes
+    /// itself again introduces itself when it has loaded its libraries.
     fn executes_another_program(&self) -> bool {
         let maps = || fs::read(format!("/proc/{}/maps", self.info.pid)).unwrap_or_default();
         // A process that is about to end has none.
@@ -351,7 +351,7 @@ impl Worker {
         for line in reading.communicators {
             match self.communicators.iter_mut().find(|known| known.is_of(&line)) {
                 Some(known) => known.advance(&line, now),
-                // Of several GPUs, the page does not say whose it is.
+                // For a process with several GPUs, the page does not show which GPU it concerns.
                 None if self.info.rank.gpu().is_some() => {}
                 None => self.communicators.push(Known::read(&line, now)),
             }
@@ -399,7 +399,7 @@ impl Worker {
         }
     }
 
-    /// Whether a thread of it is creating a communicator; not known without a ledger.
+    /// Whether one of its threads is creating a communicator; unknown without a ledger.
     pub(crate) fn creates_communicator(&self) -> bool {
         let mut threads = self.ledger.iter().flat_map(|page| &page.ledger().threads);
         threads.any(|thread| thread.read().is_some_and(|reading| reading.call == Call::CommunicatorInit))

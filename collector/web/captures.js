@@ -34,7 +34,7 @@ export const capturesPage = {
         ["", (one) => (one.state === "recording" ? "" : h("span", {}, h("button", { onclick: () => show(one, go) }, "report"), " ", h("button", { onclick: () => fetchFile(one, go) }, "file")))],
         ["", (one) => one.said.split("\n").at(-1)],
       ], [...captures].reverse())
-      : h("p", { class: "muted" }, "none by this collector; `xpu-top capture` writes files of its own");
+      : h("p", { class: "muted" }, "this collector has made none; `xpu-top capture` writes its own files");
     root.replaceChildren(
       h("h2", {}, "Captures ", h("small", {}, `the last 16; every operation of ${STEPS} steps`), " ", h("button", { onclick: () => begin(go) }, `capture ${STEPS} steps (c)`)),
       ...[...new Set([said, unread])].filter(Boolean).map((why) => h("p", { class: "warning" }, `▲ ${why}`)), rows,

@@ -84,7 +84,7 @@ export function drawBanner() {
   banner.hidden = !state.lostAt;
   if (state.lostAt) {
     const since = timeOfDay(state.lostAt / 1000);
-    const old = state.status ? "; everything below is from before" : "";
+    const old = state.status ? "; all figures below are older" : "";
     banner.textContent = `◷ the collector cannot be reached since ${since} UTC (${age((Date.now() - state.lostAt) / 1000)})${old}. Trying again.`;
   }
 }

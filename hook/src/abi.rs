@@ -19,7 +19,7 @@ use crate::{
     symbol::Kind,
 };
 
-/// Marks the end of a training step: of number `completed`, or of the next one if that is negative.
+/// Marks the end of training step number `completed`, or of the next step if `completed` is negative.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_step(completed: i64) {
     let completed = u64::try_from(completed).ok();
@@ -41,7 +41,7 @@ pub extern "C" fn xpu_top_step(completed: i64) {
 pub extern "C" fn xpu_top_step_with(completed: i64, tokens: u64, samples: u64, loss: f64) {
     let mark = Mark::new();
     if let Some(entered) = Entered::enter(Kind::Watched, &mark) {
-        // The work first: a reader that sees the step sees its work.
+        // The work comes first, so a reader that sees the step also sees its work.
         entered.leave(|lane| lane.observer().work.add(tokens, samples, loss));
     }
     xpu_top_step(completed);
@@ -70,8 +70,8 @@ pub unsafe extern "C" fn xpu_top_span_end(name: *const c_char, begun: u64) {
     }
 }
 
-/// Turns observing off (0) or on. When off, a launch costs one load; state that would be wrong later is kept:
-/// numbers that ranks agree on, the sizes of allocations, and the contents of graphs.
+/// Turns observing off (0) or on. While it is off, a launch costs one load. The hook still keeps what it
+/// cannot learn later: numbers on which ranks agree, the sizes of allocations, and the contents of graphs.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_set_enabled(on: c_int) {
     switch::set(on != 0);
@@ -98,8 +98,8 @@ pub extern "C" fn xpu_top_set_sampling(gemm: u32, collective: u32) -> c_int {
     }
 }
 
-/// Sets the overhead budget as a percentage of wall time: the hook chooses what it times. Below zero there is
-/// no limit and everything is timed; zero times nothing. Overrides [`xpu_top_set_sampling`]. Returns 0, or -1
+/// Sets the overhead budget as a percentage of wall time: the hook chooses what it times. A negative budget
+/// is no limit and times everything; zero times nothing. Overrides [`xpu_top_set_sampling`]. Returns 0, or -1
 /// if it is not a number.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_set_budget(percent: f64) -> c_int {
@@ -112,8 +112,8 @@ pub extern "C" fn xpu_top_set_budget(percent: f64) -> c_int {
     0
 }
 
-/// Whether NCCL's profiler plugin interface is asked for events: 0 never (only if the preload sees all calls),
-/// 1 when they are needed, 2 at every operation. Returns 0, or -1 and changes nothing for another number.
+/// When NCCL's profiler plugin interface is asked for events: 0 never (only if the preload sees all calls), 1
+/// when they are needed, 2 at every operation. Returns 0, or -1 and changes nothing for another number.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_set_plugin(mode: c_int) -> c_int {
     if plugin::set(mode) { 0 } else { -1 }

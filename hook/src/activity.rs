@@ -66,7 +66,7 @@ impl Waiting {
             BlockingCall::DeviceSynchronize => Call::DeviceSynchronize,
             BlockingCall::EventSynchronize => Call::EventSynchronize,
             BlockingCall::Copy => Call::Memory,
-            // Launches have only their time kept, by the lane.
+            // For launches, only the time is kept, in the lane.
             BlockingCall::Launch => Call::Unknown,
         };
         lane.entered(shown, coarse_now());

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The real `dlsym` depends on its return address: a wrapper that calls it for all names changes its answers.
-//! In doubt nothing is substituted.
+//! In case of doubt nothing is substituted.
 
 mod answers;
 pub mod questions;
@@ -114,7 +114,7 @@ pub(crate) unsafe fn ask(handle: *mut c_void, name: &CStr) -> *mut c_void {
     let real = unsafe { std::mem::transmute::<usize, Dlsym>(real()) };
     // SAFETY: the caller's promise.
     let answer = unsafe { real(handle, name.as_ptr()) };
-    // It depends on its return address: not a jump, which would return elsewhere.
+    // A jump would return elsewhere, and its answer depends on its return address.
     std::hint::black_box(answer)
 }
 

@@ -1,7 +1,7 @@
 //! Memory the program holds: the size of every allocation, found again by its address when it is freed.
 //!
-//! A caching allocator makes few calls, others make many, from any thread. No thread waits for another here:
-//! an address has a few possible slots; if all of them are taken, it is counted and not tracked.
+//! A caching allocator makes few calls; others make many, from any thread. No thread waits for another here.
+//! An address has a few possible slots; if all are taken, its allocation is counted but not tracked.
 
 use std::{
     ffi::{c_int, c_void},
@@ -23,7 +23,7 @@ const FREE: usize = 0;
 /// A slot being filled or emptied; no allocation has an odd address.
 const BUSY: usize = 1;
 
-/// Devices whose memory is counted by itself, and the place of memory whose device is not among them.
+/// Devices whose memory is counted separately, and the place for memory of other devices.
 const NOWHERE: usize = 63;
 
 /// The owner of memory.
@@ -63,7 +63,7 @@ pub(crate) struct Allocations {
 #[derive(Debug)]
 struct Place {
     address: AtomicUsize,
-    /// Of an [`Allocation`], all but its address: see [`Allocation::word`].
+    /// An [`Allocation`] without its address: see [`Allocation::word`].
     word: AtomicU64,
 }
 
@@ -122,7 +122,7 @@ impl Allocations {
         self.made.fetch_add(1, Relaxed);
         let device = device.and_then(|device| usize::try_from(device).ok()).unwrap_or(NOWHERE).min(NOWHERE);
         let allocation = Allocation { address: address.addr(), whose, device, site, bytes };
-        // CUDA returns no live address twice: the known allocation here was freed unseen.
+        // CUDA returns no live address twice, so the known allocation here was freed unseen.
         if let Some(before) = self.take(address) {
             self.given_back(before, sites);
         }
@@ -185,7 +185,7 @@ impl Allocations {
         &self.places[first..first + SLOTS_PER_SET]
     }
 
-    /// It is held no more.
+    /// It is no longer held.
     fn given_back(&self, allocation: Allocation, sites: &MemorySites) {
         sites.freed(allocation.site, allocation.bytes);
         for held in self.on(allocation).into_iter().chain([self.held(allocation.whose)]) {

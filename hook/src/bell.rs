@@ -15,7 +15,7 @@ impl Bell {
         Self(AtomicU32::new(0))
     }
 
-    /// The number of rings, passed to [`Self::wait`] so that a ring in between is not missed.
+    /// The number of rings. Passed to [`Self::wait`], it prevents that a ring in between is missed.
     pub(crate) fn rings(&self) -> u32 {
         self.0.load(SeqCst)
     }

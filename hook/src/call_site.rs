@@ -1,8 +1,9 @@
 //! The call site of an NCCL call, or of an allocation: in Python, and in native code ([`native`]).
 //!
-//! PyTorch releases the interpreter's lock around its NCCL calls, and nothing here waits for it: a thread
-//! reads its own frames, which do not change while it is outside of Python. A call walks a few of them, which
-//! gives a number for the site. A site's text is read at its first occurrence, through the kernel.
+//! PyTorch releases the interpreter's lock around its NCCL calls, and nothing here waits for that lock: a
+//! thread reads its own frames, which do not change while it is outside of Python. A call hashes its
+//! innermost frames to find the number of its site. The text of a site is read when it first occurs, through
+//! the kernel.
 
 mod layout;
 pub(crate) mod native;
@@ -151,8 +152,8 @@ impl Reader {
         key
     }
 
-    /// Whether frames are where they are expected: read through the kernel, so that nothing happens if they
-    /// are not.
+    /// Whether frames are where they are expected. They are read through the kernel, so a wrong address does
+    /// no harm.
     #[cold]
     fn prove(&self) -> bool {
         let frames = self.frames();

@@ -1,8 +1,8 @@
 //! Captured steps: while a capture runs, every operation is timed and kept one by one.
 //!
-//! Run by the hook's thread, which sees steps end a few milliseconds late: everything is timed from shortly
-//! before the first step, and earlier operations are dropped. A time instead of steps is one step here, whose
-//! begin and end are known in advance.
+//! The hook's thread runs this, and sees steps end a few milliseconds late. So everything is timed from
+//! shortly before the first step, and earlier operations are dropped. A time instead of steps is one step
+//! here, with a known begin and end.
 
 mod activity;
 mod base;
@@ -41,8 +41,8 @@ use under_way::{Kept, Span, UnderWay};
 const BEFORE: u64 = 300_000_000;
 const STEPS_BEFORE: u64 = 2;
 
-/// Time that threads inside a watched function at the end of the last step have to leave it, unless a step is
-/// shorter.
+/// At the end of the last step, threads inside a watched function get this time to leave it, or the time of a
+/// step if that is shorter.
 const LEFT_AFTER: u64 = 2_000_000_000;
 
 /// A capture ends after this long at most, whatever its order says.
@@ -65,7 +65,7 @@ fn switch_on(on: bool) {
     }
 }
 
-/// In a forked child: nothing there would ever end it.
+/// In a forked child, nothing would ever end it.
 pub(crate) fn forget() {
     switch_on(false);
     cupti::forget();
@@ -201,8 +201,8 @@ impl Capture {
         }
     }
 
-    /// A recorded operation of the thread of lane number `thread`; one with a timer comes again when that is
-    /// read.
+    /// A recorded operation of the thread of lane number `thread`. An operation with a timer comes again when
+    /// the timer has been read.
     pub(crate) fn launched(&mut self, observer: &Observer, thread: usize, record: &Record) {
         if record.timer().is_some() {
             return;
@@ -247,13 +247,13 @@ impl Capture {
         under_way.keep(thread, single, span.unwrap_or(Span::Unknown));
     }
 
-    /// Whether an operation launched then is in no step of the capture.
+    /// Whether an operation launched at that time is in no step of the capture.
     fn is_past(&self, at: u64) -> bool {
         self.under_way.as_deref().is_none_or(|under_way| !(under_way.begin()..under_way.end()).contains(&at))
     }
 
-    /// After everything launched before `begun` was taken in. `waiting` are the launch times of what the GPU
-    /// has not completed.
+    /// Called after everything launched before `begun` was taken in. `waiting` has the launch times of
+    /// operations that the GPU has not completed.
     pub(crate) fn settle(&mut self, device: Option<c_int>, waiting: impl Iterator<Item = u64>) {
         self.functions.look();
         self.look_at_clock();
@@ -270,7 +270,7 @@ impl Capture {
             && are_left
             && waiting.min().is_none_or(|first| first >= end)
             && under_way.activity.is_whole(end, self.pace);
-        // What other threads launched before the mark is taken in at the next turn at the latest.
+        // Operations that other threads launched before the mark are taken in at the next turn at the latest.
         under_way.settled = under_way.closed;
         if whole {
             self.finish(CaptureEnd::Done);
@@ -296,7 +296,7 @@ impl Capture {
         let Some(mut under_way) = self.under_way.take() else { return };
         switch_on(false);
         if under_way.until.is_some() && !under_way.closed {
-            // A time that is cut short is still a time.
+            // A time that ends early is still a time.
             under_way.end_at(monotonic());
         }
         let begin = under_way.begin();
@@ -308,7 +308,7 @@ impl Capture {
             let (records, lost) = (under_way.functions, under_way.lost_functions);
             under_way.functions_came = self.functions.outcome(begin, records, lost);
         }
-        // Not as soon as the last step ends: threads inside a call have a moment to leave it.
+        // Not as soon as the last step ends, because threads inside a call get a moment to leave it.
         self.functions.end();
         if let Some(at) = recorded {
             self.past.forget_before(at);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use xpu_wire::unit::Moment;
 
-/// What the time of day is ahead of [`monotonic`], modulo 2^64 nanoseconds.
+/// How far the time of day is ahead of [`monotonic`], modulo 2^64 nanoseconds.
 static AHEAD: AtomicU64 = AtomicU64::new(0);
 
 /// Monotonic nanoseconds.
@@ -17,13 +17,13 @@ pub(crate) fn coarse_now() -> Moment {
     Moment(read(libc::CLOCK_REALTIME_COARSE))
 }
 
-/// The time of day of a moment that [`monotonic`] gave: a call that needs both reads one clock.
+/// Converts a moment of [`monotonic`] to the time of day, so that a call that needs both reads one clock.
 pub(crate) fn time_of_day(monotonic: u64) -> Moment {
     Moment(monotonic.wrapping_add(AHEAD.load(Relaxed)))
 }
 
-/// Compares the clocks: before the first call, and on every turn of the hook's thread, because the time of day
-/// may be set.
+/// Compares the clocks. Called before the first call and on every turn of the hook's thread, because somebody
+/// may set the time of day.
 pub(crate) fn compare() {
     AHEAD.store(Moment::now().0.wrapping_sub(monotonic()), Relaxed);
 }

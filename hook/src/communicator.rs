@@ -30,7 +30,7 @@ pub(crate) struct Communicators {
     slots: Box<[Slot]>,
     /// Slots ever used; lookups end there.
     used: AtomicU32,
-    /// Where the search for a free slot continues: the longest closed first.
+    /// Where the search for a free slot continues, so that the slot closed longest ago comes first.
     next: AtomicU32,
     /// Calls on communicators whose creation was not seen.
     unknown: AtomicU64,
@@ -169,14 +169,14 @@ impl Communicators {
         }
     }
 
-    /// A stream is about to be destroyed: progress of the next one with its handle proves nothing about
-    /// operations on this one.
+    /// A stream is about to be destroyed: the progress of a later stream with the same handle proves nothing
+    /// about operations on this one.
     pub(crate) fn stream_ends(&self, stream: cudaStream_t) {
         self.open().for_each(|slot| slot.progress.stream_ends(stream.addr() as u64));
     }
 
-    /// Forgets a handle: NCCL may reuse its address for the next communicator. NULL, which NCCL lets a
-    /// program destroy, is not one, though it looks like a free slot.
+    /// Forgets a handle: NCCL may reuse its address for the next communicator. NCCL lets a program destroy
+    /// NULL, which is no handle, though it looks like a free slot.
     pub(crate) fn remove(&self, ledger: &Ledger, handle: ncclComm_t) {
         if handle.addr() <= BUSY {
             return;

@@ -1,8 +1,8 @@
-//! Which collectives are done, when none of them is timed: a few events without timing, never one for each
-//! operation.
+//! Shows which collectives are done even if none is timed, with a few events without timing, never one for
+//! each operation.
 //!
 //! The hook's thread requests an event of a communicator at intervals; the next launch records one; the
-//! thread queries it, and updates the ledger. So a rank that hangs is distinguished from one that is slow at
+//! thread queries it, and updates the ledger. So a rank that hangs can be distinguished from a slow one at
 //! any sampling rate.
 
 use std::{
@@ -130,7 +130,7 @@ impl Completions {
 /// Nanoseconds between two requests, for this number of communicators at this price of an event.
 pub(crate) fn spacing(budget: Option<f64>, price: f64, communicators: usize) -> u64 {
     let spacing = budget.map_or(0.0, |budget| communicators as f64 * price / (budget * SHARE));
-    // No budget and no communicator: no requests.
+    // Without a budget or a communicator there are no requests.
     if spacing.is_nan() { FARTHEST as u64 } else { spacing.clamp(CLOSEST, FARTHEST) as u64 }
 }
 

@@ -31,11 +31,11 @@ use crate::{
     plugin, switch,
 };
 
-/// A program that runs on for this long after its handler got a fatal signal has survived it.
+/// If a program runs on for this long after its handler got a fatal signal, it has survived the signal.
 const SURVIVES: Duration = Duration::from_secs(5);
 
-/// Turns of the hook's thread after an exit was noted: the first may come before the kernel has ended the
-/// process.
+/// Turns of the hook's thread after an exit was noted, before it is taken back: the first may come before the
+/// kernel has ended the process.
 const GOES_ON: u32 = 2;
 
 /// Turns since an exit was noted.

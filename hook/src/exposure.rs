@@ -1,10 +1,10 @@
-//! The streams of GEMMs, the streams of communication, and the events behind communication: to see when
-//! communication holds up a stream of GEMMs.
+//! Keeps the streams of GEMMs, the streams of communication, and the events behind communication, to detect
+//! when communication holds up a stream of GEMMs.
 //!
 //! Overlapped communication runs on separate streams, and GEMMs go on beside it until their stream waits for
-//! an event that was recorded there (`cudaStreamWaitEvent`): DDP's `work.wait()`. A further stream may lie in
-//! between that has itself waited for such an event, as older FSDP's for all-gathers. Communication on the
-//! stream of the GEMMs holds them up all the while it runs.
+//! an event that was recorded there (`cudaStreamWaitEvent`): DDP's `work.wait()`. There may be another stream
+//! in between, which has itself waited for such an event, as that of older FSDP for all-gathers.
+//! Communication on the stream of the GEMMs holds them up as long as it runs.
 
 mod notes;
 
@@ -37,7 +37,7 @@ pub(crate) struct Exposure {
     found: AtomicU16,
 }
 
-/// What a stream waits for through an event.
+/// The work that a stream waits for through an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitsFor {
     /// Nothing related to communication.
@@ -66,7 +66,7 @@ impl Exposure {
         self.multiplies.load(Relaxed) && self.communicates.load(Relaxed)
     }
 
-    /// Whether an NCCL operation was seen: otherwise nobody asks what is before one.
+    /// Whether an NCCL operation was seen. Otherwise nobody asks which work precedes one.
     #[inline]
     pub(crate) fn has_communication(&self) -> bool {
         self.communicates.load(Relaxed)
@@ -140,8 +140,8 @@ impl Exposure {
         known & MULTIPLIES == 0 && (known & COMMUNICATES != 0 || known >> AGE == self.age())
     }
 
-    /// Notes of waits and events count in one age only: it ends where observing was off for a while, because
-    /// records meanwhile were not seen, and where a stream is found to run GEMMs. Never 0.
+    /// Notes of waits and events count only within one age. An age ends when observing was off for a while,
+    /// because records in that time were not seen, and when a stream is found to run GEMMs. Never 0.
     fn age(&self) -> u16 {
         let ages = u16::MAX >> AGE;
         self.found.load(Relaxed).wrapping_add(switch::times_on()) % ages + 1

@@ -29,7 +29,7 @@ const GAP: u64 = 1_500;
 const MARK_COST: u64 = 600;
 const MARK_GAP: u64 = 50;
 
-/// Measured gaps, of which the median is taken.
+/// Number of measured gaps; the median counts.
 const GAPS: usize = 31;
 
 /// Cost to its thread of a launch that is recorded but not timed (a GEMM 25 ns, a collective 35 ns, in a

@@ -39,7 +39,7 @@ pub(crate) type GraphCaptureId = NonZeroU32;
 pub(crate) struct Graphs {
     known: Mutex<Known>,
     executables: Executables,
-    /// What could not be kept: no space, or another thread held the lock.
+    /// Number of entries lost: no space, or another thread held the lock.
     lost: AtomicU64,
     /// Executables of graphs that were not captured.
     unseen: AtomicU64,
@@ -196,7 +196,7 @@ impl Graphs {
         self.executables.take_launches(each);
     }
 
-    /// What could not be kept, and executables of graphs whose creation was not seen.
+    /// Number of entries lost, and of executable graphs whose creation was not seen.
     pub(crate) fn missed(&self) -> (u64, u64) {
         (self.lost.load(Relaxed) + contents::unlisted(), self.unseen.load(Relaxed))
     }

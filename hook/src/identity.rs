@@ -1,7 +1,7 @@
 //! This process's place in its job, and its collector's address: from the launcher's environment.
 //!
-//! All of it is read at once, by the thread of the first call. The program may change its environment at any
-//! time, and in C no other thread can read it safely then.
+//! The thread of the first call reads it all at once: the program may change its environment at any time,
+//! which makes reads from other threads unsafe.
 
 use std::{env, path::PathBuf};
 
@@ -88,8 +88,8 @@ impl Identity {
         self.info.world_size = world_size;
     }
 
-    /// The process uses several GPUs, of which this is the first: its own rank is that GPU's. `true` when that
-    /// has changed.
+    /// The process uses several GPUs and this is the first: the process's rank is that GPU's. `true` if that
+    /// is new.
     pub(crate) fn has_several(&mut self, first: DeviceIndex) -> bool {
         let rank = self.info.rank.of_gpu(first);
         std::mem::replace(&mut self.info.rank, rank) != rank

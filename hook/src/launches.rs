@@ -32,7 +32,7 @@ pub(crate) struct Launch {
     pub(crate) kind: Kind,
     /// Threads of a kernel, bytes of a collective or a copy.
     pub(crate) weight: f32,
-    /// Of a GEMM that is no batch of them: m, n and k.
+    /// For a GEMM without a batch: m, n and k.
     pub(crate) extents: [u32; 3],
     /// Monotonic nanoseconds.
     pub(crate) at: u64,

@@ -138,7 +138,7 @@ impl Connection {
             // The program has closed it, and may have opened another file in its place.
             return false;
         }
-        // What is not read stays with the sender.
+        // Unread data stays with the sender.
         if allowance.is_left(now) {
             match self.socket.receive() {
                 Received::Nothing => {}

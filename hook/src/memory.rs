@@ -167,7 +167,7 @@ unsafe impl GlobalAlloc for Memory {
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         if !self.is_spare(at) {
-            // Where the lock is not to be had it is left behind.
+            // If the lock is held, the memory is leaked.
             // SAFETY: the heap gave it.
             self.with(|heap| unsafe { heap.free(at, layout.size(), layout.align()) });
         }

@@ -78,7 +78,7 @@ const fn plugin<const VERSION: usize>(init: *const c_void) -> Plugin {
 macro_rules! export {
     ($($name:ident = $version:literal, $init:ident: $signature:ty;)*) => {
         $(
-            /// What NCCL looks up.
+            /// The symbol that NCCL looks up.
             #[allow(non_upper_case_globals, reason = "the name is NCCL's")]
             #[cfg_attr(not(test), unsafe(no_mangle))]
             pub static $name: Plugin = plugin::<$version>({

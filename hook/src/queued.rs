@@ -1,8 +1,9 @@
 //! The launched collectives, sends and receives that the GPU has reached: an event without timing before a
 //! launch. One that is timed has its pair's first event.
 //!
-//! Where the budget does not suffice for all, the first one after a wait for the GPU has one before others: what does not
-//! end is often between the two. Sends and receives have what is left once every collective has one.
+//! If the budget does not suffice for all, the first operation after a wait for the GPU gets an event before
+//! others: unfinished work is often between the two. Sends and receives get the rest once every collective
+//! has one.
 //!
 //! The oldest that their streams have not reached keep their events, however many are launched after them. So
 //! if a job hangs it is known which GPUs have reached the collective, and which run something else.
@@ -48,7 +49,7 @@ pub(crate) struct Queue {
     /// First ones that may still have an event, and those that had one.
     firsts: Allowance,
     first: AtomicU64,
-    /// What an event costs its launching thread.
+    /// The cost of an event for its launching thread.
     costs: Costs,
 }
 
@@ -117,7 +118,7 @@ impl Queue {
         }
     }
 
-    /// What an event costs its launching thread, in nanoseconds; 0 while unknown.
+    /// The cost of an event for its launching thread, in nanoseconds; 0 while unknown.
     pub(crate) fn typical_cost(&self) -> u64 {
         self.costs.typical()
     }
@@ -240,7 +241,7 @@ pub(crate) struct PerSecond {
     pub(crate) messages: f64,
 }
 
-/// Of those that are not the first after a wait.
+/// For operations that are not the first after a wait.
 fn rate(budget: Option<f64>, per_second: f64, price: f64, firsts: f64) -> Rate {
     let Some(budget) = budget else { return Rate::EVERY };
     let all = budget * SHARE;
@@ -249,7 +250,7 @@ fn rate(budget: Option<f64>, per_second: f64, price: f64, firsts: f64) -> Rate {
     one_in(times)
 }
 
-/// Of sends and receives: what is left once every collective has an event.
+/// For sends and receives: the rest once every collective has an event.
 fn rate_of_messages(budget: Option<f64>, launches: PerSecond, price: f64, collectives: Rate) -> Rate {
     let Some(budget) = budget else { return Rate::EVERY };
     let left = budget * SHARE - launches.collectives * price * 1e-9;
@@ -259,7 +260,7 @@ fn rate_of_messages(budget: Option<f64>, launches: PerSecond, price: f64, collec
     one_in(launches.messages * price * 1e-9 / left)
 }
 
-/// The finest rate that takes no more than one in `times`.
+/// The finest rate of at most one in `times`.
 fn one_in(times: f64) -> Rate {
     // Without a budget there is none, whether or not anything is launched.
     if times.is_nan() || times > Rate::COARSEST.denominator() as f64 {

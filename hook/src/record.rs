@@ -27,7 +27,7 @@ pub(crate) enum Record {
         /// Launch time in monotonic nanoseconds; 0 if it was not to be timed.
         at: u64,
         timer: Option<TimerId>,
-        /// Where it runs, in a process that uses several devices.
+        /// Its device, in a process that uses several.
         device: Option<c_int>,
     },
     Collective {
@@ -57,7 +57,7 @@ pub(crate) enum Record {
         datatype: DataType,
         bytes: u64,
         bus_bytes: u64,
-        /// Of the first collective; without one, of the first send or receive among those.
+        /// That of the first collective; without one, of the first send or receive.
         sequence: u64,
         /// 0 if there are only sends and receives: other ranks do something else.
         collectives: u64,

@@ -101,7 +101,7 @@ impl Streams {
         }
     }
 
-    /// What a launch on this stream would be behind, as far as it was seen.
+    /// The seen work that a launch on this stream would be behind.
     pub(crate) fn before(&self, lane: &Lane, stream: cudaStream_t) -> Option<Preceding> {
         let (_, slot) = self.find(stream, false)?;
         let [kind, one, other, stream, ticks] = slot.latest()?;
@@ -135,7 +135,7 @@ impl Streams {
 }
 
 impl Slot {
-    /// The later one of its own and what it waits for.
+    /// The later of its own work and the work it waits for.
     fn latest(&self) -> Option<Words> {
         let ticks = |words: &Words| words[4];
         match (self.own.get(), self.awaited.get()) {
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(before(&streams, nccl).map(|words| words[4]), Some(10), "launched after the wait");
         streams.launched(handle(nccl), Work::Graph.pack(), 30);
         assert_eq!(before(&streams, nccl).map(|words| words[4]), Some(30), "its own is later");
-        // An event of which nothing is known, and one of the same stream.
+        // An unknown event, and one of the same stream.
         streams.waits(handle(nccl), handle(0x9100));
         streams.recorded(handle(event), handle(nccl));
         streams.waits(handle(nccl), handle(event));

@@ -177,8 +177,7 @@ impl Connection {
         let Endpoint { host, base, .. } = &self.endpoint;
         let port = base.control();
         format!(
-            "{host}:{port} takes the connection and does not answer: it has another key \
-             (copy its ~/.config/xpu-top/key here, or name it in XPU_TOP_KEY_FILE), or it is no xpu-collector"
+            "{host}:{port} accepts the connection but does not answer: it has another key (copy its ~/.config/xpu-top/key here, or name it in XPU_TOP_KEY_FILE), or it is no xpu-collector"
         )
     }
 

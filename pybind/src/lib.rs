@@ -58,7 +58,7 @@ impl Tracer {
     ) -> PyResult<()> {
         if n.is_some_and(|completed| completed < 0) {
             return Err(PyValueError::new_err(
-                "n is the number of steps completed, 0 or more; leave it out to count on by one",
+                "n is the number of steps completed, 0 or more; leave it out to count one more",
             ));
         }
         let completed = n.unwrap_or(-1);

@@ -70,7 +70,7 @@ impl Worker {
     }
 }
 
-/// What a viewer has heard.
+/// The frames that a viewer received.
 #[derive(Default)]
 struct Heard {
     joined: u64,

@@ -36,7 +36,7 @@ impl Rank {
         Self(child)
     }
 
-    /// Has it read as a job that hangs is.
+    /// Reads its stacks, as for a hung job.
     fn read(&self) -> Child {
         let mut command = Command::new(built::artifact("xpu-collector"));
         command.args(["--read-stacks", &self.0.id().to_string(), "--native"]);

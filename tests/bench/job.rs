@@ -1,4 +1,4 @@
-//! What a job of eight ranks costs beside itself: its collector, the hooks' threads, the wire.
+//! The cost of watching a job of eight ranks: its collector, the hooks' threads, the wire.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use crate::table::{Row, Table};
 const RANKS: u32 = 8;
 const WATCHED: Duration = Duration::from_secs(10);
 
-/// Of a core, in percent; and bytes a rank and second.
+/// Percent of a core; and bytes per rank and second.
 const COLLECTOR_PERCENT: f64 = 1.0;
 const OVERVIEW_BYTES: f64 = 1024.0;
 

@@ -1,4 +1,4 @@
-//! What a call costs its caller, and a process its memory, beside libraries that return at once.
+//! The cost of a call for its caller, and the memory of a process, with libraries that return at once.
 
 use std::{collections::BTreeMap, path::PathBuf, process::Command};
 
@@ -11,7 +11,7 @@ use crate::table::{Row, Table};
 const COUNTED: &str = "2000";
 const TIMED: &str = "180";
 
-/// What the design allows a call that is counted, and one that is timed.
+/// The design's limits for a counted call, and for a timed one.
 const NS_COUNTED: f64 = 100.0;
 const NS_TIMED: f64 = 250.0;
 const MIB: f64 = 32.0;
@@ -102,7 +102,7 @@ pub(crate) fn cost(table: &mut Table) {
     }
 }
 
-/// What the hook's own thread spends on a record: taking it out of its ring and adding it up.
+/// The time of the hook's own thread per record: taking it from its ring and adding it up.
 pub(crate) fn fold(table: &mut Table) {
     let bench = Bench::new();
     let spent = bench.run(&["fold", COUNTED], Some(1 << 20))["record"][0];

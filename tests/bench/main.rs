@@ -1,4 +1,4 @@
-//! The budgets of the design, each beside what it is on this machine. Run it on an idle one: `make bench`.
+//! The budgets of the design, each with its figure on this machine, which must be idle: `make bench`.
 
 mod behaviour;
 mod held;

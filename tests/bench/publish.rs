@@ -1,4 +1,4 @@
-//! What it costs to say a second's summary: encoding it; sending is in the share of a core that the hook's threads take.
+//! The cost of a second's summary: encoding it. The share of a core of the hook's threads includes sending.
 
 use std::{hint::black_box, time::Instant};
 

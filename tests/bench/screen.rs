@@ -1,4 +1,4 @@
-//! What the screen costs: bytes on the line, time of a picture, memory, CPU, and how soon the first picture is there.
+//! The cost of the screen: bytes on the line, time of a picture, memory, CPU, and time to the first picture.
 
 use std::{
     env, fs,
@@ -118,7 +118,7 @@ fn arrive(app: &mut App, frame: Frame) {
     update(app, Action::Arrive(Arrival::Frame(Box::new(frame))));
 }
 
-/// In a separate process, so that nothing else is counted.
+/// In a process of its own: only it is counted.
 fn remembered(ranks: u32) -> f64 {
     let itself = env::current_exe().expect("Linux tells a program its path");
     let reported =

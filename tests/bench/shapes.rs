@@ -35,7 +35,7 @@ const SHAPES: u64 = 4_000;
 const SECONDS: u64 = 30;
 const EVERY: u64 = 3;
 
-/// What eight ranks of forty shapes take many times over, and a host does not miss.
+/// Many times the need of eight ranks with forty shapes, and little for a host.
 const MEMORY_MIB: f64 = 256.0;
 
 /// Names the process that is a screen.

@@ -41,7 +41,7 @@ fn hosts_come_and_go_and_the_screen_says_so() {
     for (key, shown) in VIEWS {
         terminal.keys(key).shows(shown).keys("1").shows("GEMM TFLOPS");
     }
-    // Details are of whom one looks at, and of nobody else.
+    // Details are requested only for the shown ranks.
     assert_eq!(crowd.tally().details.load(Relaxed), 0);
     terminal.keys("jjj\r");
     xpu_tests::program::until("the rank's details to be sent", || {

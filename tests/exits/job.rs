@@ -1,4 +1,4 @@
-//! A job of one rank that ends as a script says, and what is reported of its end.
+//! A job of one rank that ends as a script says, and the report of its end.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ step()
 next_line()
 ";
 
-/// What the plugin writes down: which of its functions was called with what.
+/// The plugin's log: its called functions, and their arguments.
 pub(super) const PLUGIN: &str = r#"
 import json, os, traceback
 

@@ -1,4 +1,4 @@
-//! Ranks that fail, in real processes under the real hook and collector: how and where is reported, the
+//! Ranks that fail, in real processes under the real hook and collector: the report says how and where, the
 //! user's plugin is called once, and the program ends as it would have.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -145,7 +145,7 @@ fn an_error_of_cuda_is_reported_with_the_function() {
     assert!(ended.evidence().contains("raised RuntimeError"), "{}", ended.evidence());
 }
 
-/// As PyTorch's allocator: it asks, frees what it has cached, asks again, and raises.
+/// Like PyTorch's allocator: it asks, frees its cache, asks again, and raises.
 #[test]
 fn memory_that_a_gpu_had_no_more_is_reported_with_sizes() {
     let script = "

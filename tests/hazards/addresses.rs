@@ -1,5 +1,5 @@
-//! Functions looked up by address: `dlsym` answers as it would without the hook, and calls through the answer
-//! are counted.
+//! Functions looked up by address: `dlsym` answers as without the hook, and calls through the answer are
+//! counted.
 
 use crate::{hazard::Hazard, stand_in};
 

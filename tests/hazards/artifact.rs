@@ -1,4 +1,4 @@
-//! What a build of the hook brings into a process: the C library, and nothing else.
+//! A build of the hook brings only the C library into a process.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -94,7 +94,7 @@ fn observing(hook: &Path) -> BTreeSet<u64> {
     all
 }
 
-/// What `.eh_frame` says of each function: from, to, and the augmentation of its CIE.
+/// The `.eh_frame` entry of each function: from, to, and the augmentation of its CIE.
 struct Frames(Vec<(u64, u64, String)>);
 
 impl Frames {

@@ -1,4 +1,4 @@
-//! What a program's collector may be up to, made so.
+//! Puts a program's collector into a given bad state.
 
 use std::{
     io::Read as _,

@@ -1,4 +1,4 @@
-//! What the collector hears of programs that are left as they are.
+//! The collector's data about programs that are left alone.
 
 use xpu_tests::listener::Speaker;
 use xpu_wire::frame::Launches;
@@ -157,7 +157,7 @@ fn calls_by_a_handle_that_are_not_followed_are_said_to_be_unseen() {
     assert_eq!(sum(&heard, |launches| launches.gemms), 50);
     assert_eq!(sum(&heard, |launches| launches.collectives), 0);
     let blind = &heard[0].summaries.last().unwrap().hook.blind;
-    assert_eq!(blind[..], ["100 NCCL calls on communicators whose making was not seen"]);
+    assert_eq!(blind[..], ["100 NCCL calls on communicators whose creation was not seen"]);
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn forked_workers_that_use_the_gpu_each_have_their_own_observer() {
     // No end waits longer than 250 ms for its last summary to leave; on a busy machine that may be too short.
     let all_said = |gemms: &Vec<u64>| gemms.len() >= 4 && gemms.iter().sum::<u64>() >= 250;
     let mut gemms = (0..4).map(|_| run()).find(all_said).expect("every process to be heard to its end");
-    // What the fourth child tried was refused.
+    // The fourth child's attempt was refused.
     assert_eq!(gemms.split_off(gemms.len() - 4), [50, 50, 50, 100]);
     assert!(gemms.iter().all(|&gemms| gemms == 0), "{gemms:?}");
 }

@@ -25,8 +25,8 @@ pub(crate) enum Case {
     Disabled(Build),
 }
 
-/// The first build under all that a collector may be up to. What differs between builds is what they bring into a process, and that is the
-/// same whatever the collector does.
+/// The first build with a collector in every state. Builds differ only in the libraries they bring into a
+/// process, which do not depend on the collector.
 pub(crate) const CASES: [Case; 10] = [
     Case::Watched(Build::Default, Collector::Absent),
     Case::Watched(Build::Default, Collector::Listens),
@@ -53,7 +53,7 @@ pub(crate) struct Hazard {
     pub(crate) others: (Option<PathBuf>, Option<PathBuf>),
     /// Only where nothing of the hook may be there: the program looks for that.
     only_disabled: bool,
-    /// What this machine lacks for it.
+    /// The tools that this machine lacks for it.
     missing: Option<String>,
     code: i32,
     signal: Option<i32>,
@@ -273,7 +273,7 @@ impl Hazard {
         (end, said)
     }
 
-    /// What is not as it is alone, a line each.
+    /// The differences from a run alone, a line each.
     pub(crate) fn differences(&self, case: Case, alone: &End, watched: &End) -> Vec<String> {
         let mut all = watched.differences_from(alone, &self.allowed);
         let leftovers = self.place.leftovers();

@@ -1,4 +1,4 @@
-//! The loader: what is found, and by whom, with one more library in the process.
+//! The loader: which symbols each object finds, with one more library in the process.
 
 use xpu_tests::place::Place;
 

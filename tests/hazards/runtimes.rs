@@ -177,7 +177,7 @@ fn a_second_copy_is_named_as_not_watched() {
     }
 }
 
-/// A library that asks for all it calls has no references, which would tell.
+/// A library that looks up all its functions has no references, which would identify it.
 #[test]
 fn a_copy_that_is_not_known_is_named_as_not_watched() {
     let pointers = &["-DBY_POINTER"];
@@ -185,7 +185,7 @@ fn a_copy_that_is_not_known_is_named_as_not_watched() {
         opens("3", &[User::of("l", twelve()).with(pointers), User::of("l", thirteen()).with(pointers)]);
     let heard = hazard.is_harmless_and_heard();
     let blind = &heard[0].summaries.last().unwrap().hook.blind;
-    let unsure = "the process has several copies of the CUDA runtime, and which of them a caller uses is not known of all";
+    let unsure = "the process has several copies of the CUDA runtime, and for some callers it is unknown which copy they use";
     assert!(blind.iter().any(|said| said.contains(unsure)), "{blind:?}");
 }
 

@@ -5,7 +5,7 @@ use crate::hazard::Hazard;
 /// More than the call itself takes.
 const BYTES: i64 = 4 << 10;
 
-/// What a handler may take in front of the program's own.
+/// The time a handler may add before the program's own.
 const HANDLER_BYTES: i64 = 1 << 10;
 
 const SEGMENTATION_FAULT: i32 = 11;

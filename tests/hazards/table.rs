@@ -47,7 +47,7 @@ const COUNTED: &[Named] = &[
     ("dlclose_hook", processes::closed_hook),
 ];
 
-/// What a hook may cost a program: its start and its end, and its memory.
+/// The cost a hook may have for a program: at start and end, and in memory.
 const MOST_TIME: Duration = Duration::from_secs(1);
 const MOST_KIB: u64 = 10 << 10;
 

@@ -1,4 +1,4 @@
-//! What unwinds, jumps or ends in a call of the program's, on its way through the hook.
+//! Unwinding, jumps and exits through the hook, from within a program's call.
 
 use crate::hazard::Hazard;
 

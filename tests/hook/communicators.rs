@@ -37,7 +37,7 @@ fn the_hash_is_nccls() {
     assert_eq!(child(CommunicatorId(0x6afe_1cc1_7717_e1f4), 1, 0), CommunicatorId(0x7903_0d07_3b3c_579f));
 }
 
-/// What a rank says of its communicators, in the order they were made, when it has nothing to complain of.
+/// A rank's report of its communicators, in the order they were made, if it has no problems.
 #[track_caller]
 fn communicators(job: &Job, rank: usize) -> Vec<CommunicatorState> {
     let said = job.after_step(rank, 1);
@@ -244,7 +244,7 @@ hold()",
     assert_eq!(
         last.hook.blind,
         [
-            "2 NCCL calls on communicators whose making was not seen",
+            "2 NCCL calls on communicators whose creation was not seen",
             "2 communicators more than can be watched at once",
             "192 communicators more than the ledger can show",
         ]

@@ -1,4 +1,4 @@
-//! What is counted: every launch once, under the shape the caller gave.
+//! Counting: every launch once, under the caller's shape.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What ranks send each other: by themselves, in groups, and beside collectives.
+//! Sends and receives between ranks: alone, in groups, and beside collectives.
 
 use std::collections::BTreeMap;
 

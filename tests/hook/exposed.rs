@@ -53,7 +53,7 @@ fn exposed(said: &Speaker) -> Option<Nanoseconds> {
     said.summaries.last().and_then(|summary| summary.exposed_for)
 }
 
-/// What both ranks of the script say.
+/// The output of both ranks of the script.
 #[track_caller]
 fn both_say(sample: &str, script: &str) -> Option<f64> {
     let set = [SET[0], SET[1], SET[2], ("XPU_TOP_SAMPLE", sample)];

@@ -1,4 +1,4 @@
-//! What is counted of GEMMs: every entry of cuBLAS, and what cublasLt's descriptors say.
+//! Counting of GEMMs: every entry of cuBLAS, and cublasLt's descriptors.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! CUDA graphs: what was captured counts at every launch, and a launch is timed as one operation.
+//! CUDA graphs: captured operations count at every launch, and a launch is timed as one operation.
 
 use std::collections::BTreeMap;
 

@@ -225,7 +225,7 @@ launch(flash, 3)",
     let said = job.after_step(0, 1);
     assert_eq!(said.launches().kernels, 12);
     assert_eq!(counts(&said), [("flash_fwd".to_owned(), 3, 2)], "asked once the error was read");
-    assert_eq!(blind(&said), ["2 kernels whose names could not be asked for: that takes CUDA 12.3"]);
+    assert_eq!(blind(&said), ["2 kernels whose names are unknown: that needs CUDA 12.3"]);
     job.end();
 }
 

@@ -11,7 +11,7 @@ use xpu_wire::{
 
 use crate::{Job, reads};
 
-/// Rank 1 does five collectives and no more; rank 0 continues until NCCL blocks it.
+/// Rank 1 does only five collectives; rank 0 continues until NCCL blocks it.
 #[test]
 fn the_ledger_reports_a_rank_that_hangs_is_stopped_or_is_dead() {
     let script = "
@@ -74,7 +74,7 @@ communicator()";
     assert_eq!(job.listener.heard().len(), 1, "rank 1 has done nothing yet");
 }
 
-/// Nothing is timed; the ledger knows all the same what is done, and what is not.
+/// Nothing is timed; the ledger still knows which work is done and which is not.
 #[test]
 fn what_is_done_is_known_when_nothing_is_timed() {
     let script = "
@@ -99,7 +99,7 @@ hold()";
         }
         seen = ledgers[0].ledger().read().communicators[0].completed;
     }
-    // Rank 0 goes on alone: what it launches then is never done.
+    // Rank 0 goes on alone: its later launches never finish.
     let is_hung = |reading: &Reading| {
         let thread = reading.threads.first();
         thread.is_some_and(|thread| reading.heartbeat.since(thread.since) > Duration::from_millis(1500))

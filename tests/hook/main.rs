@@ -68,7 +68,7 @@ impl Job {
         Self { place, listener, ranks }
     }
 
-    /// What a rank has said when it has said that this step is completed.
+    /// A rank's summary when it reports that this step is complete.
     #[track_caller]
     fn after_step(&self, rank: usize, step: u64) -> Speaker {
         self.listener.after_step(self.ranks[rank].pid(), step)

@@ -1,4 +1,4 @@
-//! The record of the last NCCL calls in the ledger: what was called, in order, from where, and what became of it.
+//! The record of the last NCCL calls in the ledger: each call in order, its caller, and its outcome.
 
 use std::process::Command;
 

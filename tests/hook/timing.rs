@@ -1,4 +1,4 @@
-//! What is timed: GEMMs, collectives alone and in groups, steps.
+//! Timing: GEMMs, collectives alone and in groups, steps.
 
 use std::collections::BTreeMap;
 

@@ -14,7 +14,8 @@ use crate::Job;
 /// A program's own report of its rank: when it completed which step.
 type Own = Vec<(f64, u64)>;
 
-/// Runs a loop of `programs.py` until `seen` has seen enough. Gives what was said of each rank's steps, and its own account.
+/// Runs a loop of `programs.py` until `seen` has seen enough. Returns each rank's reported steps, and its own
+/// account.
 fn watch(world: usize, program: &str, seen: impl Fn(&[Steps]) -> bool) -> Vec<(Vec<Steps>, Own)> {
     let job = Job::of(world, &[], &format!("from programs import *\ntrain({program})"));
     let said = |rank: usize| -> Option<Vec<Steps>> {

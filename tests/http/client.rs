@@ -1,4 +1,4 @@
-//! HTTP as plain as it is on the line, so that a test can do what no library would.
+//! Raw HTTP: a test can send what no library would.
 
 use std::{
     fmt::Write as _,
@@ -10,7 +10,7 @@ use std::{
 use serde_json::Value;
 use xpu_tests::program::until;
 
-/// A collector's HTTP port, and what is shown to it.
+/// A collector's HTTP port, and the frames given to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) address: SocketAddr,

@@ -1,4 +1,4 @@
-//! What is read of ranks takes memory for what came.
+//! Reading from ranks takes memory only for the received data.
 
 use xpu_tests::{host::Host, program::until};
 

@@ -124,7 +124,7 @@ fn a_page_and_its_events_are_served() {
     );
 }
 
-/// What a browser gets: nothing from elsewhere, and no data.
+/// A browser gets nothing from other hosts, and no data.
 fn files(client: &Client) {
     let page = client.get("/");
     assert!(page.status == 200 && page.head.contains("content-type: text/html"), "{page:?}");

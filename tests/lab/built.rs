@@ -1,4 +1,4 @@
-//! What cargo has built, found from where this test runs; and refused when its sources are newer.
+//! Programs that cargo has built, found relative to this test; refused if their sources are newer.
 
 use std::{
     env, fs,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::skip::skipped;
 
-/// What puts everything a test may look for where it looks.
+/// Installs everything a test may look for.
 const REMEDY: &str = "cargo build --release --workspace";
 
 /// The libraries of simgpu, and the sonames programs know them under.

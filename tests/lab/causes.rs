@@ -12,7 +12,7 @@ use crate::hung::{Hung, SAME, script};
 pub enum Site {
     /// In the sentence.
     Named(&'static str),
-    /// On the stack of rank 1, and of no other.
+    /// Only on the stack of rank 1.
     OnStack(&'static str),
 }
 
@@ -28,7 +28,7 @@ pub struct Cause {
     pub gpu: &'static [&'static str],
 }
 
-/// What was said of a job that hung.
+/// The report about a hung job.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     /// Rank 1 alone is named, by the right class.
@@ -175,7 +175,7 @@ pub fn causes() -> Vec<Cause> {
 }
 
 impl Cause {
-    /// Runs it with this number of ranks, and waits for the report and for what is read after it.
+    /// Runs it with this number of ranks, and waits for the report and for the later stacks and records.
     pub fn run(&self, world: usize) -> Verdict {
         let job = Hung::of(world, &self.script);
         let (first, mut status) = job.hang();

@@ -8,7 +8,7 @@ use xpu_wire::{
     unit::Nanoseconds,
 };
 
-/// What is added to each rank's totals since the last change.
+/// Added to each rank's totals since the last change.
 #[derive(Default, Debug)]
 pub(crate) struct Change {
     added: HashMap<Rank, Added>,

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-/// What this thread has had of a core since it began.
+/// CPU time of this thread since it began.
 pub fn on_core() -> Duration {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     Duration::from_nanos(text.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or(0))

@@ -1,4 +1,4 @@
-//! A job that comes to hang because its rank 1 does something else, in real processes; and what is said of it.
+//! A job in real processes that hangs because its rank 1 does something else; and the report about it.
 
 use std::time::{Duration, Instant};
 

@@ -107,7 +107,7 @@ impl Lab {
         lab
     }
 
-    /// A job just found, of which all that arrives is kept.
+    /// A new job whose arrivals are all kept.
     pub fn recorded(simulation: Simulation) -> Self {
         let mut lab = Self::at_rest(simulation, Depth::True);
         lab.heard = Some(Vec::new());
@@ -396,7 +396,7 @@ fn named(name: &str) -> Key {
     }
 }
 
-/// What would be on the terminal.
+/// The content of the terminal.
 #[derive(Debug)]
 pub struct Screen {
     pub buffer: Buffer,

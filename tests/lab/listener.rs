@@ -59,7 +59,7 @@ pub struct Listener {
     path: PathBuf,
 }
 
-/// What a listener does when it hears its first word.
+/// A listener's action on the first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtFirstWord {
     Answers,
@@ -177,7 +177,7 @@ impl Speaker {
         self.summaries.iter().rev().find_map(|summary| Some(summary.steps.as_ref()?.completed.0))
     }
 
-    /// The last word on what was launched.
+    /// The last report of launches.
     pub fn launches(&self) -> Launches {
         self.summaries.last().map(|summary| summary.launches).unwrap_or_default()
     }

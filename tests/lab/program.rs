@@ -51,7 +51,7 @@ impl Program {
         Self { child, stdout, stderr }
     }
 
-    /// What it has written to its standard error so far.
+    /// Its standard error so far.
     pub fn said(&self) -> String {
         so_far(&self.stderr)
     }

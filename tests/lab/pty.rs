@@ -41,7 +41,7 @@ pub struct Terminal {
     reader: Option<JoinHandle<()>>,
 }
 
-/// What has come over the line.
+/// The bytes that arrived over the line.
 struct Shown {
     parser: Parser<Clipboard>,
     /// What came of a picture that is not whole yet.
@@ -193,7 +193,7 @@ impl Terminal {
         line.unwrap_or_else(|| panic!("{text:?} is not on the screen:\n{screen}"))
     }
 
-    /// What is not as a shell wants it, in words; nothing if all is.
+    /// The differences from a shell's state, in words; empty if there are none.
     pub fn disorder(&self) -> String {
         let modes = tcgetattr(self.pty()).expect("a terminal has modes").local_modes;
         let is_raw = !modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
@@ -351,7 +351,7 @@ fn decoded(text: &str) -> String {
 const WHAT: &[u8] = b"\x1b[c";
 const GROUND: &[u8] = b"\x1b]11;?";
 
-/// What a terminal answers; without a colour, it says only what it is.
+/// A terminal's answers; without a colour, only its name.
 fn answer(asked: &[u8], ground: Option<&str>) -> String {
     let ground = ground.filter(|_| find(asked, GROUND).is_some());
     let ground = ground.map_or_else(String::new, |ground| format!("\x1b]11;rgb:{ground}\x1b\\"));
@@ -391,7 +391,7 @@ impl Shown {
         }
     }
 
-    /// How much of what is held can be shown: up to the end of a picture, or to the next one's begin.
+    /// Length of the held output that can be shown: up to the end of a picture, or to the begin of the next.
     fn whole(&self) -> Option<usize> {
         let held = &self.held[..];
         if held.starts_with(BEGIN) {

@@ -18,7 +18,7 @@ fn refuse(why: &str, ci: Option<&str>) {
     assert!(!matches!(ci, Some("true" | "1")), "skipped under CI=true: {why}");
 }
 
-/// What containers that CI runs in have not, as a rule, and nothing that is installed in them gives.
+/// Things that CI's containers usually lack, and that no installation provides.
 #[derive(Clone, Copy, Debug)]
 pub enum Beyond {
     NetworkNamespaces,

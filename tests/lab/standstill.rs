@@ -37,7 +37,7 @@ impl Standstill {
         }
     }
 
-    /// What a collector reads of one of its ranks.
+    /// A collector's readings of one of its ranks.
     pub(crate) fn stacks(self, job: &JobName, rank: Rank, read_at: Moment) -> RankStacks {
         let main = if rank == self.missing {
             thread("MainThread", true, &MISSING, None)

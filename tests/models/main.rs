@@ -1,4 +1,4 @@
-//! What threads and processes hand to each other without a lock, in every order that the memory model allows (loom).
+//! Lock-free handovers between threads and processes, in every order that the memory model allows (loom).
 //!
 //! The sources of the hook and of the ledger are taken in as they are, with loom's atomics and cells in the place of the real
 //! ones: once as written, and once for each ordering or check that could have been left out. Such a mutant must fail: a model

@@ -1,4 +1,4 @@
-//! What the sources promise to each other, each on the smallest part of them that could break it.
+//! The promises between the sources, each tested on the smallest part that could break it.
 
 use loom::{cell::UnsafeCell, model::Builder, sync::Arc, thread};
 

@@ -230,7 +230,7 @@ fn a_rack_cut_off_slow_or_restarted_costs_the_others_nothing() {
     Net::does(&racks[2], "link set lan3 up");
     terminal.hides("host down").shows("LIVE");
 
-    // A whole rack: its relay cannot be reached, and so nothing is known of its hosts.
+    // A whole rack: its relay is unreachable, so its hosts are unknown.
     Net::does(&login, "link set rack1 down");
     terminal.shows("5 hosts down").shows("PARTIAL");
     let before = cluster.sees("eight", 8, 1)["steps"]["max"].clone();
@@ -240,7 +240,7 @@ fn a_rack_cut_off_slow_or_restarted_costs_the_others_nothing() {
     Net::does(&login, "link set rack1 up");
     terminal.hides("hosts down").shows("LIVE");
 
-    // A rack behind a line that takes a tenth of what it has to say.
+    // A rack behind a line that carries a tenth of its data.
     cluster.net.limit(0, Some(16));
     until("the others to be heard all the same", || {
         let ranks = cluster.status()["ranks"].clone();

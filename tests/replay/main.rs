@@ -1,4 +1,4 @@
-//! Recordings: what was live is shown again alike, and no end of a recorder costs more than its last second.
+//! Recordings: a replay shows the same as live, and no end of a recorder costs more than its last second.
 
 mod recorder;
 

@@ -170,7 +170,7 @@ fn many_buckets(setting: &mut Setting) -> Result<(), NotPlayed> {
     Ok(())
 }
 
-/// Sets what befalls it, and says what is to be found.
+/// Sets its fault, and returns the expected finding.
 #[expect(clippy::too_many_lines, reason = "a catalogue")]
 fn fill(
     name: &'static str,

@@ -71,7 +71,7 @@ impl<'a> Collectors<'a> {
         self.flow.stalled.unwrap_or(self.setting.from)
     }
 
-    /// What a viewer that connects now folds: the history of all hosts, merged as by every viewer, then their state.
+    /// Data that a new viewer folds: the merged history of all hosts, then their state.
     pub(crate) fn for_new_viewer(&mut self, at: f64) -> Vec<Frame> {
         let (length, now) = (recall::length(self.hosts.len()), Instant::now());
         let (mut recall, mut state) = (Recall::begin(now), Vec::new());
@@ -117,7 +117,7 @@ impl<'a> Collectors<'a> {
         }
     }
 
-    /// What a rank's hook says in the second before `at`, and what its ledger has then.
+    /// A rank's hook summary of the second before `at`, and its ledger then.
     fn say(&mut self, rank: u32, at: f64) -> Vec<Frame> {
         let phase = self.chance.share(u64::from(rank) | 1 << 50);
         // The hook sums up once a second, at its own time; the ledger is read when the digest is made.

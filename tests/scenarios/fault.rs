@@ -1,4 +1,4 @@
-//! What can befall a pretend job.
+//! The faults of a simulated job.
 
 /// A trouble, from a second on.
 #[derive(Clone, Debug, PartialEq)]

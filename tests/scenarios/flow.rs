@@ -9,7 +9,7 @@ use crate::{
     scenario::Setting,
 };
 
-/// What a rank did, and when.
+/// A rank's operations and their times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     pub at: f64,
@@ -237,7 +237,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// What a host loses now, its GPU and the operations after it wait for.
+    /// The GPU and later operations wait for the host's lost time.
     fn begin_backward(&mut self) {
         for rank in self.ranks() {
             if self.setting.is_befallen(self.at[rank]) {
@@ -261,7 +261,7 @@ impl<'a> Flow<'a> {
         self.free[rank] = self.called[rank] + self.setting.step * own * jitter;
     }
 
-    /// No GPU begins what its host has not called.
+    /// No GPU begins work that its host has not launched.
     fn await_host(&mut self, index: usize) {
         if !self.setting.host_bound {
             return;
@@ -448,7 +448,7 @@ impl<'a> Flow<'a> {
     }
 }
 
-/// The operation at which it stalls: what can stall so.
+/// The operation at which it stalls, of those that can stall.
 fn stall_at(setting: &Setting, ops: &[Op], chance: Chance) -> usize {
     let Trouble::Stall { how, .. } = setting.trouble else { return usize::MAX };
     let fits = |op: &Op| match how {

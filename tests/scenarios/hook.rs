@@ -1,4 +1,4 @@
-//! What the hook of a simulated rank says: a ledger page of its own, and a summary each second.
+//! Output of a simulated rank's hook: its own ledger page, and a summary each second.
 
 use std::process::{Child, Command, Stdio};
 

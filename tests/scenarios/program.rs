@@ -23,7 +23,7 @@ pub(crate) enum Layout {
     Experts,
 }
 
-/// Of whom a communicator is made. A rank is in one of each kind.
+/// The members of a communicator. A rank is in one of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Circle {
     World,

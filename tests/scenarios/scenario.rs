@@ -4,7 +4,7 @@ use xpu_model::finding::{Class, Finding, Kind};
 
 use crate::{fault::Trouble, program::Layout};
 
-/// What chance does to a healthy job, as shares.
+/// Random variation of a healthy job, as shares.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Noise {
     pub compute: f64,

@@ -107,7 +107,7 @@ fn a_list_is_chosen_from_with_arrows_letters_and_the_mouse() {
         lab.keys(&format!("{page}o")).screen(80, 24).shows("╭ Sort by ").shows(columns);
         lab.keys("<Esc>");
     }
-    lab.keys("7o").screen(80, 24).shows("o has a meaning on overview, gemm, steps, hosts only");
+    lab.keys("7o").screen(80, 24).shows("o works only on overview, gemm, steps, hosts");
 }
 
 #[test]
@@ -130,9 +130,9 @@ fn no_key_is_silent() {
         ("3<Enter>", "no GEMM shape to explain yet"),
         ("8<Enter>", "no capture or recording in this folder"),
         ("1<Esc>", "nothing to clear"),
-        ("1w", "w has a meaning on stacks only: "),
-        ("1Z", "Z has no meaning here: "),
-        ("4o", "o has a meaning on overview, gemm, steps, hosts only"),
+        ("1w", "w works only on stacks: "),
+        ("1Z", "Z does nothing here: "),
+        ("4o", "o works only on overview, gemm, steps, hosts"),
     ] {
         healthy.keys(keys).screen(110, 30).shows(said);
     }

@@ -61,7 +61,7 @@ const TABLE: [(Page, State, &str, By); 36] = [
         Collectives,
         Error,
         "collectives-partly",
-        By::This(partly, &["4 of 8 are seen", "Unknown: it takes all"]),
+        By::This(partly, &["4 of 8 are seen", "Unknown: it needs all"]),
     ),
     (Collectives, Full, "collectives-slow", By::Others),
     (Steps, Empty, "steps-none", By::Others),

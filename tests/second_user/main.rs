@@ -173,7 +173,7 @@ fn another_user_reads_nothing_of_a_job() {
         assert!(secret.exists(), "{}", secret.display());
     }
     assert_eq!(readable(&scene, &secrets), [].into());
-    // Whatever becomes of the modes, the collector greets nobody else.
+    // Whatever the file modes are, the collector greets nobody else.
     let knock = || {
         let mut command = scene.stranger(scene.path("parts/rude_collector"));
         Program::start(command.arg(of("sock")).arg("knocks"))

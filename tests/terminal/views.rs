@@ -34,7 +34,7 @@ fn the_theme_is_that_of_the_background() {
     let name = |ground, arguments: &str| {
         let line = format!("--replay night.xpurec {arguments}");
         let mut terminal = Terminal::start_on(fixture.xpu_top(&line), 80, 24, ground);
-        terminal.shows("REPLAY").shows("1 over").hides("has no meaning");
+        terminal.shows("REPLAY").shows("1 over").hides("does nothing here");
         let colour = terminal.colour(1, 0);
         terminal.keys("q");
         assert!(terminal.end().success());

@@ -1,4 +1,4 @@
-//! What was meant, and what it makes necessary outside.
+//! The user's actions, and the effects outside of the app that they require.
 #![forbid(unsafe_code)]
 
 mod name;
@@ -27,30 +27,30 @@ use crate::{
 /// Everything that can change the [`crate::app::App`].
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// It is this time now.
+    /// The time has advanced to this moment.
     Time(Moment),
     Arrive(Arrival),
-    /// A file was written, or could not be.
+    /// A file was written, or writing failed.
     Saved(Result<PathBuf, String>),
-    /// The report was copied, and written to a file, or could not be.
+    /// The report was copied and written to a file, or writing failed.
     Copied(Result<PathBuf, String>),
-    /// How the recorder does.
+    /// The recorder's state.
     Recorded(Standing),
-    /// How the capture does.
+    /// The capture's state.
     Captured(screen_capture::Standing),
-    /// Capture the next steps of all ranks, or end that.
+    /// Capture the next steps of all ranks, or end the capture.
     Capture,
-    /// How the traces by PyTorch's profiler do.
+    /// The state of the traces by PyTorch's profiler.
     Traced(kineto::Standing),
-    /// Have all ranks trace their next steps with PyTorch's profiler, or end that.
+    /// Trace the next steps of all ranks with PyTorch's profiler, or end the traces.
     Kineto,
-    /// What captures and recordings lie in the folder.
+    /// The captures and recordings in the folder.
     Listed(Listing),
-    /// What is in a file.
+    /// The content of a file.
     Opened(PathBuf, Result<Box<Summary>, String>),
     /// What a step of the last capture would take without its stragglers.
     Simulated(Option<Box<Simulated>>),
-    /// Say what is in the selected file.
+    /// Show the content of the selected file.
     OpenFile,
     /// Write its timeline beside it.
     ExportFile,
@@ -58,23 +58,23 @@ pub enum Action {
     PageOfFile,
     /// Capture a number of steps, or a time.
     CaptureOf(Wanted),
-    /// A frame of a replay, and when it came in.
+    /// A frame of a replay, and when it arrived.
     Show(Moment, Arc<Frame>),
-    /// A replay has come so far.
+    /// A replay has reached this moment.
     Reach(Moment),
-    /// A replay begins anew: what is known is forgotten.
+    /// A replay starts again: the state is discarded.
     Rewind,
-    /// A replay has come to its end.
+    /// A replay has reached its end.
     Ended,
-    /// The past was left: what has come in meanwhile is shown.
+    /// The past was left: the present state is shown.
     GoLive,
-    /// Findings of a replay, and up to when they are known.
+    /// Findings of a replay, and the moment up to which they are known.
     Found(Vec<Mark>, Moment),
-    /// A key of a replay's time.
+    /// A key that moves a replay's time.
     Control(Control),
     /// Begin to type a line.
     Open(prompt::Kind),
-    /// A key of the line that is typed.
+    /// A key for the line being typed.
     Edit(Edit),
     Move(Motion),
     /// Show this quantity on the heatmaps.
@@ -91,16 +91,16 @@ pub enum Action {
     GoTo(String),
     /// Save the screen in this file.
     SaveTo(PathBuf),
-    /// A click on this line of the list that the view is about.
+    /// A click on this line of the view's list.
     Line(usize),
     SortBy(Sort),
     /// Sort the list of the page by the column of this number.
     SortColumn(usize),
     /// Open a list to choose from.
     Pick(Choosing),
-    /// Do what the selected line of that list is for.
+    /// Apply the selected line of that list.
     Choose,
-    /// A key that means nothing here.
+    /// A key without an action here.
     Unbound(Key),
     /// To the next line of it that begins with this letter.
     Jump(char),
@@ -111,15 +111,15 @@ pub enum Action {
     Go(Page),
     /// Show the selected rank alone.
     Inspect,
-    /// Show what explains the selected finding: stacks, or the rank.
+    /// Show the evidence of the selected finding: stacks, or the rank.
     Explain,
     Fold(Folding),
-    /// To the next place where few ranks are and most are not.
+    /// Go to the next branch with few ranks.
     NextOutlier,
     NextThread,
-    /// Have the stacks read again.
+    /// Request the stacks again.
     AskStacks,
-    /// Read the kernels on the GPUs of a job that hangs, at the second time: that ends its ranks.
+    /// Read the kernels on the GPUs of a hung job, at the second press: this ends its ranks.
     AskGpus,
     /// Show or fold native frames below those of Python.
     TurnNatives,
@@ -131,29 +131,29 @@ pub enum Action {
     TurnCommunicators,
     /// Show this communicator among all.
     ShowCommunicator(CommunicatorId),
-    /// Fold ranks by the next thing they have in common.
+    /// Fold ranks by the next kind of group.
     FoldRanks,
-    /// Compare others with the selected rank, or no more.
+    /// Compare others with the selected rank, or stop comparing.
     Pin,
     /// Save the stacks as a flame graph.
     SaveFlame,
-    /// Copy what is known as text, and save it.
+    /// Copy a report as text, and save it.
     Report,
-    /// Stacks cannot be asked for, and why.
+    /// Stacks cannot be requested, with the reason.
     NoStacks(String),
     Help,
-    /// Back out of what is open.
+    /// Close what is open, one at a time.
     Close,
     /// Save the screen as a picture.
     Save,
-    /// Give the terminal back for a while.
+    /// Suspend: release the terminal for a while.
     Suspend,
     /// Draw everything anew.
     Redraw,
     Quit,
 }
 
-/// What becomes of a branch of the stacks.
+/// What happens to a branch of the stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Folding {
     Turn,
@@ -161,7 +161,7 @@ pub enum Folding {
     Close,
 }
 
-/// Where the selection goes.
+/// How the selection moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Motion {
     Up,
@@ -187,7 +187,7 @@ impl Motion {
     }
 }
 
-/// What [`crate::update::update`] cannot do itself, because it touches the world.
+/// Actions outside of the app, which [`crate::update::update`] does not execute itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     Quit,
@@ -195,9 +195,9 @@ pub enum Effect {
     Redraw,
     /// Write the screen to this file.
     Save(PathBuf),
-    /// Have the whole summaries of these ranks sent, and of no other.
+    /// Subscribe to the complete summaries of these ranks, and of no others.
     WatchRanks(Option<WatchedRanks>),
-    /// Have these ranks' stacks sent, of all if none is named.
+    /// Request the stacks of these ranks, or of all if none is named.
     AskStacks {
         job: JobName,
         ranks: Vec<Rank>,
@@ -205,9 +205,9 @@ pub enum Effect {
     },
     /// Write this to a new file.
     Write(PathBuf, String),
-    /// Write this to a new file, and put it where the terminal pastes from.
+    /// Write this to a new file, and copy it to the terminal's clipboard.
     Copy(PathBuf, String),
-    /// Show the past of a job that runs, from so long ago on.
+    /// Show the past of a running job, from this long ago on.
     LookBack(Duration),
     GoLive,
     /// Show this moment of a replay.
@@ -216,9 +216,9 @@ pub enum Effect {
     Step,
     /// Begin a recording, or end it.
     Record,
-    /// Begin a capture of this many steps, by default the usual number, or end it.
+    /// Begin a capture of this many steps (by default the usual number), or end it.
     Capture(Option<Wanted>),
-    /// Have all ranks trace with PyTorch's profiler, or end that.
+    /// Start traces by PyTorch's profiler on all ranks, or end them.
     Kineto,
     /// Read files of the folder.
     Files(Order),
@@ -227,11 +227,11 @@ pub enum Effect {
 /// How stacks are to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// With native frames; what was read so since the ranks last moved will do.
+    /// With native frames; stacks read this way since the ranks last moved suffice.
     Kept,
-    /// Now, with native frames: a hung job loses nothing.
+    /// Now, with native frames: stopping a hung job costs nothing.
     Natively,
-    /// Now, while the ranks run on.
+    /// Now, without stopping the ranks.
     Running,
     /// Now, with native frames and the kernels on the GPUs, which ends the ranks.
     Gpus,

@@ -1,4 +1,4 @@
-//! Everything the screen is made from. [`crate::update`] changes it, [`crate::view`] draws it.
+//! The state from which the screen is drawn. [`crate::update`] changes it, [`crate::view`] draws it.
 #![forbid(unsafe_code)]
 
 mod choices;
@@ -85,7 +85,7 @@ use crate::{
     replay::Playback,
 };
 
-/// Warnings kept for the screen; the oldest give way.
+/// Warnings kept for the screen; the oldest are dropped.
 const WARNINGS: usize = 16;
 
 #[derive(Debug)]
@@ -95,75 +95,75 @@ pub struct App {
     pub(crate) choice: Choice,
     pub(crate) selected: Option<Rank>,
     pub(crate) sort: Sort,
-    /// Which ranks are listed; all where there is none.
+    /// The filter of listed ranks; `None` lists all.
     pub(crate) filter: Option<Filter>,
     /// The line that is being typed.
     pub(crate) prompt: Option<Prompt>,
-    /// The list that one of is being chosen from.
+    /// The open list to choose from.
     pub(crate) picker: Option<Picker>,
     /// Lines that were typed before.
     pub(crate) lines: Lines,
     pub(crate) fold: Fold,
-    /// How ranks are laid out, if the user said so.
+    /// The layout of the ranks, if the user gave it.
     pub(crate) groups: Option<Groups>,
-    /// The rank others are compared with.
+    /// The rank with which others are compared.
     pub(crate) pinned: Option<Rank>,
     pub(crate) keymap: Keymap,
     pub(crate) page: Page,
-    /// The view from which one rank was gone to.
+    /// The view from which the page of one rank was opened.
     pub(crate) back: Page,
     pub(crate) overlay: Overlay,
     pub(crate) note: Option<Note>,
     pub(crate) warnings: VecDeque<String>,
-    /// How others can look as well, while there is a way worth telling.
+    /// How to watch from another terminal, while that line is shown.
     pub(crate) invitation: Option<Invitation>,
     pub(crate) now: Moment,
-    /// When a frame of each host came in last, by this machine's clock.
+    /// When the last frame of each host arrived, by this machine's clock.
     pub(crate) arrived: HashMap<HostName, Moment>,
     pub(crate) job_view: JobView,
     inquiry: Inquiry,
     pub(crate) stacks: Stacks,
     pub(crate) whereabouts: Whereabouts,
     pub(crate) log: Log,
-    /// Past runs that the job is held against.
+    /// Past runs with which the job is compared.
     pub(crate) runs: Option<Arc<Runs>>,
     pub(crate) incident: Option<Incident>,
     pub others: Others,
-    /// When the incident began that was shown by itself last: each is shown so once.
+    /// When the last incident began that opened the stacks by itself: each does so once.
     pub(crate) alarmed: Option<Moment>,
     /// By its index among the findings.
     pub(crate) finding: usize,
-    /// Only while they are looked at.
+    /// Only while they are shown.
     pub(crate) communicators: Communicators,
-    /// Each has a line, however many there are.
+    /// Each communicator has a line, however many there are.
     pub(crate) every_communicator: bool,
     /// The selected one's index.
     pub(crate) communicator: usize,
     pub(crate) maps: Maps,
     pub(crate) history: History,
-    /// What the heatmaps show of it.
+    /// The part of it that the heatmaps show.
     pub(crate) zoom: Zoom,
-    /// Whose details come in.
+    /// The ranks whose details are subscribed.
     pub(crate) watched: Watched,
     pub(crate) gemms: Gemms,
     pub(crate) step_times: StepTimes,
     pub(crate) steps: Steps,
     pub(crate) hosts: Hosts,
     pub(crate) files: Files,
-    /// What the user says GPUs can do at best, before the data sheets.
+    /// GPU peaks given by the user, which override the data sheets.
     pub(crate) peaks: Peaks,
-    /// And what a GPU costs in an hour.
+    /// The price of a GPU-hour.
     pub(crate) price: Option<Price>,
     /// A replay's position, if there is one.
     pub(crate) playback: Option<Playback>,
-    /// What goes on while the past is shown.
+    /// The state that continues while the past is shown.
     pub(crate) parked: Option<Parked>,
     pub(crate) recording: Recording,
-    /// The capture that was begun last.
+    /// The latest capture.
     pub(crate) capture: screen_capture::Standing,
     /// Traces by PyTorch's profiler.
     pub(crate) kineto: kineto::Standing,
-    /// Lines the help page is scrolled by, and the words that its lines are to have.
+    /// Lines by which the help page is scrolled, and the words that its lines must contain.
     pub(crate) help: usize,
     pub(crate) sought: String,
     pub(crate) palette: Palette,
@@ -172,20 +172,20 @@ pub struct App {
 /// Which job is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The foremost one; it stays while any of its ranks lives, so that the screen does not jump between two.
+    /// The foremost job; it stays while any of its ranks lives, so the screen does not jump between two jobs.
     Foremost(Option<JobName>),
-    /// The one the user asked for.
+    /// The job that the user requested.
     Named(JobName),
 }
 
-/// What is open over the screen.
+/// What is open over the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlay {
     None,
     Help,
 }
 
-/// What was just done, for the footer; gone with the next key.
+/// The result of the last key, for the footer; the next key clears it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     Done(String),
@@ -251,21 +251,21 @@ impl App {
         }
     }
 
-    /// What the key means now.
+    /// The action of a key now.
     pub fn means(&self, key: Key) -> Option<Action> {
         let scope = self.scope();
         let meant = self.keymap.lookup(key, scope);
-        // Of a line that is typed and of a list nobody asks what a function key does.
+        // A function key has no effect on a line being typed or on a list.
         let meant = meant
             .or_else(|| (!matches!(scope, Scope::Prompt | Scope::Picker)).then_some(Action::Unbound(key)));
         match meant? {
-            // Who reads help and presses `q` is done with help, not with the program. Ctrl+C always ends it.
+            // In help, `q` closes help and not the program. Ctrl+C always ends the program.
             Action::Quit if self.overlay == Overlay::Help && !key.control => Some(Action::Help),
             action => Some(action),
         }
     }
 
-    /// Whose keys are in force.
+    /// The scope whose keys are active.
     pub fn scope(&self) -> Scope {
         if self.prompt.is_some() {
             return Scope::Prompt;
@@ -279,12 +279,12 @@ impl App {
         }
     }
 
-    /// The key that does this here, by its name in the settings.
+    /// The key for an action here, by the action's name in the settings.
     pub(crate) fn key(&self, name: &str) -> String {
         self.keymap.key(self.page.scope(), name)
     }
 
-    /// From now on the screen looks so.
+    /// Sets the look of the screen.
     pub fn dress(&mut self, palette: Palette) {
         self.palette = palette;
     }
@@ -300,7 +300,7 @@ impl App {
         self.warnings.push_back(warning);
     }
 
-    /// Says once what came of a capture.
+    /// Reports the result of a capture once.
     pub(crate) fn captured(&mut self, standing: screen_capture::Standing) {
         if self.capture == standing {
             return;
@@ -324,7 +324,7 @@ impl App {
         (self.job()?.name() == &simulated.job).then_some(simulated.sentence.as_str())
     }
 
-    /// Says once what came of traces.
+    /// Reports the result of traces once.
     pub(crate) fn traced(&mut self, standing: kineto::Standing) {
         if self.kineto == standing {
             return;
@@ -341,7 +341,7 @@ impl App {
         self.kineto = standing;
     }
 
-    /// Whose details the screen asks for.
+    /// The ranks whose details the screen requests.
     pub fn watched(&self) -> &Watched {
         &self.watched
     }
@@ -351,19 +351,19 @@ impl App {
         self.peaks = peaks;
     }
 
-    /// Says how ranks are laid out, for groups of them to be folded.
+    /// Sets the layout of the ranks, by which groups are folded.
     pub fn lay_out(&mut self, groups: Option<Groups>) {
         self.groups = groups;
     }
 
-    /// The kinds of groups ranks can be folded by.
+    /// The kinds of groups by which ranks can be folded.
     pub(crate) fn kinds(&self) -> Vec<String> {
         let Some(job) = self.job() else { return Vec::new() };
         let groups = self.groups.as_ref().filter(|groups| groups.world_size() == u64::from(job.world_size()));
         kinds(job, self.job_view.rows(), groups)
     }
 
-    /// Ranks whose stacks are due: the shown job hangs, and they have not arrived.
+    /// Ranks whose stacks are needed: the shown job hangs, and they have not arrived.
     pub(crate) fn stacks_due(&mut self) -> Option<(JobName, Vec<Rank>)> {
         let job = match &self.choice {
             Choice::Foremost(Some(name)) | Choice::Named(name) => self.jobs.get(name)?,
@@ -380,7 +380,7 @@ impl App {
         }
     }
 
-    /// Where things stand: what the screen as a whole is about.
+    /// The situation that the screen as a whole shows.
     pub(crate) fn standing(&self) -> Standing {
         if self.job().is_some() {
             Standing::Running

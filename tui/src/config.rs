@@ -27,10 +27,10 @@ use crate::{
     prompt_command,
 };
 
-/// Names a file in place of the usual one.
+/// Names a file instead of the usual one.
 pub const VARIABLE: &str = "XPU_TOP_CONFIG";
 
-/// Bytes of a file. A longer one was not written by hand.
+/// Largest file; a longer one was not written by hand.
 const LARGEST: u64 = 1 << 20;
 
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ impl Default for Config {
     }
 }
 
-/// What is wrong, and where: `config.toml:3: ...`
+/// The error and its place: `config.toml:3: ...`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub line: usize,
@@ -78,12 +78,12 @@ pub enum ConfigError {
     Wrong { path: PathBuf, line: usize, what: String },
 }
 
-/// A setting that is one value.
+/// A setting with one value.
 struct Setting {
     name: &'static str,
-    /// Above it in the sample.
+    /// The comment above it in the sample.
     means: &'static str,
-    /// As the sample has it.
+    /// Its value in the sample.
     usual: &'static str,
     read: fn(&DeValue<'_>, &mut Config) -> Result<(), String>,
 }
@@ -188,7 +188,7 @@ const SETTINGS: &[Setting] = &[
 ];
 
 impl Config {
-    /// The file that was named, by `named` or the variable, else the usual one if it is there.
+    /// The file named by `named` or the variable, else the usual one if it exists.
     pub fn find(named: Option<&Path>) -> Result<Self, ConfigError> {
         let asked = named.is_some() || from_variable().is_some();
         match path(named).filter(|path| asked || path.exists()) {
@@ -242,7 +242,7 @@ impl Config {
     }
 }
 
-/// Binds what a table says: `pause = "p"`, `[keys.stacks]` for one view alone.
+/// Binds the keys of a table: `pause = "p"`; `[keys.stacks]` for one view.
 fn bind(
     keymap: &mut Keymap,
     scope: Option<Scope>,
@@ -322,13 +322,14 @@ fn from_variable() -> Option<PathBuf> {
     std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// The file that is read: the one that was named, that of the variable, or `~/.config/xpu-top/config.toml`.
+/// The file that is read: the given one, that of the variable, or `~/.config/xpu-top/config.toml`.
 pub fn path(named: Option<&Path>) -> Option<PathBuf> {
     let usual = || folder("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("config.toml"));
     named.map(Path::to_owned).or_else(from_variable).or_else(usual)
 }
 
-/// The folder of xpu-top where the user keeps such things; a relative one counts as none, as the XDG specification asks.
+/// The user's folder for xpu-top's files of this kind. A relative path does not count, as the XDG
+/// specification demands.
 fn folder(variable: &str, below_home: &str) -> Option<PathBuf> {
     let set = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(below_home));

@@ -1,5 +1,5 @@
-//! Lists and reads the captures and recordings of a folder on a separate thread, so that no file system blocks the
-//! screen.
+//! Lists and reads the captures and recordings of a folder on a separate thread, so a file system never
+//! blocks the screen.
 
 mod label;
 mod simulated;
@@ -31,25 +31,25 @@ use crate::action::Action;
 /// Files listed, the newest first; the others are counted.
 pub const FILES: usize = 256;
 
-/// Entries of a folder that are looked at: a folder of a million files is not read to its end.
+/// Entries of a folder that are examined: a folder of a million files is not read to its end.
 const ENTRIES: usize = 65_536;
 
-/// Endings of the files that are looked for, and the one that others have too.
+/// Endings of the listed files; and the one that other files have too.
 const ENDINGS: [&str; 4] = ["xpucap", "xpurec", "xpu", FOREIGN];
 const FOREIGN: &str = "bin";
 
-/// Orders that wait for the thread; with more, the newest are dropped: the folder is looked at again soon.
+/// Orders that wait for the thread. Further ones are dropped, because the folder is read again soon.
 const WAITING: usize = 16;
 
-/// News that wait for the screen.
+/// Results that wait for the screen.
 const NEWS: usize = 16;
 
-/// What the thread is to do.
+/// A task of the thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Look what there is.
+    /// List the folder.
     List,
-    /// Say what is in a file.
+    /// Summarize a file.
     Open(PathBuf),
     /// Write a file's timeline for Perfetto beside it.
     Export(PathBuf),
@@ -62,11 +62,11 @@ pub enum Order {
 /// What there is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// When the folder was looked at, by the clock that files are written by.
+    /// When the folder was read, by the clock of file times.
     pub looked: Moment,
     /// Newest first.
     pub files: Vec<ListedFile>,
-    /// Files that were too many.
+    /// The number of files beyond the limit.
     pub left_out: usize,
     /// Why the folder cannot be read.
     pub failure: Option<String>,
@@ -78,7 +78,7 @@ pub struct ListedFile {
     /// Within the folder.
     pub path: PathBuf,
     pub bytes: u64,
-    /// When it was written last, by this machine's clock.
+    /// When it was last written, by this machine's clock.
     pub written: Moment,
     /// Its label, or why it cannot be read.
     pub label: Result<Label, String>,
@@ -92,7 +92,7 @@ pub struct FileLoader {
 }
 
 impl FileLoader {
-    /// Of this folder, and where its news come from.
+    /// A loader for this folder, and the receiver of its results.
     pub fn start(folder: PathBuf) -> (Self, queue::Receiver<Action>) {
         let (orders, ordered) = mpsc::sync_channel(WAITING);
         let (news, loaded) = queue::channel(NEWS);
@@ -124,7 +124,7 @@ impl FolderReader {
         Self { folder, known: HashMap::new() }
     }
 
-    /// Does it, and says what came of it.
+    /// Executes the order, and returns the result.
     pub fn follow(&mut self, order: Order) -> Action {
         match order {
             Order::List => Action::Listed(self.list(Moment::now())),
@@ -142,7 +142,7 @@ impl FolderReader {
         }
     }
 
-    /// Writes what a capture becomes to a new file with its name and another ending.
+    /// Writes a conversion of a capture to a new file with the same name and another ending.
     fn beside(
         &self,
         file: &Path,
@@ -191,7 +191,7 @@ impl FolderReader {
                 ListedFile { path: path.clone(), bytes, written, label }
             });
             self.known.insert(path, listed.clone());
-            // A weight matrix ends in .bin as well: that is no broken recording.
+            // Weight matrices end in .bin too; they are no broken recordings.
             if !(label::is_foreign(&listed.label) && listed.path.extension() == Some(OsStr::new(FOREIGN))) {
                 files.push(listed);
             }

@@ -68,7 +68,7 @@ impl FrameSource {
         self.live.as_ref()
     }
 
-    /// Keeps what came in of a live job.
+    /// Keeps the received frames of a live job.
     pub(crate) fn keep(&mut self, arrival: &Arrival) {
         if let (Some(recorder), Arrival::Frame(frame)) = (&mut self.recorder, arrival) {
             recorder.take(Moment::now(), frame);
@@ -92,7 +92,7 @@ impl FrameSource {
         self.player.is_some()
     }
 
-    /// `true` where what is shown changed.
+    /// `true` if the shown state changed.
     pub(crate) fn advance(&mut self, app: &mut App) -> anyhow::Result<bool> {
         match &mut self.player {
             Some(player) => Ok(player.advance(app, Instant::now())?),
@@ -130,10 +130,10 @@ impl FrameSource {
         self.watched.iter().flat_map(|watched| &watched.ranks).copied().collect()
     }
 
-    /// Shows the last minutes of a job that runs on, from `by` ago.
+    /// Shows the last minutes of a running job, from `by` ago on.
     pub(crate) fn look_back(&mut self, app: &mut App, by: Duration) -> anyhow::Result<()> {
         let Some(recorder) = &self.recorder else { return Ok(()) };
-        // Nothing came in yet: there is no past.
+        // Nothing arrived yet, so there is no past.
         let Ok(recording) = recorder.past(header(app)) else { return Ok(()) };
         let cursor = FrameCursor::new(recording);
         let search = cursor.again();
@@ -153,7 +153,7 @@ impl FrameSource {
         update(app, Action::GoLive);
     }
 
-    /// Begins a recording, or ends it.
+    /// Begins or ends a recording.
     pub(crate) fn record(&mut self, app: &mut App) {
         let Some(recorder) = &self.recorder else {
             let why = "this is a recording already: copy its file".to_owned();
@@ -173,10 +173,10 @@ impl FrameSource {
         self.update_app(app);
     }
 
-    /// Begins a capture of the job that is shown, or ends it.
+    /// Begins or ends a capture of the shown job.
     pub(crate) fn capture(&mut self, app: &mut App, wanted: Option<Wanted>) {
         let job = app.job().map(|job| job.name().clone());
-        // One that is under way is ended from the past too.
+        // A running one can be ended from the past too.
         let may = |capturer: &&mut Capturer| !app.is_past() || capturer.is_capturing();
         let (Some(capturer), Some(job)) = (self.capturer.as_mut().filter(may), job) else {
             let why = "the past cannot be captured; `xpu-top capture --before 64` has the last steps";
@@ -192,7 +192,7 @@ impl FrameSource {
         self.update_app(app);
     }
 
-    /// Has all ranks of the job that is shown trace with PyTorch's profiler, or ends that.
+    /// Begins or ends traces by PyTorch's profiler on all ranks of the shown job.
     pub(crate) fn kineto(&mut self, app: &mut App) {
         let job = app.job().map(|job| job.name().clone());
         let may = |tracer: &&mut Tracer| !app.is_past() || tracer.is_tracing();
@@ -211,7 +211,7 @@ impl FrameSource {
     }
 }
 
-/// Steps that a key has traced: of two steps the first shows what the profiler's start costs.
+/// Steps that the key traces: the first of two shows the cost of the profiler's start.
 const TRACED: u32 = 2;
 
 /// A new file here.

@@ -1,4 +1,4 @@
-//! Every symbol that means something. A colour never says a thing that its glyph does not.
+//! Every symbol with a meaning. A colour never means more than its glyph.
 #![forbid(unsafe_code)]
 
 mod ascii;
@@ -19,23 +19,23 @@ pub const STALE: &str = "◷";
 pub const OFF: &str = "◌";
 /// Good to know.
 pub const HINT: &str = "›";
-/// What has come of something, and what has not.
+/// The part that has arrived, and the part that has not.
 pub const FULL: &str = "▰";
 pub const EMPTY: &str = "▱";
-/// A value that is not known.
+/// An unknown value.
 pub const UNKNOWN: &str = "·";
 /// Before a lower bound.
 pub const AT_LEAST: &str = "≥";
-/// A value well below its fellows.
+/// A value well below the others.
 pub const LOW: &str = "▼";
-/// A value well above its fellows, where less is better.
+/// A value well above the others, where less is better.
 pub const HIGH: &str = "▲";
 pub const ELLIPSIS: char = '…';
 pub const RISING: &str = "↑";
 pub const FALLING: &str = "↓";
-/// Under the place of a line that is wrong.
+/// Marks the error in a line from below.
 pub const CARET: &str = "^";
-/// A rank that the filter leaves out.
+/// A rank that does not match the filter.
 pub const ASIDE: &str = "╌";
 /// Left of the row that is selected.
 pub const CURSOR: &str = "▌";
@@ -44,19 +44,20 @@ pub const CURSOR: &str = "▌";
 pub const OPEN: &str = "▼";
 pub const CLOSED: &str = "▶";
 
-/// Heights of a sparkline, lowest first. The two highest are left out: lines below each other must not touch.
+/// Heights of a sparkline, lowest first. The two highest are left out, because lines below each other must
+/// not touch.
 pub const BARS: [char; 6] = ['▁', '▂', '▃', '▄', '▅', '▆'];
 
-/// In place of bars that are all alike.
+/// Replaces bars that are all equal.
 pub const LEVEL: &str = "─";
 
 /// A cell of a plot, from an eighth of its height to all of it.
 pub const EIGHTHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// From what most do up to what the worst does.
+/// From the usual value up to the worst one.
 pub const WHISKER: &str = "│";
 
-/// Pieces of a bar: what is known, what is known to be lost, and what is not known.
+/// Pieces of a bar: known time, time known to be lost, and unknown time.
 pub const SOLID: &str = "█";
 pub const SHADED: &str = "▒";
 pub const UNCLEAR: &str = "░";
@@ -64,10 +65,10 @@ pub const UNCLEAR: &str = "░";
 /// One cell of a bar.
 pub const BAR: &str = "■";
 
-/// One step of a scale, where it is drawn in its colour.
+/// One step of a scale that is drawn in its colour.
 pub const SWATCH: char = '■';
 
-/// A heatmap's steps where there is no colour, lowest first.
+/// A heatmap's steps without colours, lowest first.
 pub const RAMP: [char; 8] = ['░', '░', '▒', '▒', '▓', '▓', '█', '█'];
 
 /// A state: its glyph, its word, and its emphasis.
@@ -89,7 +90,7 @@ pub fn state(state: RankState) -> Sign {
     }
 }
 
-/// What a finding is about that names a rank which does what it should.
+/// The subject of a finding about a rank that otherwise works normally.
 pub fn named(kind: Kind) -> &'static str {
     match kind {
         Kind::Device => "gpu",

@@ -1,4 +1,4 @@
-//! Positions on the screen, for the mouse: rebuilt with each picture, and kept nowhere.
+//! Positions on the screen, for the mouse: rebuilt with each redraw, and stored nowhere else.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::{
     widget::grid::Grid,
 };
 
-/// Lines a notch of the wheel moves by.
+/// Lines by which a notch of the wheel moves.
 const NOTCH: usize = 3;
 
 /// What a click means.
@@ -27,11 +27,11 @@ pub enum Target {
     Worst(Vec<usize>, Metric),
     /// Ranks in their places on a map.
     Map(Box<Grid>, Metric),
-    /// A line of the list that the view is about, from the top.
+    /// A line of the view's list, from the top.
     Line(usize),
     /// The bar of a replay's time.
     Time,
-    /// Moments of a heatmap over time, above the rows they are of.
+    /// Moments of a heatmap over time; above the rows that they belong to.
     Past(Moments),
 }
 
@@ -53,7 +53,7 @@ impl Moments {
     }
 }
 
-/// What was drawn last is on top.
+/// The last drawn is on top.
 #[derive(Clone, Debug, Default)]
 pub struct Hits(Vec<(Rect, Target)>);
 
@@ -62,7 +62,7 @@ impl Hits {
         self.0.push((area, target));
     }
 
-    /// Lines of the list that the view is about, below its head.
+    /// Lines of the view's list, below its head.
     pub(crate) fn lines(&mut self, area: Rect, shown: Range<usize>) {
         for (line, y) in shown.zip(area.y + 1..) {
             self.put(Rect { y, height: 1, ..area }, Target::Line(line));
@@ -78,7 +78,7 @@ impl Hits {
         self.0.iter().rev().find(|(area, _)| area.contains(Position { x, y }))
     }
 
-    /// How far a hand has marked. It need not stay on the map to move along it.
+    /// The cell that a drag has reached. The pointer may leave the map.
     fn marked(&self, x: u16, app: &App) -> Option<Action> {
         let (area, cell) = self.0.iter().find_map(|(area, target)| match target {
             Target::Past(moments) if (area.left()..area.right()).contains(&x) => Some((area, moments)),
@@ -94,7 +94,7 @@ impl Hits {
         target.clicked(*area, Position { x, y }, app)
     }
 
-    /// What the event means: mostly nothing, of a wheel several steps.
+    /// The meaning of the event: usually nothing; several steps for a wheel.
     pub fn meant(&self, event: MouseEvent, app: &App) -> Vec<Action> {
         let (x, y) = (event.column, event.row);
         match event.kind {
@@ -103,7 +103,7 @@ impl Hits {
                 .and_then(|(area, target)| target.clicked(*area, Position { x, y }, app))
                 .into_iter()
                 .collect(),
-            // The hand need not stay on one line to move along the bar.
+            // The pointer may leave the line while it moves along the bar.
             MouseEventKind::Drag(MouseButton::Left) => {
                 let bar = self.0.iter().find(|(area, target)| {
                     matches!(target, Target::Time)
@@ -114,7 +114,7 @@ impl Hits {
             }
             MouseEventKind::Up(MouseButton::Left) if app.zoom.is_begun() => {
                 let kept = Action::Zoom(ZoomAction::Keep);
-                // A hand that was put down and lifted is a click on the rank.
+                // A press and a release in one cell are a click on the rank.
                 let clicked = if app.zoom.marked().is_none() { self.row(x, y, app) } else { None };
                 std::iter::once(kept).chain(clicked).collect()
             }
@@ -163,7 +163,7 @@ fn rank_clicked(rank: Rank, app: &App) -> Action {
     }
 }
 
-/// Of several ranks at a place it is the worst that is seen, so that it is meant.
+/// If several ranks share a place, the worst is visible, so the click means that one.
 fn worst(rows: impl Iterator<Item = usize>, metric: Metric, app: &App) -> Option<Action> {
     let scale = app.job_view.scale(metric);
     let bad = |row: usize| {

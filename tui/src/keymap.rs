@@ -25,7 +25,7 @@ pub struct Binding {
     pub action: Action,
     /// For the help page.
     pub help: &'static str,
-    /// For the footer; `None` where it is worth no room there.
+    /// For the footer; `None` if it is not shown there.
     pub short: Option<&'static str>,
 }
 
@@ -57,12 +57,12 @@ const fn sort(scope: Scope) -> Binding {
     bind(scope, KEYS, Action::Pick(Choosing::Sort), "choose the column to sort by, worst first", Some("sort"))
 }
 
-/// A key of time.
+/// A key that moves time.
 const fn time(scope: Scope, keys: &'static [Key], control: Control, help: &'static str) -> Binding {
     bind(scope, keys, Action::Control(control), help, None)
 }
 
-/// A key of a line that is typed.
+/// A key for a line being typed.
 const fn typed(keys: &'static [Key], edit: Edit, help: &'static str) -> Binding {
     bind(Prompt, keys, Action::Edit(edit), help, None)
 }
@@ -103,7 +103,7 @@ pub const BINDINGS: &[Binding] = &[
         Anywhere,
         &[char(':')],
         Action::Open(Kind::Command),
-        "a command: metric power, sort late, rank 37, capture 5",
+        "a command: metric power, sort skew, rank 37, capture 5",
         Some("command"),
     ),
     bind(Overview, &[code(KeyCode::Enter)], Action::Inspect, "the selected rank, or the outlier", None),
@@ -118,7 +118,7 @@ pub const BINDINGS: &[Binding] = &[
         Overview,
         &[char('x')],
         Action::TurnMaps,
-        "heatmaps over the last half hour, or of now",
+        "heatmaps over the last half hour, or now",
         Some("over time"),
     ),
     bind(
@@ -192,7 +192,7 @@ pub const BINDINGS: &[Binding] = &[
         Collectives,
         &[code(KeyCode::Enter)],
         Action::TurnCommunicators,
-        "list every communicator, or one of each kind",
+        "list every communicator, or one per kind",
         Some("kinds"),
     ),
     bind(Collectives, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
@@ -245,7 +245,7 @@ pub const BINDINGS: &[Binding] = &[
         Picker,
         &[code(KeyCode::Esc), char('q')],
         Action::Close,
-        "leave it as it is; a letter goes to the next line that begins with it",
+        "close without a change; a letter goes to the next line that begins with it",
         Some("back"),
     ),
     bind(Time, &[char(' ')], Action::Control(Control::Pause), "pause, resume", None),

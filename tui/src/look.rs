@@ -1,4 +1,4 @@
-//! How the screen is to look: what the user wants, and where nothing was said, what the terminal can.
+//! The look of the screen: the user's wishes, else what the terminal supports.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::{
     palette::{Depth, Palette, Theme},
 };
 
-/// Whether things may change on the screen as fast as they do.
+/// How often the screen may change by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Motion {
     #[default]
@@ -18,7 +18,7 @@ pub enum Motion {
 }
 
 impl Motion {
-    /// The least time between two pictures of data; what a key did is drawn at once.
+    /// The least time between two redraws for new data; the effect of a key is drawn at once.
     pub fn pace(self) -> Duration {
         match self {
             Self::Full => Duration::from_millis(100),
@@ -47,7 +47,7 @@ impl Look {
     }
 }
 
-/// What was asked for, and what was left open.
+/// The requested look; `None` where nothing was requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
     pub depth: Option<Depth>,
@@ -56,11 +56,11 @@ pub struct Wishes {
     pub reduced_motion: Option<bool>,
 }
 
-/// Names a theme where the command line does not.
+/// Names a theme if the command line names none.
 pub const THEME: &str = "XPU_TOP_THEME";
 
 impl Wishes {
-    /// What `self` leaves open as `others` has it.
+    /// Completes `self` with the wishes of `others`.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl Wishes {
         }
     }
 
-    /// What is left open is as the surroundings have it.
+    /// The environment decides where nothing was requested.
     pub fn look(self, variable: impl Fn(&str) -> Option<String>) -> Look {
         let letters = match self.ascii {
             Some(true) => Letters::Ascii,

@@ -1,6 +1,7 @@
-//! Every colour there is. No other file names one, so that the same colour always means the same thing.
+//! All colours. No other file names one, so a colour always has the same meaning.
 //!
-//! Colour never stands alone: beside each one there is a glyph or a word, and [`Depth::None`] must lose nothing.
+//! Colour is never the only sign: each has a glyph or a word beside it, and [`Depth::None`] must lose
+//! nothing.
 #![forbid(unsafe_code)]
 
 pub mod picture;
@@ -18,10 +19,10 @@ pub const STEPS: usize = 8;
 
 pub use theme::{Theme, UnknownTheme};
 
-/// The luminance on which black letters and white ones read alike.
+/// The luminance on which black and white letters are equally readable.
 const EITHER: f64 = 0.179;
 
-/// How many colours the terminal can show.
+/// The number of colours that the terminal shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Depth {
     /// None, or the user wants none (<https://no-color.org>).
@@ -51,7 +52,7 @@ impl Depth {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("unknown colours {0:?}: write true, 256, 16 and none")]
+#[error("unknown colours {0:?}: write true, 256, 16 or none")]
 pub struct UnknownDepth(String);
 
 impl FromStr for Depth {
@@ -68,17 +69,17 @@ impl FromStr for Depth {
     }
 }
 
-/// What a piece of the screen is there for.
+/// The purpose of a piece of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Text,
-    /// Figures and names that are looked for.
+    /// Figures and names of interest.
     Strong,
     /// Labels and units.
     Muted,
-    /// Lines and what is not known.
+    /// Lines, and unknown values.
     Faint,
-    /// What the screen is about: the job, a title, a key.
+    /// Headings: the job, a title, a key.
     Accent,
     Good,
     Warning,
@@ -126,7 +127,7 @@ impl Palette {
         Self { depth, theme, letters: Letters::Unicode }
     }
 
-    /// The same of another theme.
+    /// The same with another theme.
     #[must_use]
     pub fn dressed(self, theme: Theme) -> Self {
         Self::new(self.depth, theme).with_letters(self.letters)
@@ -153,7 +154,7 @@ impl Palette {
         self.depth != Depth::None
     }
 
-    /// Whether a cell can be two halves in two colours.
+    /// Whether a cell can show two halves in two colours.
     pub fn has_halves(self) -> bool {
         self.has_colour() && self.letters == Letters::Unicode
     }
@@ -177,7 +178,7 @@ impl Palette {
         };
         match (self.depth, role) {
             (Depth::None, Role::Muted | Role::Faint) => plain.add_modifier(Modifier::DIM),
-            // On a dim line, as a title is on a frame, it must not be dim itself.
+            // On a dim line, such as a title on a frame, it must not be dim itself.
             (Depth::None, Role::Accent | Role::Warning | Role::Alarm) => {
                 plain.add_modifier(Modifier::BOLD).remove_modifier(Modifier::DIM)
             }
@@ -194,7 +195,7 @@ impl Palette {
         }
     }
 
-    /// A cell of a heatmap, with letters on it that can be read. Without colours it has none: draw a glyph.
+    /// A cell of a heatmap, on which letters are readable. Without colours there is none: draw a glyph.
     pub fn heat(self, step: usize) -> Style {
         let colours = self.theme.colours();
         let ground = &colours.heat[step.min(STEPS - 1)];

@@ -1,9 +1,9 @@
-//! A line that is being typed: a filter, a command, a time. Nothing here knows what it will be used for.
+//! A line being typed: a filter, a command, a time. Nothing here knows its use.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
 
-/// Characters of a line. No terminal shows more of it.
+/// Longest line; no terminal shows more.
 const LONGEST: usize = 256;
 /// Lines remembered of each kind.
 const REMEMBERED: usize = 50;
@@ -13,13 +13,13 @@ const REMEMBERED: usize = 50;
 pub enum Kind {
     Filter,
     Command,
-    /// A time of a replay to go to.
+    /// The target time in a replay.
     Time,
     /// Words of the help page.
     Search,
 }
 
-/// What a key does to the line.
+/// The effect of a key on the line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Edit {
     Type(char),
@@ -31,10 +31,10 @@ pub enum Edit {
     Right,
     Home,
     End,
-    /// The line typed before this one, and back.
+    /// The previous line, and back.
     Earlier,
     Later,
-    /// The word's completions; repeated, the next of them.
+    /// Completes the word; if repeated, with the next completion.
     Complete,
     Enter,
     Cancel,
@@ -46,7 +46,7 @@ pub struct Prompt {
     text: String,
     /// Byte of the text.
     cursor: usize,
-    /// How many lines back, and what was typed before going there.
+    /// How many lines back, and the text before that.
     back: usize,
     draft: String,
     choices: Option<Choices>,
@@ -98,7 +98,7 @@ impl Prompt {
         Some(gone)
     }
 
-    /// What keys other than Enter, Esc and Tab do.
+    /// The effect of keys other than Enter, Esc and Tab.
     pub(crate) fn edit(&mut self, edit: &Edit, lines: &Lines) {
         self.choices = None;
         match edit {
@@ -153,12 +153,12 @@ impl Prompt {
         let Some(word) = choices.words.get(choices.at) else { return };
         self.text = format!("{}{word}{}", &self.text[..choices.from], choices.rest);
         self.cursor = choices.from + word.len();
-        // One alone is what was meant: there is nothing to go round.
+        // A single completion is the intended one, so there is nothing to cycle through.
         self.choices = Some(choices).filter(|choices| choices.words.len() > 1);
     }
 }
 
-/// Lines that were typed before, the newest last.
+/// Earlier lines, the newest last.
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
     filters: VecDeque<String>,

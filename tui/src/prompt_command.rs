@@ -1,6 +1,6 @@
-//! The commands of `:`: every action that has a key, by its name, and these, which take an argument.
+//! The commands of `:`: the names of all actions that have a key, and these commands, which take an argument.
 //!
-//! Reading, completion, help and the docs follow the one table.
+//! Parsing, completion, help and the docs use this one table.
 #![forbid(unsafe_code)]
 
 mod completion;
@@ -23,12 +23,12 @@ use crate::{
 /// A command with a required or optional argument.
 #[derive(Clone, Copy, Debug)]
 pub struct PromptCommand {
-    /// The first is its name; the others are understood as well.
+    /// The first is its name; the others are aliases.
     pub names: &'static [&'static str],
     /// What follows it.
     pub takes: &'static str,
     pub help: &'static str,
-    /// Of what follows the name: the action, or where in it what is expected.
+    /// Parses the argument: the action, or the position of the error and what is expected there.
     read: fn(&str) -> Result<Action, Fault>,
 }
 
@@ -99,7 +99,7 @@ pub const PROMPT_COMMANDS: &[PromptCommand] = &[
     prompt_command(&["help", "h"], "", "all keys", |text| nothing(text, Action::Help)),
 ];
 
-/// Steps of a capture that are asked for here.
+/// The most steps of a capture that can be requested here.
 const MOST_STEPS: u32 = xpu_wire::frame::CaptureOrder::STEPS;
 
 /// What was meant.
@@ -123,24 +123,24 @@ pub fn read(text: &str) -> Result<Action, Fault> {
     Err(Fault { at: begin, what })
 }
 
-/// The command of the table that is called so.
+/// The command of this name in the table.
 pub fn named(name: &str) -> Option<&'static PromptCommand> {
     PROMPT_COMMANDS.iter().find(|command| command.names.contains(&name))
 }
 
-/// The action of a key that is called so.
+/// The action with a key and this name.
 fn action(name: &str) -> Option<Action> {
     actions().find(|(known, _)| *known == name).map(|(_, action)| action.clone())
 }
 
-/// Names of actions that work as commands; editing a line is none of them.
+/// Names of actions that work as commands; editing a line does not.
 fn actions() -> impl Iterator<Item = (&'static str, &'static Action)> {
     let said = BINDINGS.iter().map(|binding| &binding.action);
     said.filter(|action| !matches!(action, Action::Edit(_) | Action::Open(_)))
         .filter_map(|action| Some((action.name()?, action)))
 }
 
-/// All names there are, each once.
+/// All names, each once.
 pub fn names() -> Vec<&'static str> {
     let mut names: Vec<_> = PROMPT_COMMANDS.iter().map(|command| command.names[0]).collect();
     for (name, _) in actions() {

@@ -1,5 +1,5 @@
-//! Recording what is seen: the last minutes in memory, and all of it in a file on request. A separate thread
-//! compresses and writes, so that no file system blocks the screen.
+//! Records the received frames: the last minutes in memory, and on request everything in a file. A separate
+//! thread compresses and writes, so a file system never blocks the screen.
 
 use std::{
     collections::HashMap,
@@ -24,20 +24,20 @@ use xpu_wire::{
 const RING_BYTES: usize = 48 << 20;
 const RING_LONG: Duration = Duration::from_mins(10);
 
-/// Frames that may wait for the thread: what finds it full is dropped and counted in the frames that follow.
+/// Frames that may wait for the thread. Further frames are dropped, and counted in later frames.
 const WAITING: usize = 4096;
 
-/// How often it is looked whether a block is old enough to be closed.
+/// Interval of checks whether a block is old enough to be closed.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// How the recorder does.
+/// The recorder's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// The file that is written.
+    /// The file being written.
     pub file: Option<Written>,
-    /// Since when the memory knows, and what that takes.
+    /// The start of the recording in memory, and its size.
     pub kept: Option<(Moment, usize)>,
-    /// Why a file is not written any more.
+    /// Why a file is no longer written.
     pub failure: Option<String>,
 }
 
@@ -75,7 +75,7 @@ impl Recorder {
         Self { orders: Some(orders), standing, missed: HashMap::new(), thread: Some(thread) }
     }
 
-    /// Keeps a frame that came in now.
+    /// Keeps a frame that has just arrived.
     pub fn take(&mut self, now: Moment, frame: &Frame) {
         let Some(orders) = &self.orders else { return };
         let missed = self.missed.get(&frame.host).copied().unwrap_or(0);
@@ -92,7 +92,7 @@ impl Recorder {
         }
     }
 
-    /// Writes what is in memory, and what comes from now on, to a new file.
+    /// Writes the frames in memory, and those from now on, to a new file.
     pub fn begin(&self, path: PathBuf, header: Header) {
         self.order(Order::Begin(path, header));
     }
@@ -109,7 +109,7 @@ impl Recorder {
         answer.recv().unwrap_or(Err(RecordingError::Empty))
     }
 
-    /// What came in for so long, or in as much of that as there is.
+    /// The frames of this period, or of as much of it as is kept.
     pub fn lately(&self, long: Duration) -> Vec<SealedBlock> {
         let (reply, answer) = mpsc::sync_channel(1);
         self.order(Order::Lately(long, reply));
@@ -224,7 +224,7 @@ impl Keeper {
         let blocks = match blocks {
             Ok(blocks) if blocks.is_empty() => return,
             Ok(blocks) => blocks,
-            // Only memory can be short for compressing; the frames are a gap then.
+            // Compressing fails only if memory is short; then these frames are a gap.
             Err(_short) => return,
         };
         for block in blocks {

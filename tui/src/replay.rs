@@ -1,11 +1,12 @@
-//! A recording on the screen: frames come from a file, or from the memory of the last minutes, and time is what the keys make it.
+//! A recording on the screen: frames come from a file, or from the last minutes in memory, and the keys
+//! control time.
 //!
 //! ```text
 //! recording ──FrameCursor──▶ Player ──Action::Show──▶ app      keys ──Control──▶ Playback ──Effect::Seek──▶ Player
 //!           ──FrameCursor──▶ search (a thread) ──marks──▶ app
 //! ```
 //!
-//! What is drawn, and what is found wrong, comes of the same code as live.
+//! Drawing and findings use the same code as live.
 
 mod control;
 mod drop_thread;

@@ -1,4 +1,4 @@
-//! What is known, as plain text that can be pasted into a chat.
+//! The state of the job as plain text, to be pasted into a chat.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write as _;
@@ -96,7 +96,7 @@ pub fn text(app: &App) -> String {
         }
     }
     if !app.stacks.rows().is_empty() {
-        // They are not of the moment that the rest is of.
+        // They are from another moment than the rest.
         let read = app.job().and_then(Job::stacks_since);
         let read = read.map_or_else(String::new, |read| format!(" read at {},", figure::clock(read)));
         let tree = stack::text(app.stacks.tree());
@@ -118,7 +118,7 @@ pub fn text(app: &App) -> String {
     text
 }
 
-/// `rank 3 on node-1`: where the named ranks run.
+/// `rank 3 on node-1`: the hosts of the named ranks.
 fn hosts(app: &App, ranks: &[Rank]) -> Option<String> {
     let job = app.job()?;
     let known = ranks.iter().filter_map(|&rank| Some(format!("rank {rank} on {}", job.rank(rank)?.host())));
@@ -130,14 +130,14 @@ fn hosts(app: &App, ranks: &[Rank]) -> Option<String> {
     (!places.is_empty()).then(|| format!("{}{more}", places.join(", ")))
 }
 
-/// How old what its ranks said last is, where that is not of now.
+/// The age of its ranks' last reports, if they are not current.
 fn heard(app: &App, group: &Group) -> String {
     let rows = group.ranks.iter().filter_map(|rank| app.job_view.rows().get(app.job_view.row_of(rank)?));
     let oldest = rows.filter(|row| !row.is_heard()).map(|row| row.age).max();
     oldest.map_or_else(String::new, |age| format!(", as it was {} ago", figure::age(age)))
 }
 
-/// How sure a finding is, before its sentence.
+/// The confidence of a finding, before its sentence.
 pub fn sure(confidence: Confidence) -> &'static str {
     match confidence {
         Confidence::Certain => "",
@@ -146,13 +146,13 @@ pub fn sure(confidence: Confidence) -> &'static str {
     }
 }
 
-/// The call that holds the ranks, and for how long.
+/// The call in which the ranks wait, and for how long.
 pub fn in_call(group: &Group) -> String {
     use xpu_wire::frame::Life;
     match (group.life, group.call) {
         (Life::Died, _) => "its process is gone".to_owned(),
         (Life::Ended, _) => "it has ended".to_owned(),
-        (Life::Silent, None) => "it says nothing".to_owned(),
+        (Life::Silent, None) => "it does not report".to_owned(),
         (_, Some(call)) => format!("{call} {}", figure::age(group.held)),
         (Life::Alive, None) => "none".to_owned(),
     }

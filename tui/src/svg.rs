@@ -1,6 +1,6 @@
-//! The screen as a picture: what `S` saves, and what the golden screens are compared with.
+//! The screen as a picture, for `S` and for the golden screens.
 //!
-//! Blocks are drawn as rectangles and not as letters, so that neighbours meet whatever the font.
+//! Blocks are drawn as rectangles and not as letters, so neighbours touch with any font.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ const BASELINE: f64 = 12.5;
 /// Around the screen.
 const MARGIN: f64 = 12.0;
 
-/// The screen on the ground of its theme.
+/// The screen on the background of its theme.
 pub fn picture(buffer: &Buffer, theme: Theme) -> String {
     let mut svg = opening(buffer, theme);
     let buffer = &painted(buffer, theme);
@@ -46,7 +46,7 @@ fn opening(buffer: &Buffer, theme: Theme) -> String {
     )
 }
 
-/// With the theme's letters where a cell has the terminal's own, and with colours that are the other way round put so.
+/// Replaces the terminal's own text colour by that of the theme, and swaps the colours of reversed cells.
 fn painted(buffer: &Buffer, theme: Theme) -> Buffer {
     let mut painted = buffer.clone();
     for cell in &mut painted.content {
@@ -211,7 +211,7 @@ fn write_run(svg: &mut String, x: u16, line: u16, text: &str, look: &str, bold: 
     );
 }
 
-/// Holds a run to its cells where the viewer has no `DejaVu` Sans Mono.
+/// Keeps a run within its cells if the viewer has no `DejaVu` Sans Mono.
 fn text_length(text: &str) -> String {
     match text.width() {
         0 | 1 => String::new(),

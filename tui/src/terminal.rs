@@ -1,4 +1,4 @@
-//! The terminal: taken, lent back while the process is stopped, and always given back.
+//! The terminal: taken over, released while the process is stopped, and always restored.
 
 mod background;
 mod failure;
@@ -32,49 +32,49 @@ pub use signals::{Request, Signals};
 
 use crate::{app::App, hits::Hits, palette::Depth, view};
 
-/// Bytes that are copied at most: of longer texts many terminals take nothing.
+/// Most bytes that are copied: many terminals ignore longer texts completely.
 const COPIED: usize = 64 << 10;
 
-/// Whether the terminal is ours. Given back twice, it would put the cursor where it was before we came, over what was
-/// said since.
+/// Whether the terminal is taken over. Restoring it twice would move the cursor back to its first position,
+/// over later output.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Whether the terminal reports the mouse while it is ours.
+/// Whether the terminal reports the mouse while it is taken over.
 static MOUSE: AtomicBool = AtomicBool::new(false);
 
-/// Gives the terminal back when it goes; a panic of the thread that has it does so before its message is printed.
+/// Restores the terminal when dropped; a panic of the thread that has it does so before its message is
+/// printed.
 #[derive(Debug)]
 pub struct Screen {
-    /// Never dropped: its own drop complains on stderr when the terminal is gone, and where stderr was that terminal
-    /// the complaint is a panic.
+    /// Never dropped: its own drop writes to stderr if the terminal is gone, and if stderr was that terminal,
+    /// this panics.
     pen: ManuallyDrop<Pen<Stdout>>,
 }
 
 impl Screen {
-    /// # Errors
-    /// Where there is no terminal.
+    /// # Errors If there is no terminal.
     pub fn take(depth: Depth) -> io::Result<Self> {
-        // Crossterm reads NO_COLOR by itself; what was decided here, with --color, goes before it.
+        // Crossterm reads NO_COLOR by itself; the decision made here, with --color, takes precedence.
         force_color_output(depth != Depth::None);
         failure::watch_for_panics();
-        // From here on it is given back, whatever comes.
+        // From here on it is restored in any case.
         let screen = Self { pen: ManuallyDrop::new(Pen::new(io::stdout())?) };
         take()?;
         Ok(screen)
     }
 
-    /// Draws the app whole: the terminal shows either the old picture or the new one.
+    /// Draws the app in one piece: the terminal shows either the old picture or the new one.
     pub fn draw(&mut self, app: &mut App) -> io::Result<()> {
-        // Its present owner does not want our picture.
+        // Another program owns the terminal now.
         if TAKEN.load(SeqCst) { self.pen.draw(app) } else { Ok(()) }
     }
 
-    /// Redraws every cell with the next picture: another program has written on the terminal.
+    /// Redraws every cell the next time, because another program has written to the terminal.
     pub fn forget(&mut self) -> io::Result<()> {
         self.pen.forget()
     }
 
-    /// Lends the terminal to the parent process, and stops until it is given back (`fg`).
+    /// Releases the terminal to the parent process, and stops until it continues this one (`fg`).
     pub fn suspend(&mut self) -> io::Result<()> {
         give_back();
         let stopped = stop::stop();
@@ -82,16 +82,16 @@ impl Screen {
         stopped
     }
 
-    /// Takes the terminal again, after another program had it.
+    /// Takes the terminal over again, after another program had it.
     pub fn resume(&mut self) -> io::Result<()> {
-        // A stop from outside left no time to give it back, and the shell has changed its settings since.
+        // A stop from outside left no time to restore it, and the shell has changed its settings since.
         give_back();
         take()?;
         self.forget()
     }
 
-    /// Puts the text where the terminal pastes from (OSC 52), also over ssh. Terminals that cannot do it ignore it; none takes
-    /// any length.
+    /// Copies the text to the terminal's clipboard (OSC 52), over ssh too. Terminals without this function
+    /// ignore it; all limit the length.
     pub fn copy(&mut self, text: &str) -> io::Result<()> {
         let mut end = text.len().min(COPIED);
         while !text.is_char_boundary(end) {
@@ -128,7 +128,7 @@ impl Drop for Screen {
     }
 }
 
-/// With the mouse, if it was asked for: then what is selected takes Shift.
+/// With the mouse, if requested: selecting text then needs Shift.
 fn take() -> io::Result<()> {
     TAKEN.store(true, SeqCst);
     enable_raw_mode()?;
@@ -136,7 +136,7 @@ fn take() -> io::Result<()> {
     if MOUSE.load(SeqCst) { execute!(io::stdout(), EnableMouseCapture) } else { Ok(()) }
 }
 
-/// A terminal that is gone cannot be given back, so nothing here can fail.
+/// A terminal that is gone cannot be restored, so errors here are ignored.
 fn give_back() {
     if TAKEN.swap(false, SeqCst) {
         if MOUSE.load(SeqCst) {

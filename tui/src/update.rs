@@ -1,4 +1,4 @@
-//! What an action does to the app. Nothing is drawn here, and nothing outside is touched: that is an [`Effect`].
+//! Applies an action to the app. It draws nothing; anything outside of the app is an [`Effect`].
 #![forbid(unsafe_code)]
 
 mod folder;
@@ -30,7 +30,7 @@ const PAGE: usize = 10;
 /// Lines the help page may be scrolled by; drawing knows how many there are.
 const HELP: usize = 2 * BINDINGS.len();
 
-/// Whether nobody asked for it: then what is said on the screen stays.
+/// Whether no key caused it: then the note on the screen stays.
 fn comes_by_itself(action: &Action) -> bool {
     matches!(
         action,
@@ -170,7 +170,7 @@ fn turn_help(app: &mut App) {
     }
 }
 
-/// Of the maps as they are now there is no time to choose from.
+/// Maps of now have no time range.
 fn zoom(app: &mut App, what: ZoomAction) {
     if app.maps.over_time {
         app.zoom.act(what, app.history.known());
@@ -180,7 +180,7 @@ fn zoom(app: &mut App, what: ZoomAction) {
     }
 }
 
-/// What was done last is taken back first.
+/// The latest choice is undone first.
 fn close(app: &mut App) -> Option<Effect> {
     match (app.overlay, app.page) {
         (Overlay::Help, _) if !app.sought.is_empty() => app.sought.clear(),
@@ -195,7 +195,7 @@ fn close(app: &mut App) -> Option<Effect> {
     None
 }
 
-/// What is heard live comes bit by bit: so does what is to be worked out.
+/// Live frames arrive one by one, so the work is also done in parts.
 fn arrive_now(app: &mut App, frame: &Frame) {
     if let Body::History(history) = &frame.body {
         return retrace(app, history);
@@ -212,7 +212,7 @@ fn show(app: &mut App, frame: &Frame) {
     }
 }
 
-/// Takes history as if it had been watched live: its findings are kept.
+/// Folds history as if it had been watched live: its findings are kept.
 fn retrace(app: &mut App, history: &History) {
     let (now, mut looked) = (app.now, Moment::default());
     for frame in history.frames.frames() {
@@ -241,7 +241,7 @@ fn arrive(app: &mut App, frame: &Frame) {
     }
 }
 
-/// Moves what is selected in the view that is shown.
+/// Moves the selection in the shown view.
 fn travel(app: &mut App, motion: Motion) -> Option<Effect> {
     app.settle();
     if app.overlay == Overlay::Help {
@@ -293,7 +293,7 @@ fn moved(at: usize, of: usize, motion: Motion) -> usize {
     motion.from(at, of, PAGE)
 }
 
-/// The first motion selects the first rank listed (or the last), wherever it would go.
+/// The first motion selects the first or the last listed rank.
 fn select(app: &mut App, motion: Motion) {
     app.settle();
     let order = app.job_view.order.clone();
@@ -304,7 +304,7 @@ fn select(app: &mut App, motion: Motion) {
 fn select_among(app: &mut App, order: &[usize], motion: Motion) {
     let job_view = &app.job_view;
     let Some(last) = order.len().checked_sub(1) else { return };
-    // What is folded away is found where its group is.
+    // A folded rank is found at its group.
     let place = |row: usize| order.iter().position(|&listed| listed == row);
     let row = app.selected.and_then(|rank| job_view.row_of(rank));
     let at = row.and_then(|row| place(row).or_else(|| place(job_view.bundle_of(row)?.worst)));
@@ -316,7 +316,7 @@ fn select_among(app: &mut App, order: &[usize], motion: Motion) {
     app.selected = job_view.rows().get(order[to]).map(|row| row.status.rank);
 }
 
-/// Says what would have to be known to fold by more.
+/// Says what is needed to fold by more.
 fn fold(app: &mut App) {
     app.settle();
     let kinds = app.kinds();
@@ -342,7 +342,7 @@ fn pin(app: &mut App) {
     });
 }
 
-/// What no rank has a figure of is on no map.
+/// A quantity without any figure is on no map.
 fn show_metric(app: &mut App, metric: Metric) {
     if app.job_view.reported().contains(&metric) {
         app.maps = app.maps.showing(metric);

@@ -1,4 +1,4 @@
-//! Draws the app. Nothing is changed here, so the same app and size always give the same screen.
+//! Draws the app without changing it, so the same app and size always give the same screen.
 #![forbid(unsafe_code)]
 
 mod captures;
@@ -64,7 +64,7 @@ fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
     ])
     .areas(inner);
     match app.standing() {
-        // Without a job nothing is shown, except that these give the reason.
+        // Without a job, only these pages are shown, because they give the reason.
         _ if app.page == Page::Hosts => hosts::draw(app, breakpoint, main, buffer, &mut hits),
         _ if app.page == Page::Captures => captures::draw(app, breakpoint, main, buffer, &mut hits),
         Standing::Running => match app.page {
@@ -83,7 +83,7 @@ fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
     timebar::draw(app, time, buffer, &mut hits);
     match &app.prompt {
         Some(prompt) => {
-            // While typing, the mouse does not hit what is below.
+            // While a line is typed, the mouse does not reach what is below it.
             hits.cover();
             prompt::draw(app, prompt, footer, buffer);
         }
@@ -96,7 +96,7 @@ fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
     }
     if app.overlay == Overlay::Help {
         hits.cover();
-        // While its words are typed the line stays in sight.
+        // While words for it are typed, the line stays visible.
         let typed = if app.prompt.is_some() { prompt::HEIGHT } else { 0 };
         if typed == 0 {
             hits.put(area, Target::Do(Action::Close));

@@ -1,4 +1,4 @@
-//! The loop: what comes in becomes an action, actions change the app, and the app is drawn.
+//! The main loop: input becomes actions, actions change the app, and the app is drawn.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -40,31 +40,31 @@ use crate::{
 
 /// Ages on the screen are in seconds.
 const TICK: Duration = Duration::from_secs(1);
-/// How long arrivals are taken before the keys are looked at again: shorter than anybody feels.
+/// How long frames are taken before keys are checked again; too short to be noticed.
 const TURN: Duration = Duration::from_millis(10);
-/// After a picture of data, this multiple of its time is left to incoming data: a machine that is short of time shows fewer pictures, and
-/// loses nothing.
+/// After a redraw for data, this multiple of its time is left to arriving data, so a busy machine redraws
+/// less often but loses nothing.
 const REST: u32 = 2;
 
 #[derive(Debug)]
 pub struct WatchOptions {
     /// The job to show; the foremost one if none is named.
     pub job: Option<JobName>,
-    /// How its ranks are laid out, if the user said so.
+    /// The layout of its ranks, if the user gave it.
     pub groups: Option<Groups>,
-    /// What went wrong before the screen was taken.
+    /// Errors from before the screen was taken over.
     pub warnings: Vec<String>,
-    /// How others can look as well.
+    /// How to watch from another terminal.
     pub invitation: Option<String>,
     pub look: Look,
-    /// Which ranks are listed, whatever the settings say.
+    /// The filter of the command line, which overrides the settings.
     pub filter: Option<Filter>,
     pub config: Config,
-    /// Past runs that the job is held against.
+    /// Past runs with which the job is compared.
     pub runs: Option<Arc<Runs>>,
-    /// The way back to the collectors; a recording has none.
+    /// The connection for requests to the collectors; a recording has none.
     pub live: Option<Live>,
-    /// Which makes captures; a recording has none.
+    /// It makes captures; a recording has none.
     pub capturer: Option<Capturer>,
     /// What is replayed, in place of a job.
     pub replayed: Option<Replayed>,
@@ -96,7 +96,7 @@ impl Default for WatchOptions {
     }
 }
 
-/// When the next picture is due.
+/// When the next redraw is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
     /// Nothing changed.
@@ -106,10 +106,9 @@ enum Due {
     Now,
 }
 
-/// Shows what arrives until the user quits, or the process gets a signal to end.
+/// Shows arriving frames until the user quits, or a signal ends the process.
 ///
-/// # Errors
-/// Where there is no terminal, or it goes away.
+/// # Errors If there is no terminal, or it goes away.
 pub async fn watch(
     mut arrivals: Arrivals,
     endpoints: Vec<Endpoint>,
@@ -211,7 +210,7 @@ pub async fn watch(
     }
 }
 
-/// What the next screen is to begin with, however this one ends.
+/// The state for the next screen, however this one ends.
 fn keep(app: &mut App, kept: Option<&Path>) -> anyhow::Result<()> {
     let Some(path) = kept else { return Ok(()) };
     app.settle();
@@ -224,7 +223,7 @@ impl Due {
     }
 }
 
-/// What time makes necessary needs no screen.
+/// Effects of time need no screen.
 fn pass_time(app: &mut App, source: &mut FrameSource, loader: &FileLoader) -> anyhow::Result<()> {
     match update(app, Action::Time(Moment::now())) {
         Some(Effect::AskStacks { job, ranks, reading }) => {
@@ -252,10 +251,10 @@ fn ask_stacks(app: &mut App, live: Option<&Live>, job: JobName, ranks: Vec<Rank>
     }
 }
 
-/// What a key or the mouse means.
+/// The actions of a key or of the mouse.
 fn meant(app: &App, event: &Event, screen: &Screen) -> std::io::Result<Vec<Action>> {
     if let Event::Mouse(mouse) = event {
-        // Most of what a mouse says is that it moved: for that nothing is worked out.
+        // Most mouse events are movements, for which nothing is computed.
         let is_handled = match mouse.kind {
             MouseEventKind::Moved => false,
             MouseEventKind::Up(_) => app.zoom.is_begun(),
@@ -267,7 +266,7 @@ fn meant(app: &App, event: &Event, screen: &Screen) -> std::io::Result<Vec<Actio
     Ok(key.and_then(|key| app.means(key.into())).into_iter().collect())
 }
 
-/// Whether that was the end.
+/// Whether this ends the loop.
 fn carry_out(
     effect: Effect,
     app: &mut App,

@@ -1,4 +1,4 @@
-//! Pieces of a screen that know nothing of jobs.
+//! Parts of a screen that do not depend on jobs.
 #![forbid(unsafe_code)]
 
 pub mod bars;

@@ -1,12 +1,12 @@
-//! How much fits on the screen, decided once from the size of the terminal.
+//! The layout class of the screen, decided once from the size of the terminal.
 #![forbid(unsafe_code)]
 
 use ratatui::layout::Rect;
 
-/// Below this nothing but one line is drawn.
+/// Below this only one line is drawn.
 pub const LEAST: (u16, u16) = (60, 20);
 
-/// Every view chooses by this, and by nothing else.
+/// Every view chooses its layout by this alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Breakpoint {
     /// Less than 60x20: one line.

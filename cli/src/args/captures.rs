@@ -1,4 +1,4 @@
-//! What is asked of captures that are there.
+//! Arguments of commands on existing captures.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -8,7 +8,7 @@ use xpu_wire::frame::CaptureOrder;
 
 use super::{JobArgs, parse::length};
 
-/// Which ranks, by their places in the parallel groups.
+/// Selects ranks by their positions in the parallel groups.
 #[derive(Clone, Debug, Default, Args)]
 pub struct SelectArgs {
     /// Layout of the ranks, fastest axis first, as Megatron numbers them: `tp4-cp2-dp4-pp2`
@@ -45,8 +45,8 @@ pub struct ExportArgs {
     /// Write a Perfetto trace, for <https://ui.perfetto.dev>
     #[arg(long, value_name = "OUT")]
     pub perfetto: Option<PathBuf>,
-    /// Folder of traces that PyTorch's profiler wrote of the same steps, for --perfetto and --chrome
-    /// [default: FILE.kineto, if it is there]
+    /// Folder with traces of the same steps by PyTorch's profiler, for --perfetto and --chrome [default:
+    /// FILE.kineto, if it is there]
     #[arg(long, value_name = "DIR")]
     pub traces: Option<PathBuf>,
     /// Write Chrome's JSON, compressed if the name ends in .gz
@@ -59,13 +59,13 @@ pub struct ExportArgs {
     /// Write one table per kind of operation: DIR/gemms.csv and so on
     #[arg(long, value_name = "DIR")]
     pub csv: Option<PathBuf>,
-    /// The same as Parquet: DIR/gemms.parquet and so on
+    /// Write the same tables as Parquet: DIR/gemms.parquet and so on
     #[arg(long, value_name = "DIR")]
     pub parquet: Option<PathBuf>,
     /// Write folded lines, for flame graphs: `rank 0;step 41;gemm;gemm 8192x8192x4096 microseconds`
     #[arg(long, value_name = "OUT")]
     pub folded: Option<PathBuf>,
-    /// Write a flame graph of the Python stacks that `capture --python` sampled, of all ranks
+    /// Write a flame graph of all ranks' Python stacks, sampled by `capture --python`
     #[arg(long, value_name = "SVG")]
     pub flame: Option<PathBuf>,
     /// Only these kinds of operations, and their steps
@@ -174,7 +174,7 @@ pub struct GemmReplayArgs {
     pub select: SelectArgs,
 }
 
-/// More than that is too much.
+/// The limit of an increase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
     pub part: CostKind,

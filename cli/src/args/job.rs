@@ -1,4 +1,4 @@
-//! Which hosts, which job, and how the parts reach each other.
+//! The hosts, the job, and how the parts reach each other.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use super::{
     parse::{base_port, job_name},
 };
 
-/// Which hosts, which job, which key.
+/// The hosts, the job and the key.
 #[derive(Clone, Debug, Default, Args)]
 pub struct JobArgs {
     /// File with one host per line: `host[:port]`, `node[001-128]`
@@ -67,7 +67,7 @@ impl WayArgs {
 }
 
 impl JobArgs {
-    /// As they were given, to be given to another command.
+    /// These options as given, for another command.
     pub fn line(&self) -> String {
         let path = |path: &PathBuf| path.display().to_string();
         let given = [
@@ -118,7 +118,7 @@ impl JobArgs {
         if !hosts.endpoints.is_empty() {
             return Ok(hosts);
         }
-        // With one thing wrong, that is the answer.
+        // If there is an error, report it.
         Err(match hosts.warnings.into_iter().next() {
             Some(warning) => UsageError::Value(warning.to_string()),
             None => UsageError::NoHosts(named),
@@ -126,7 +126,7 @@ impl JobArgs {
     }
 }
 
-/// As a shell takes it for one word.
+/// Quoted, so that a shell reads one word.
 pub fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._:,@%+-".contains(c);
     if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }

@@ -1,4 +1,4 @@
-//! How the screen is to look.
+//! The look of the screen.
 
 use clap::Args;
 use xpu_tui::{
@@ -27,7 +27,7 @@ pub struct LookArgs {
 }
 
 impl LookArgs {
-    /// What the command line asks for, and then what the environment does.
+    /// The wishes of the command line, completed by the environment.
     pub fn wishes(&self) -> Result<Wishes, UsageError> {
         let named = std::env::var(THEME).ok().filter(|name| !name.is_empty());
         let theme = named.map(|name| name.parse::<Theme>());
@@ -40,7 +40,7 @@ impl LookArgs {
         })
     }
 
-    /// What was not said here is as the settings have it, and then as the terminal has it.
+    /// Completes the wishes by the settings, then by the terminal.
     pub fn look(&self, settings: Wishes) -> Result<Look, UsageError> {
         let mut wishes = self.wishes()?.or(settings);
         let variable = |name: &str| std::env::var(name).ok();

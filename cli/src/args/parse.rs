@@ -1,5 +1,4 @@
-//! The values of options, parsed where the command line is read: what is not understood is refused with an
-//! example.
+//! Parsers for the values of options. An invalid value is refused with an example.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -82,7 +81,7 @@ pub(super) fn trace_length(text: &str) -> Result<Duration, String> {
     length.ok_or_else(|| "write a time like 500ms, 2s or 1m, an hour at most".to_owned())
 }
 
-/// Longer than anybody could look at.
+/// The longest trace; nobody could read a longer one.
 const LONGEST_TRACE: Duration = Duration::from_hours(1);
 
 pub(super) fn base_port(text: &str) -> Result<BasePort, String> {

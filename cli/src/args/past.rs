@@ -1,4 +1,4 @@
-//! Which run before this one a job is held against.
+//! The earlier run with which a job is compared.
 
 use std::{
     convert::Infallible,
@@ -13,7 +13,7 @@ use xpu_model::baseline::{Baseline, Runs, folder};
 
 use super::UsageError;
 
-/// Bytes of a file: of a host's ranks it has some hundred each.
+/// Largest file, in bytes: each rank of a host takes some hundred.
 const LARGEST: u64 = 4 << 20;
 
 /// `last`, or a file.

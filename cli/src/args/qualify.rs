@@ -1,4 +1,4 @@
-//! What GPUs are qualified, and how.
+//! Arguments of `xpu-top qualify`.
 
 use std::path::PathBuf;
 
@@ -10,22 +10,22 @@ use super::JobArgs;
 pub struct QualifyArgs {
     #[command(flatten)]
     pub of: JobArgs,
-    /// Judge the documents that earlier runs printed as JSON, together: each GPU has those of all of them as neighbours
+    /// Judge JSON documents of earlier runs together: the GPUs in all of them are neighbours
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service", "quick", "beside_job", "worker"])]
     pub compare: Vec<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// A quarter of the time for each measurement; compared with earlier quick runs only
+    /// Measure each figure for a quarter of the time; compare with earlier quick runs only
     #[arg(long)]
     pub quick: bool,
-    /// Measure although a job runs on these GPUs: both slow down, and figures are not kept
+    /// Measure even if a job runs on these GPUs: both slow down, and figures are not kept
     #[arg(long)]
     pub beside_job: bool,
     /// Path of xpu-top on the other hosts
     #[arg(long, value_name = "PATH", default_value = "xpu-top")]
     pub program: String,
-    /// Answer requests on standard input: how the other hosts are asked
+    /// Answer requests on standard input, as on the other hosts
     #[arg(long, hide = true)]
     pub worker: bool,
 }

@@ -1,4 +1,5 @@
-//! What is recorded of a running job: its frames, the operations of some steps, or Kineto's traces of them.
+//! Arguments of commands that record a running job: its frames, the operations of some steps, or Kineto's
+//! traces.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -34,7 +35,8 @@ pub struct CaptureArgs {
     /// Number of steps, the same steps on every rank
     #[arg(long, value_name = "N", group = "extent", value_parser = clap::value_parser!(u32).range(1..=i64::from(CaptureOrder::STEPS)))]
     pub steps: Option<u32>,
-    /// A time in place of steps, the same on every rank: `500ms`, `2s`, `1m`; for programs without steps, such as inference servers
+    /// Capture a time in place of steps, the same on every rank: `500ms`, `2s`, `1m`; for programs without
+    /// steps, such as inference servers
     #[arg(long = "for", value_name = "TIME", group = "extent", value_parser = window_length)]
     pub length: Option<Duration>,
     /// Only these ranks: `0-7,16` [default: all]
@@ -52,26 +54,26 @@ pub struct CaptureArgs {
     /// Also all GPU kernels, through CUPTI, unless the job was started with `XPU_TOP_CUPTI=0`
     #[arg(long)]
     pub kernels: bool,
-    /// No Python functions
+    /// Leave out Python functions
     #[arg(long)]
     pub light: bool,
     /// Also sample Python's stacks, this often per second, 1000 at most [default: 500; with --native 100]
     #[arg(long, value_name = "HZ", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = sample_rate)]
     pub python: Option<u32>,
-    /// With native frames in these stacks: each thread is stopped for a moment each time
+    /// Include native frames in these stacks; each sample stops each thread for a moment
     #[arg(long, requires = "python")]
     pub native: bool,
     /// Also trace the same steps with PyTorch's profiler (Kineto): the traces go to FILE.kineto
     #[arg(long, conflicts_with_all = ["kernels", "on_finding"])]
     pub kineto: bool,
-    /// Exit as soon as everything has arrived, without watching some 13 seconds longer for slow ranks
+    /// Exit as soon as everything has arrived, without watching for slow ranks for another 13 seconds
     #[arg(long)]
     pub no_watch: bool,
-    /// Also the samples of this many steps before: 64 at most; a rank keeps 4,096 operations
+    /// Also include the samples of this many earlier steps, 64 at most; a rank keeps 4,096 operations
     /// [default: 0, with --on-finding 20]
     #[arg(long, value_name = "N", conflicts_with = "length", value_parser = clap::value_parser!(u32).range(0..=64))]
     pub before: Option<u32>,
-    /// Wait for a finding: any, or one of these: `hang,slow_rank`
+    /// Wait for any finding, or for one of these kinds: `hang,slow_rank`
     #[arg(long, value_name = "KINDS", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = kinds)]
     pub on_finding: Option<KindList>,
     /// Give up waiting for a finding after this time: `90s`, `10m`, `12h` [default: at Ctrl-C]
@@ -90,7 +92,7 @@ pub struct KinetoArgs {
     /// Duration, at the same time on every rank: `500ms`, `2s`
     #[arg(long, value_name = "TIME", group = "window", value_parser = trace_length)]
     pub duration: Option<Duration>,
-    /// Start no sooner than after this time: `15s` [default: as soon as every rank has had time to ask]
+    /// Wait at least this long before the start: `15s` [default: until every rank has had time to ask]
     #[arg(long, value_name = "TIME", value_parser = trace_length)]
     pub start_in: Option<Duration>,
     /// Only these ranks: `0-7,16` [default: all]
@@ -108,7 +110,7 @@ pub struct KinetoArgs {
     /// Also allocations and frees of tensors
     #[arg(long)]
     pub profile_memory: bool,
-    /// Also Python functions; steps are much slower meanwhile
+    /// Also Python functions; steps are much slower during the trace
     #[arg(long)]
     pub with_stack: bool,
     /// Also the FLOPs of operators, estimated by PyTorch

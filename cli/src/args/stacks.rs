@@ -1,4 +1,4 @@
-//! Where ranks are, and what they called last: of a job that hangs, has ended, or is in a recording.
+//! Arguments of commands that show where ranks are and their last calls, live or from a recording.
 
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ pub struct StacksArgs {
     /// Read a recording, at its end or at --at
     #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
     pub replay: Option<PathBuf>,
-    /// `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
+    /// Time in the recording: `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
     pub at: Option<String>,
     /// How long to wait for all ranks to answer [default: 15; with --gpus 70]
@@ -40,7 +40,7 @@ pub struct StacksArgs {
     pub wait: Option<u32>,
 }
 
-/// What is made of the stacks. Without any, the tree as text.
+/// The outputs of the stacks. Without any, the tree as text.
 #[derive(Clone, Debug, Args)]
 #[group(multiple = true)]
 pub struct StacksForm {
@@ -105,7 +105,7 @@ pub struct CollectivesArgs {
     /// Read a recording, at its end or at --at
     #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
     pub replay: Option<PathBuf>,
-    /// `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
+    /// Time in the recording: `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
     pub at: Option<String>,
     /// How long to wait for all ranks to answer
@@ -123,7 +123,7 @@ pub struct RasArgs {
     /// Read a recording, at its end or at --at
     #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
     pub replay: Option<PathBuf>,
-    /// `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
+    /// Time in the recording: `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
     pub at: Option<String>,
     /// How long to wait for the answer

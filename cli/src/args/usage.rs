@@ -1,4 +1,4 @@
-//! Why a command line cannot be followed.
+//! Errors of the command line.
 
 use std::path::PathBuf;
 
@@ -6,14 +6,14 @@ use xpu_net::key::KeyError;
 use xpu_tui::config::ConfigError;
 use xpu_wire::endpoint::BasePort;
 
-/// Something on the command line, or in a variable or file it names, that cannot be followed.
+/// An error on the command line, or in a variable or file that it names.
 #[derive(Debug, thiserror::Error)]
 pub enum UsageError {
     #[error("{variable}={text}: {what}", variable = BasePort::VARIABLE)]
     BasePort { text: String, what: String },
     #[error("cannot read the hosts file {path}: {error}; check --job-hosts", path = path.display())]
     HostsFile { path: PathBuf, error: std::io::Error },
-    #[error("{0} names no host; write one host a line, or `--hosts a,node[1-8]`")]
+    #[error("{0} names no host; write one host per line, or `--hosts a,node[1-8]`")]
     NoHosts(String),
     #[error(transparent)]
     Key(#[from] KeyError),

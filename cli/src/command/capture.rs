@@ -1,4 +1,5 @@
-//! `xpu-top capture`: every operation of a few steps, or of a time, of all ranks, in a file; now, or when something is found.
+//! `xpu-top capture`: records every operation of a few steps or of a time, on all ranks, in a file; now, or
+//! when a finding occurs.
 
 pub(super) mod kineto;
 mod occasion;
@@ -44,13 +45,13 @@ use super::{
 };
 use crate::args::{CaptureArgs, RankList, UsageError};
 
-/// A rank is missing, or did not come to the last step.
+/// A rank is missing, or did not reach the last step.
 const NOT_ALL: u8 = 1;
 
-/// How long all of it may take, and as much longer as what is captured.
+/// Default time limit of the command, beside the captured time.
 const WAIT: Duration = Duration::from_mins(2);
 
-/// Steps before something was found that are worth having.
+/// Steps before a finding that are captured too.
 const BEFORE_A_FINDING: u32 = 20;
 
 pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
@@ -106,9 +107,9 @@ async fn take(
     mut progress: Progress,
 ) -> anyhow::Result<ExitCode> {
     let path = &args.output;
-    // Of those that were named some may have ended since.
+    // Some of the named ranks may have ended since.
     let ranks = wanted(args, following, &job)?;
-    // The one that is not there is forbidden by the arguments' group.
+    // The argument group ensures that exactly one is given.
     let what = args.length.map_or_else(|| Wanted::Steps(args.steps.unwrap_or(1)), Wanted::Time);
     let before = match what {
         Wanted::Steps(_) if args.on_finding.is_some() => BEFORE_A_FINDING,
@@ -162,8 +163,8 @@ fn not_new(path: &Path, error: &std::io::Error) -> UsageError {
     UsageError::Value(format!("cannot capture to {}: {}", path.display(), new_file::why_not(error)))
 }
 
-/// Ctrl-C ends a capture with what there is, and once more without waiting for it; as does a terminal that
-/// closes.
+/// The first Ctrl-C ends a capture with the data so far, the second without waiting for it. A closing
+/// terminal acts likewise.
 pub(super) fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut hang_up = HangUp::heard()?;
@@ -181,7 +182,7 @@ pub(super) fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A capture of half a job is mostly one that was not asked for.
+/// A capture of half a job is mostly unintended.
 fn report_unseen(args: &CaptureArgs, following: &Following, job: &JobName) {
     let Some(view) = following.jobs().get(job).filter(|_| args.ranks.is_none()) else { return };
     let (known, of) = (view.ranks().len(), view.world_size());
@@ -192,7 +193,7 @@ fn report_unseen(args: &CaptureArgs, following: &Following, job: &JobName) {
     }
 }
 
-/// The ranks that are asked: those that were named, or all that live.
+/// The requested ranks: the named ones, or all living ones.
 fn wanted(args: &CaptureArgs, following: &Following, job: &JobName) -> Result<Vec<Rank>, UsageError> {
     named_or_living(args.ranks.as_ref(), args.filter.as_ref(), following, job)
 }

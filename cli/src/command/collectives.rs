@@ -1,4 +1,4 @@
-//! `xpu-top collectives`: the last NCCL calls of every rank in order, and where they part.
+//! `xpu-top collectives`: the last NCCL calls of every rank in order, and where they diverge.
 
 mod document;
 mod flight;
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::args::{CollectivesArgs, UsageError};
 
-/// Between two requests while a rank has not answered: the first may have been lost.
+/// Interval of requests while a rank has not answered, because one may have been lost.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 pub fn collectives(args: &CollectivesArgs) -> anyhow::Result<ExitCode> {
@@ -65,7 +65,8 @@ pub fn collectives(args: &CollectivesArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The job that was named, the only one, or the only one that lives: none is guessed. One that has ended can be asked as well.
+/// The named job, the only one, or the only living one; none is guessed. A job that has ended can be asked
+/// too.
 pub(super) fn meant(following: &Following, named: Option<&JobName>) -> Result<Option<JobName>, UsageError> {
     let known = || following.jobs().iter();
     if let Some(named) = named {
@@ -87,7 +88,8 @@ pub(super) fn meant(following: &Following, named: Option<&JobName>) -> Result<Op
     }
 }
 
-/// Asks until every rank has answered, or the time is up. All are asked for: where they part, all of them say.
+/// Asks until every rank has answered or the time is up. All ranks are asked, because finding the divergence
+/// needs all records.
 pub(super) async fn gather(
     following: &mut Following,
     arrivals: &mut Arrivals,

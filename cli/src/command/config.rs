@@ -1,4 +1,4 @@
-//! `xpu-top config`: which settings are read, and whether they are understood.
+//! `xpu-top config`: which settings file is read, and whether it is valid.
 
 use std::{path::Path, process::ExitCode};
 

@@ -1,4 +1,4 @@
-//! `xpu-top ctl`: switches the hooks of a job that runs, and waits until its ranks say that they followed.
+//! `xpu-top ctl`: switches the hooks of a running job, and waits until its ranks confirm.
 
 use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode, time::Duration};
 
@@ -20,13 +20,13 @@ use xpu_wire::{
 use super::living::{LOOK, nobody, report_unreachable, take_until, the_job};
 use crate::args::{CtlArgs, OnOff};
 
-/// Between two requests while a rank has not followed: the first may have been lost.
+/// Interval of requests while a rank has not confirmed, because one may have been lost.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Ranks named one by one.
 const NAMED: usize = 8;
 
-/// A rank did not follow, or a host could not be asked.
+/// A rank did not confirm, or a host could not be asked.
 const NOT_ALL: u8 = 1;
 
 pub fn ctl(args: &CtlArgs) -> anyhow::Result<ExitCode> {
@@ -53,7 +53,7 @@ pub fn ctl(args: &CtlArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if all { 0 } else { NOT_ALL }))
 }
 
-/// Asks until every living rank has said that it followed, or the time is up.
+/// Asks until every living rank has confirmed, or the time is up.
 async fn switch(
     following: &mut Following,
     arrivals: &mut Arrivals,
@@ -74,7 +74,7 @@ async fn switch(
     }
 }
 
-/// The obeying ranks, by host.
+/// The ranks that switched, by host.
 #[derive(Debug, Default, PartialEq)]
 struct Outcome {
     hosts: BTreeMap<HostName, Host>,
@@ -83,7 +83,7 @@ struct Outcome {
 #[derive(Debug, Default, PartialEq)]
 struct Host {
     followed: usize,
-    /// Ranks that did not, and why as far as it is known.
+    /// Ranks that did not switch, with the reason if known.
     others: Vec<(Rank, &'static str)>,
 }
 
@@ -125,7 +125,7 @@ impl Outcome {
     }
 }
 
-/// Why a rank counts as not having followed.
+/// Why a rank has not switched.
 fn refusal(view: &RankView, on: bool) -> Option<&'static str> {
     let enabled = view.latest().map(|digest| digest.enabled);
     match (view.life(), enabled) {
@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    /// A job of two hosts, of which these ranks are off and these are silent.
+    /// A job of two hosts, with these ranks off and these silent.
     fn job(off: &[u32], silent: &[u32]) -> Jobs {
         let simulation = Simulation::new(1, 2, 2);
         let mut jobs = Jobs::default();

@@ -1,7 +1,7 @@
 //! `xpu-top demo`: a simulated job on this machine, monitored by the real hook, collectors and screen.
 //!
-//! Only the GPU is simulated: stand-ins of CUDA's libraries compute how long everything takes. Measurements
-//! come the same way as on a cluster.
+//! Only the GPU is simulated: stand-in CUDA libraries compute durations. Measurements take the same path as
+//! on a cluster.
 
 mod child;
 mod headless;
@@ -35,22 +35,22 @@ use crate::{
 /// Steps of a demo without a screen.
 const HEADLESS_STEPS: u64 = 40;
 
-/// More would be a benchmark of this machine.
+/// The limit: more ranks would only load this machine.
 const MOST_RANKS: u32 = 1024;
 
-/// Pretend hosts: each takes an address of 127.0.0.0/24.
+/// The most simulated hosts; each takes an address of 127.0.0.0/24.
 const MOST_NODES: u32 = 250;
 
-/// A checked plan of a demo.
+/// The checked parameters of a demo.
 #[derive(Debug)]
 struct Plan {
     ranks: u32,
     nodes: u32,
-    /// 0 is for ever.
+    /// 0 means endless.
     steps: u64,
     seed: u64,
     faults: Faults,
-    /// A hung job is not ended.
+    /// A hung job is left running.
     stays: bool,
 }
 
@@ -80,7 +80,7 @@ impl DemoArgs {
     }
 }
 
-/// All that runs. Dropped in this order: the ranks first, so that their goodbye is received.
+/// All processes. They are dropped in this order: ranks first, so that their goodbye is received.
 struct Cast {
     workers: Vec<Worker>,
     nodes: Vec<Node>,
@@ -111,12 +111,12 @@ impl Cast {
     }
 }
 
-/// The node a rank is on: ranks are spread as a launcher would, the first nodes taking one more.
+/// The node of a rank: ranks are spread as by a launcher; the first nodes take one more.
 fn node_of(rank: u32, ranks: u32, nodes: u32) -> u32 {
     (u64::from(rank) * u64::from(nodes) / u64::from(ranks)) as u32
 }
 
-/// With the user's settings, where there is a screen.
+/// With the user's settings, if there is a screen.
 pub fn demo(
     args: &DemoArgs,
     settings: impl FnOnce() -> Result<Config, UsageError>,
@@ -125,7 +125,7 @@ pub fn demo(
     let config = if args.is_headless() { Config::default() } else { settings()? };
     args.look.wishes()?;
     new_file::check(&args.svg)?;
-    // The collectors find the same key by themselves, so that another terminal can watch as well.
+    // The collectors find the same key by themselves, so another terminal can watch too.
     let key = Key::find(None).map_err(UsageError::Key)?;
     let mut cast = Cast::start(&plan, args.base_port)?;
     let endpoints = cast.endpoints();
@@ -137,7 +137,7 @@ pub fn demo(
         let link = headless::Link { arrivals, live, endpoints };
         return runtime.block_on(headless::follow(&mut cast, link, &plan, args.json, args.svg.as_deref()));
     }
-    // Only where there is a screen the terminal is asked for its background.
+    // The terminal is asked for its background only if there is a screen.
     let look = args.look.look(config.wishes)?;
     let shown = runtime.block_on(watch(
         arrivals,
@@ -147,7 +147,7 @@ pub fn demo(
             config,
             live: Some(live),
             capturer: Some(capturer),
-            // The line above is gone with the first picture.
+            // The first redraw hides the line above.
             invitation: Some(format!("join from another terminal: {}", port::viewer(plan.nodes, cast.base))),
             ..WatchOptions::default()
         },

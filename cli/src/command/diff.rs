@@ -1,4 +1,4 @@
-//! `xpu-top diff`: what costs more in one capture than in another.
+//! `xpu-top diff`: compares the costs in two captures.
 
 use std::{fmt::Write as _, process::ExitCode};
 
@@ -11,7 +11,7 @@ use xpu_model::{figure::counted, status::ExitCode as Code};
 use super::{output::print, report::read};
 use crate::args::{DiffArgs, Limit, UsageError};
 
-/// Something took longer than `--fail-on` allows.
+/// A part took longer than `--fail-on` allows.
 const WORSE: u8 = 1;
 
 pub fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
@@ -51,7 +51,7 @@ fn comparable(args: &DiffArgs, before: &Capture, after: &Capture) -> Result<(), 
     Ok(())
 }
 
-/// What only one of the files was asked to have, and whether that is the first.
+/// The kinds of data that only one of the files was asked to record, and whether that is the first file.
 fn recorded_by_one(before: &Capture, after: &Capture) -> impl Iterator<Item = (&'static str, bool)> {
     let kinds = [
         ("all kernels", before.has_all_kernels(), after.has_all_kernels()),

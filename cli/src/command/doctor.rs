@@ -1,4 +1,4 @@
-//! `xpu-top doctor`: whether everything that watching needs is here, and in plain words what to do where it is not.
+//! `xpu-top doctor`: checks everything that watching needs, and says how to fix each problem.
 
 mod bundle;
 mod check;
@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::args::DoctorArgs;
 
-/// All that was looked at.
+/// The results of all checks.
 #[derive(Debug, Serialize)]
 pub struct Examination {
     version: &'static str,

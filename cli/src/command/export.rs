@@ -1,4 +1,4 @@
-//! `xpu-top export`: a capture in the forms that other programs read.
+//! `xpu-top export`: writes a capture in formats of other programs.
 
 mod csv;
 mod kineto;
@@ -47,7 +47,7 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let groups = select.apply(&mut capture)?;
     let kineto_files = kineto.as_deref().map(|place| kineto::paths(&capture, place)).transpose()?;
     new_file::check_absent(kineto_files.iter().flatten().map(|(_, path)| path))?;
-    // Before anything is written: it may have no stacks.
+    // Before anything is written, because it may have no stacks.
     let drawn = flame.as_ref().map(|_| python::flame(&capture)).transpose();
     let drawn = drawn.map_err(|error| UsageError::Value(format!("{}: {error}", file.display())))?;
     for &(place, of) in &tables {
@@ -60,7 +60,7 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
             })?;
         }
     }
-    // Tables were chosen whole: that of steps is of all that was recorded.
+    // Tables are chosen as a whole; the table of steps covers everything recorded.
     if !kind.is_empty() {
         for of in capture.ranks.values_mut() {
             of.operations.retain(|single| kind.iter().any(|kind| kind.takes(single.kind())));
@@ -96,7 +96,7 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Compressed where its name says so.
+/// Compressed if its name ends in .gz.
 fn packed_by_name(
     path: &Path,
     out: &mut impl Write,

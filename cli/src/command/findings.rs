@@ -1,5 +1,5 @@
-//! `xpu-top findings`: every finding of a recording, or of the history of a running job, with when it came and
-//! went.
+//! `xpu-top findings`: the findings of a recording, or of the history of a running job, with their begin and
+//! end.
 
 use std::{fmt::Write as _, process::ExitCode, time::Duration};
 
@@ -45,7 +45,7 @@ pub fn findings(args: &FindingsArgs, price: Option<Price>) -> anyhow::Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the collectors of a job that runs have kept of it.
+/// The history that the collectors of a running job keep.
 fn remembered(args: &FindingsArgs) -> anyhow::Result<Following> {
     let Connection { mut following, live: _live, mut arrivals } = connect(&args.of)?;
     following.note_what_goes();
@@ -60,7 +60,7 @@ fn of(args: &FindingsArgs) -> String {
     args.of.job.as_ref().map_or_else(String::new, |job| format!(" of job {job}"))
 }
 
-/// In the order they came. Times are seconds since 1970.
+/// In order of their begin. Times are seconds since 1970.
 #[derive(Debug, Serialize)]
 struct List<'a> {
     job: &'a JobName,
@@ -72,7 +72,7 @@ struct List<'a> {
 #[derive(Debug, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 enum One<'a> {
-    /// Still there at the end.
+    /// Still present at the end.
     Present {
         came_at: f64,
         #[serde(flatten)]
@@ -116,7 +116,7 @@ impl<'a> List<'a> {
             let _ = match one {
                 One::Present { finding, .. } => {
                     let lasted = age(Duration::from_secs_f64(finding.since_s.max(0.0)));
-                    let there = if is_recorded { "there at the end" } else { "still there" };
+                    let there = if is_recorded { "still present at the end" } else { "still there" };
                     let cost =
                         finding.cost.as_ref().map_or_else(String::new, |cost| format!("\n  costs {cost}"));
                     writeln!(text, "{lasted}, {there}\n  {}{cost}", clean(&finding.sentence()))

@@ -1,4 +1,4 @@
-//! `xpu-top gemm-replay`: the GEMMs of a capture again, each by itself, on a GPU of this machine.
+//! `xpu-top gemm-replay`: runs the GEMMs of a capture again, one by one, on a GPU of this machine.
 
 mod alone;
 mod text;
@@ -42,7 +42,7 @@ pub fn gemm_replay(args: &GemmReplayArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(Code::NoData as u8));
     }
     let chosen = |place: usize| match place {
-        _ if place >= timed => Err("it has no time in the capture".to_owned()),
+        _ if place >= timed => Err("its time in the capture is unknown".to_owned()),
         _ if place >= args.top => Err(format!("it is not among the {} costliest (--top)", args.top)),
         _ => Gemm::of(&all[place].shape),
     };

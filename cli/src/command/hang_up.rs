@@ -1,4 +1,4 @@
-//! SIGHUP: the terminal has closed. Under `nohup` it is ignored, and stays so: the command goes on.
+//! SIGHUP: the terminal has closed. Under `nohup` the signal stays ignored, and the command continues.
 
 use std::{future::pending, io, ptr};
 
@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(super) struct HangUp(Option<Signal>);
 
 impl HangUp {
-    /// Heard from now on, unless it is ignored.
+    /// Handles it from now on, unless it is ignored.
     pub(super) fn heard() -> io::Result<Self> {
         let heard = (!is_ignored()).then(|| signal(SignalKind::hangup()));
         heard.transpose().map(Self)

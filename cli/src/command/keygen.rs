@@ -1,4 +1,4 @@
-//! `xpu-top keygen`: makes the key by hand, for hosts without a shared home.
+//! `xpu-top keygen`: creates the key by hand, for hosts without a shared home.
 
 use std::{
     os::unix::process::CommandExt as _,
@@ -27,7 +27,7 @@ pub fn keygen(args: &KeygenArgs) -> Result<ExitCode, UsageError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The collector makes the token, so it prints it.
+/// The collector derives the token, so it prints it.
 fn print_token(args: &KeygenArgs) -> UsageError {
     let parts = Parts::beside_this_program().map_err(|error| error.to_string());
     let program = match parts.and_then(|parts| parts.find(Part::Collector).map_err(|error| error.to_string()))

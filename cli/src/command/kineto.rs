@@ -1,4 +1,4 @@
-//! `xpu-top kineto`: traces by PyTorch's own profiler of the same steps of all ranks, in a folder.
+//! `xpu-top kineto`: traces the same steps of all ranks with PyTorch's own profiler, into a folder.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::args::{KinetoArgs, UsageError};
 
-/// A rank that was asked gave no trace.
+/// A requested rank gave no trace.
 const NOT_ALL: u8 = 1;
 
 pub fn kineto(args: &KinetoArgs) -> anyhow::Result<ExitCode> {
@@ -57,7 +57,7 @@ pub fn kineto(args: &KinetoArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The ranks of these processes, on whatever host they run.
+/// The ranks of these processes, on any host.
 fn of_processes(pids: &[u32], following: &Following, job: &JobName) -> Result<Vec<Rank>, UsageError> {
     let known = || following.jobs().get(job).into_iter().flat_map(Job::ranks);
     if let Some(stranger) = pids.iter().find(|&&pid| !known().any(|(_, view)| view.pid().0 == pid)) {

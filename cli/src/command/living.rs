@@ -1,4 +1,4 @@
-//! The job that a command speaks to: one that lives, and never a guessed one; and the hosts that do not answer.
+//! The job of a command: a living one, never a guessed one; and the hosts that do not answer.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use xpu_wire::{
 
 use crate::args::{JobArgs, UsageError, quoted};
 
-/// How long hosts may take to say what lives there.
+/// Time limit for hosts to report their jobs.
 pub(super) const LOOK: Duration = Duration::from_secs(5);
 
 /// Hosts named one by one.
@@ -41,7 +41,7 @@ pub(super) fn connect(of: &JobArgs) -> anyhow::Result<Connection> {
     Ok(Connection { following, live, arrivals })
 }
 
-/// Says which hosts were asked and not heard, and what that means for the command.
+/// Reports the hosts that did not answer, and what that means for the command.
 pub(super) fn report_unreachable(following: &Following, so: &str) {
     for host in following.unreachable().take(NAMED) {
         eprintln!("xpu-top: {}{so}", host.why);
@@ -52,7 +52,7 @@ pub(super) fn report_unreachable(following: &Following, so: &str) {
     }
 }
 
-/// The job that lives and was named, or the only one: it is not guessed.
+/// The named job if it is alive, or the only living one; it is not guessed.
 pub(super) fn the_job(following: &Following, named: Option<&JobName>) -> Result<Option<JobName>, UsageError> {
     let lives = |job: &&Job| job.living() > 0;
     let living: Vec<_> = following.jobs().iter().filter(lives).map(Job::name).collect();
@@ -81,7 +81,7 @@ pub(super) fn nobody(named: Option<&JobName>) -> String {
     }
 }
 
-/// Reports, if no rank is left to ask, what a collector of this machine saved of it.
+/// If no rank is left to ask, reports what a collector of this machine saved.
 pub(super) fn report_kept(command: &str, named: Option<&JobName>) {
     if let Some(folder) = kept::newest(named) {
         let folder = quoted(&folder.to_string_lossy());
@@ -89,7 +89,7 @@ pub(super) fn report_kept(command: &str, named: Option<&JobName>) {
     }
 }
 
-/// The filtered ranks among those that `may` be meant. Reports the number of undecidable ones.
+/// The matching ranks among `may`. Reports the number of undecidable ones.
 pub(super) fn meant(
     filter: &Filter,
     following: &Following,
@@ -113,7 +113,7 @@ pub(super) fn meant(
     Ok(meant)
 }
 
-/// Takes what arrives until `enough` or the deadline.
+/// Takes frames until `enough` or the deadline.
 pub(super) async fn take_until(
     following: &mut Following,
     arrivals: &mut Arrivals,
@@ -129,7 +129,7 @@ pub(super) async fn take_until(
     true
 }
 
-/// Reads the stacks of a hung job: of all its ranks, or of those that answer in time.
+/// Reads the stacks of a hung job, of all ranks that answer in time.
 pub(super) async fn take_stacks(
     following: &mut Following,
     arrivals: &mut Arrivals,

@@ -1,4 +1,5 @@
-//! What a recording holds, up to a moment: for commands that say the same of a file as of a job that runs.
+//! The state of a recording up to a moment, for commands that report the same for a file as for a running
+//! job.
 
 use std::path::Path;
 
@@ -10,14 +11,14 @@ use xpu_wire::{
 
 use crate::args::UsageError;
 
-/// What was heard until `at`, or until its end, with the details of some ranks.
+/// The state at `at`, or at its end, with the details of some ranks.
 pub(super) fn followed(
     path: &Path,
     at: Option<&str>,
     job: Option<&JobName>,
     ranks: impl IntoIterator<Item = Rank>,
 ) -> anyhow::Result<(Following, Moment)> {
-    // Neither health nor its lack: as with a file that was never named.
+    // The job is neither healthy nor unhealthy, as if no file had been given.
     let mut cursor = FrameCursor::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
     let at = match at {
         Some(text) => time::moment_within(text, cursor.span()).map_err(UsageError::Value)?,

@@ -1,5 +1,5 @@
-//! `xpu-top qualify`: what each GPU of some hosts does at most, before a job or in its pauses, and whether that is
-//! as much as it should.
+//! `xpu-top qualify`: measures the performance of each GPU of some hosts, before a job or while it pauses,
+//! and judges it.
 
 mod board;
 mod condition;
@@ -61,7 +61,7 @@ pub fn qualify(args: &QualifyArgs) -> anyhow::Result<ExitCode> {
 /// Ends the program: threads that wait in a driver's call stay there.
 fn end(verdict: Verdict) -> ! {
     let _ = io::stdout().flush();
-    // SAFETY: it runs no handler of anybody; what was printed was written.
+    // SAFETY: it runs no exit handlers; all output was written.
     unsafe { libc::_exit(verdict.exit_code().into()) }
 }
 

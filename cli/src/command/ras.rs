@@ -1,4 +1,4 @@
-//! `xpu-top ras`: what NCCL's RAS service says of a job, beside what xpu-top has recorded.
+//! `xpu-top ras`: the statements of NCCL's RAS service about a job, beside xpu-top's own records.
 
 use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode, time::Duration};
 
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::args::RasArgs;
 
-/// Time in which the ranks' records should come, before RAS is asked.
+/// Time limit for the ranks' records, before RAS is asked.
 const RECORDS: u32 = 5;
 
 pub fn ras(args: &RasArgs) -> anyhow::Result<ExitCode> {
@@ -175,7 +175,7 @@ struct OneCommunicator<'a> {
 
 #[derive(Debug, Serialize)]
 struct OneRank {
-    /// In the job, if it is known.
+    /// Its rank in the job, if known.
     rank: Option<Rank>,
     #[serde(flatten)]
     of: RasRank,

@@ -23,7 +23,7 @@ use xpu_wire::{frame::Body, unit::Moment};
 use super::{hang_up::HangUp, living::report_unreachable};
 use crate::args::{RecordArgs, UsageError};
 
-/// How often it is looked whether a block is old enough to be written.
+/// Interval of checks whether a block is old enough to be written.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Hosts without an answer for this long are reported.
@@ -55,11 +55,11 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
         loop {
             select! {
                 arrival = arrivals.recv() => {
-                    let arrival = arrival.context("the follower ended")?;
+                    let arrival = arrival.context("the connection to the collectors ended")?;
                     if let Arrival::Frame(frame) = &arrival {
                         recording.take(frame).with_context(failed)?;
                     }
-                    // Only a replay needs details: they would only take memory here.
+                    // Only a replay needs details; here they would only take memory.
                     if !matches!(&arrival, Arrival::Frame(frame) if matches!(frame.body, Body::Detail(_))) {
                         following.take(arrival);
                     }
@@ -86,7 +86,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     })?;
     let (totals, seen) = recording.close().with_context(failed)?;
     if totals.frames == 0 {
-        // The next try may have its name.
+        // The next attempt may use its name.
         let _ = fs::remove_file(path);
         report_unreachable(&following, "");
         eprintln!("xpu-top: no host reported: nothing was recorded to {}", path.display());
@@ -106,7 +106,7 @@ fn ask_stacks(following: &Following, inquiry: &mut Inquiry, live: &Live) {
     }
 }
 
-/// Into a file that was not there before.
+/// Into a new file.
 fn begin(path: &Path, header: &Header) -> Result<RecordingWriter, UsageError> {
     RecordingWriter::begin(path, header).map_err(|error| {
         UsageError::Value(format!("cannot record to {}: {}", path.display(), new_file::why_not(&error)))

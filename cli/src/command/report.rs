@@ -1,4 +1,4 @@
-//! `xpu-top report`: what a capture holds.
+//! `xpu-top report`: summarizes a capture.
 
 mod read;
 mod select;

@@ -1,6 +1,7 @@
-//! `xpu-top run`: becomes the program it is given, with the hook loaded and a collector on the host.
+//! `xpu-top run`: replaces itself with the given program, with the hook loaded and a collector on the host.
 //!
-//! Nothing here may keep training from starting: whatever is missing costs a line on stderr and the watching.
+//! Nothing here may prevent the start of training: if something is missing, one line on stderr says so, and
+//! the job is not watched.
 
 mod collector;
 mod gpu_core;
@@ -59,7 +60,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
     };
     let asked = Asked::of(|name| std::env::var(name).ok());
     for wrong in asked.iter().flat_map(|asked| &asked.wrong) {
-        warn(&format!("{wrong}; captures will not hold it"));
+        warn(&format!("{wrong}; captures leave it out"));
     }
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     if let Some(line) = not_understood(names) {
@@ -74,10 +75,10 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
     Ok(become_it(&mut command, program))
 }
 
-/// Variables of xpu-timer that have a meaning here.
+/// Variables of xpu-timer that have an effect here.
 const OF_XPU_TIMER: [&str; 2] = [variable::EXIT_PLUGIN_OF_XPU_TIMER, variable::FUNCTIONS_OF_XPU_TIMER];
 
-/// Variables without effect, in one line: a user of xpu-timer, or its forerunner, would wait for it.
+/// Names variables without effect in one line, because users of xpu-timer or its predecessor expect one.
 fn not_understood(names: impl Iterator<Item = String>) -> Option<String> {
     let foreign = |name: &String| {
         ["XPU_TIMER_", "ATORCH_"].iter().any(|begin| name.starts_with(begin))
@@ -94,12 +95,12 @@ fn not_understood(names: impl Iterator<Item = String>) -> Option<String> {
     })
 }
 
-/// Returns only where it cannot.
+/// Returns only if it fails.
 fn become_it(command: &mut Command, program: &OsStr) -> ExitCode {
     inherited::hand_on(command);
     let mut error = command.exec();
     if error.kind() == io::ErrorKind::ArgumentListTooLong {
-        // The hook's variables may be what is too much.
+        // The hook's variables may be what exceeds the limit.
         let mut plain = Command::new(program);
         plain.args(command.get_args());
         inherited::hand_on(&mut plain);
@@ -118,8 +119,8 @@ fn become_it(command: &mut Command, program: &OsStr) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Has the collector wait for this process, which becomes the program and keeps its pid; and warns if another takes the
-/// same place.
+/// Makes the collector wait for this process, which becomes the program and keeps its pid. Warns if another
+/// process has the same rank.
 fn announce(runtime: &RuntimeDir, base: BasePort, job: JobName) {
     let rank = variable::LAUNCHERS
         .iter()
@@ -141,7 +142,7 @@ fn announce(runtime: &RuntimeDir, base: BasePort, job: JobName) {
     }
 }
 
-/// Where it cannot be written, as on a full disk, the program starts all the same.
+/// If it cannot be written, as on a full disk, the program still starts.
 fn warn(what: &str) {
     let _ = writeln!(io::stderr(), "xpu-top run: {what}");
 }
@@ -156,14 +157,14 @@ fn runtime_dir() -> Result<RuntimeDir, RuntimeDirError> {
             Ok(located.dir)
         }
         Err(why) => {
-            // In one that root owns another user's collector may serve.
+            // In a directory of root, another user's collector may serve.
             let named = RuntimeDir::locate();
             if named.check().is_ok() { Ok(named) } else { Err(why) }
         }
     }
 }
 
-/// Sets what the hook reads.
+/// Sets the hook's variables.
 fn prepare(
     command: &mut Command,
     args: &RunArgs,
@@ -193,7 +194,7 @@ fn prepare(
     if args.gpu_core || args.gpu_core_on_hang || args.gpu_core_on_exception {
         match gpu_core::variables(runtime, args.gpu_core_on_exception) {
             Ok(variables) => drop(command.envs(variables)),
-            Err(why) => warn(&format!("{why}: no kernel can be named")),
+            Err(why) => warn(&format!("{why}: kernels on the GPUs cannot be named")),
         }
     }
     if args.gpu_core_on_hang {
@@ -218,13 +219,13 @@ fn job(args: &RunArgs) -> JobName {
     })
 }
 
-/// The key the collector is to use.
+/// The key for the collector.
 #[derive(Debug)]
 pub enum CollectorKey<'a> {
-    /// In the file it looks at by itself.
+    /// In the file that it reads by default.
     Usual,
     Named(&'a Path),
-    /// None: it listens to this host alone.
+    /// None: it listens on this host only.
     None,
 }
 
@@ -243,7 +244,7 @@ fn find_or_make(named: Option<&Path>) -> Result<(), UsageError> {
     let nowhere = || UsageError::Value("no home directory; name a file in XPU_TOP_KEY_FILE".to_owned());
     match Key::find(named) {
         Ok(Some(_)) => return Ok(()),
-        // A key file that was named and is not there yet is made there.
+        // If the given key file does not exist, it is created.
         Ok(None) => {}
         Err(KeyError::Unreadable { error, .. }) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error.into()),

@@ -22,10 +22,11 @@ use crate::{
 /// Ports tried after the first: on a host that trains, a collector has the usual ones.
 const TRIES: u16 = 200;
 
-/// Settings of collectors: with them the relay would have no page, or a page with another token than printed.
+/// Variables of collectors, with which the relay would serve no page, or a page with another token than
+/// printed.
 const OF_COLLECTORS: [&str; 2] = ["XPU_TOP_NO_HTTP", "XPU_TOP_TOKEN_FILE"];
 
-/// Returns only if it failed.
+/// Returns only if it fails.
 pub fn serve(args: &ServeArgs) -> anyhow::Result<std::process::ExitCode> {
     if args.of.ssh.is_some() {
         let text = "a relay does not reach hosts through ssh; run `xpu-top serve` where their ports are open";
@@ -79,7 +80,7 @@ fn hosts_file(hosts: &[Endpoint]) -> io::Result<File> {
     Ok(file)
 }
 
-/// The page asks for it. The collector derives it from the key.
+/// The page asks for the token. The collector derives it from the key.
 fn token(program: &Path, args: &ServeArgs) -> anyhow::Result<String> {
     let mut command = collector(program);
     command.arg("--print-token");
@@ -94,7 +95,7 @@ fn token(program: &Path, args: &ServeArgs) -> anyhow::Result<String> {
     Ok(token)
 }
 
-/// The port that was named, or the next after the usual ones that is free.
+/// The given port, or the next free one after the usual ones.
 fn choose(named: Option<BasePort>) -> anyhow::Result<BasePort> {
     if let Some(base) = named {
         if is_free(base) {

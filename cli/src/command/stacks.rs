@@ -1,4 +1,4 @@
-//! `xpu-top stacks`: where every rank is, merged.
+//! `xpu-top stacks`: the merged stacks of all ranks.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,11 +37,11 @@ use super::{
 };
 use crate::args::StacksArgs;
 
-/// Between two requests while a rank has not answered: the first may have been lost. Longer than reading a rank may take, without
-/// its GPUs.
+/// Interval of requests while a rank has not answered, because one may have been lost. Longer than reading a
+/// rank without its GPUs may take.
 const ASK_AGAIN: Duration = Duration::from_secs(6);
 
-/// How long all ranks may take to answer, and with their GPUs, in seconds.
+/// Time limit for all answers, without and with GPUs, in seconds.
 const WAIT: u32 = 15;
 const WAIT_FOR_GPUS: u32 = 70;
 
@@ -52,7 +52,7 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
     }
     let Connection { mut following, live, mut arrivals } = connect(&args.of)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    // A filter asks for figures, which come with the first digest of each rank.
+    // A filter needs figures, which come with the first digest of each rank.
     let answered = |following: &Following| match args.filter {
         Some(_) => following.is_complete(),
         None => following.has_answered(),
@@ -118,7 +118,7 @@ fn output(document: &Document, args: &StacksArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is read of each rank.
+/// What is read from each rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
     Python,
@@ -144,18 +144,18 @@ fn is_agreed(ranks: usize) -> anyhow::Result<bool> {
         "--gpus ends the ranks that it reads; confirm with --yes"
     );
     eprint!(
-        "xpu-top: reading the GPUs of {ranks} ranks ends them: CUDA's driver stops what runs there. Go on? [y/N] "
+        "xpu-top: reading the GPUs of {ranks} ranks ends them: CUDA's driver stops what runs there. Continue? [y/N] "
     );
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// What has come in of the ranks that were asked for.
+/// The answers of the requested ranks.
 struct Gathered {
     job: JobName,
     depth: Depth,
-    /// Those that were named; none: all.
+    /// The named ranks; none means all.
     named: Vec<Rank>,
     came: BTreeMap<Rank, (HostName, RankStacks)>,
 }
@@ -169,7 +169,7 @@ impl Gathered {
         self.named.is_empty() || self.named.iter().any(|named| named.process() == rank.process())
     }
 
-    /// Ranks that should answer, of each process one: who ended in an orderly way has no stack any more.
+    /// Ranks that should answer, one per process. A rank that ended in an orderly way has no stack.
     fn expected(&self, job: Option<&Job>) -> BTreeSet<Rank> {
         let known = job.into_iter().flat_map(Job::processes).filter(|(_, view)| view.life() != Life::Ended);
         known.map(|(rank, _)| rank).filter(|&rank| self.wants(rank)).collect()

@@ -28,10 +28,10 @@ use crate::args::{JobArgs, PastRun, StatusArgs, quoted};
 /// Default time to wait for hosts and ranks.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long to watch at most: ranks that say too little to be judged are not waited for.
+/// Longest time of watching: ranks with too few reports are not awaited.
 const WATCH: Duration = Duration::from_secs(18);
 
-/// Ranks that a command is written out for; of more, all are shown.
+/// Most ranks that are written into a suggested command; if there are more, it shows all.
 const NAMED: usize = 4;
 
 pub fn status(args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCode> {
@@ -68,14 +68,14 @@ pub fn status(args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCod
     Ok(ExitCode::from(status.exit_code() as u8))
 }
 
-/// The command that shows where the ranks are that a job stands for.
+/// The command that shows where the ranks are for which a job waits.
 fn next(status: &Status, of: &JobArgs) -> Option<String> {
     let standstill = status.findings.iter().find(|finding| finding.stops_the_job())?;
-    // Who is gone has no stack: where the others are says what they wait for.
+    // A rank that is gone has no stack; the positions of the others show what they wait for.
     if status.ranks.iter().all(|rank| rank.state == RankState::Exited) {
         return None;
     }
-    // One that left in an orderly way, and whom the others wait for, has none either.
+    // Nor has a rank that ended in an orderly way and for which the others wait.
     let has_stack =
         |named: &Rank| status.ranks.iter().any(|one| one.rank == *named && one.state != RankState::Exited);
     let named = standstill.kind == Kind::Hang
@@ -90,7 +90,7 @@ fn next(status: &Status, of: &JobArgs) -> Option<String> {
     Some(format!("next: {}{}\n", words.join(" "), of.line()))
 }
 
-/// The same where nobody is left to ask: what a collector of this machine kept.
+/// The same if no rank is left to ask: what a collector of this machine saved.
 fn next_of_kept(status: &Status, args: &StatusArgs) -> Option<String> {
     if status.ranks.iter().any(|rank| rank.state != RankState::Exited) {
         return None;
@@ -134,7 +134,7 @@ fn recorded(path: &Path, args: &StatusArgs, price: Option<Price>) -> anyhow::Res
     Ok(ExitCode::from(status.exit_code() as u8))
 }
 
-/// Until enough was seen: everybody who can be reached, or with `wait` everybody who was named.
+/// Waits until all reachable hosts have reported, or with `wait` all given hosts.
 async fn look(following: &mut Following, arrivals: &mut Arrivals, live: &Live, args: &StatusArgs) {
     let patience = args.wait.map_or(PATIENCE, |seconds| Duration::from_secs(seconds.into()));
     let deadline = Instant::now() + patience;
@@ -179,7 +179,7 @@ fn is_stuck(following: &Following) -> bool {
     findings.iter().any(Finding::stops_the_job)
 }
 
-/// With a filter only matching ranks are listed; what is wrong, and the exit code, are the whole job's.
+/// With a filter only matching ranks are listed; findings and exit code are those of the whole job.
 pub(super) fn print(status: &Status, filter: Option<&Filter>, json: bool) -> anyhow::Result<()> {
     let sifted = filter.map(|filter| {
         let (ranks, unknown) = filter.among(&status.ranks, &status.job);
@@ -196,7 +196,7 @@ pub(super) fn print(status: &Status, filter: Option<&Filter>, json: bool) -> any
     output::print(&(serde_json::to_string_pretty(&document)? + "\n"))
 }
 
-/// A status of which not all ranks are listed.
+/// A status with a list of some ranks only.
 #[derive(Serialize)]
 struct Document<'a> {
     #[serde(flatten)]
@@ -207,9 +207,9 @@ struct Document<'a> {
 #[derive(Serialize)]
 struct FilterStatus<'a> {
     text: &'a str,
-    /// Ranks there are, whether they are listed or not.
+    /// The number of ranks, listed or not.
     ranks: usize,
-    /// Of these, those of which a figure is not known that the filter asks for.
+    /// Those of them without a figure that the filter needs.
     unknown: usize,
 }
 
@@ -259,7 +259,7 @@ mod tests {
         next(&following.status(first.now), &of)
     }
 
-    /// A finding's numbers are beside its sentence, whole where they are, and without noise.
+    /// A finding's numbers are beside its sentence: whole numbers without a point, others rounded.
     #[test]
     fn documents_have_the_figures_of_a_finding() {
         let simulation = Simulation { slow: vec![(Rank(3), 1.5)], ..Simulation::new(1, 1, 8) };

@@ -1,4 +1,4 @@
-//! `xpu-top what-if`: what a step would take without its stragglers.
+//! `xpu-top what-if`: the time of a step without stragglers.
 
 mod live;
 mod pages;
@@ -25,7 +25,7 @@ pub fn what_if(args: &WhatIfArgs, price: Option<Price>) -> anyhow::Result<ExitCo
     };
     let job = match job {
         Ok(job) => job,
-        // It was read, and nothing of it can be simulated.
+        // The file was read but cannot be simulated.
         Err(why) => {
             eprintln!("xpu-top: cannot simulate {}: {why}", path.display());
             return Ok(ExitCode::from(Code::NoData as u8));

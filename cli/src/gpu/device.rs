@@ -21,8 +21,8 @@ use xpu_wire::id::DeviceUuid;
 
 use super::gemm::{Gemm, numbers};
 
-/// Smaller matrices alternate between several sets in this much memory: as in a job, a GEMM's are not in the
-/// cache from the GEMM before.
+/// Smaller matrices alternate between several sets in this much memory, so that, as in a job, a GEMM does not
+/// find its matrices in the cache.
 pub(crate) const ROUND: u64 = 512 << 20;
 
 /// Share of the free memory that is used.
@@ -31,7 +31,7 @@ const MOST: f64 = 0.9;
 /// Bytes of random numbers; matrices repeat them.
 const NUMBERS: u64 = 4 << 20;
 
-/// More used memory belongs to other processes: CUDA itself needs less.
+/// If more memory is used, other processes use it, because CUDA itself needs less.
 pub(crate) const OTHERS: u64 = 2 << 30;
 
 /// `cudaStreamNonBlocking`
@@ -55,8 +55,7 @@ pub(crate) struct Gpu {
     events: Vec<[cudaEvent_t; 2]>,
 }
 
-// SAFETY: CUDA's handles may be used by any thread, by one at a time if they are cuBLAS's: who works with one
-// holds `&mut`.
+// SAFETY: CUDA's handles may be used by any thread; cuBLAS's by one at a time, which `&mut` ensures.
 unsafe impl Send for Gpu {}
 
 /// GPUs that CUDA sees.
@@ -64,7 +63,7 @@ pub(crate) fn count() -> anyhow::Result<i32> {
     device::get_count().map_err(why).context("CUDA finds no GPU")
 }
 
-/// What a GPU is called everywhere; asking makes no context.
+/// The UUID of a GPU, the same everywhere; asking creates no context.
 pub(crate) fn uuid(ordinal: i32) -> Option<DeviceUuid> {
     driver::result::init().ok()?;
     let uuid = driver::result::device::get_uuid(driver::result::device::get(ordinal).ok()?).ok()?;
@@ -76,7 +75,7 @@ fn name(ordinal: i32) -> Option<String> {
     driver::result::device::get_name(driver::result::device::get(ordinal).ok()?).ok()
 }
 
-/// How often work is done: untimed, then in `blocks` of `each` between two events.
+/// Repeats of work: first untimed ones, then `blocks` of `each` between two events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub warm: usize,
@@ -113,7 +112,7 @@ impl Gpu {
         })
     }
 
-    /// Where it is plugged in: `0000:1B:00.0`.
+    /// Its PCI address: `0000:1B:00.0`.
     pub(crate) fn bus_id(&self) -> Option<String> {
         let mut text = [0 as c_char; 32];
         let length = text.len() as i32;
@@ -123,10 +122,10 @@ impl Gpu {
         Some(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
     }
 
-    /// Takes memory, once. It is released when the program ends.
+    /// Allocates memory, once. It is released when the program ends.
     pub(crate) fn reserve(&mut self, bytes: u64) -> anyhow::Result<()> {
         self.choose().map_err(|said| anyhow::anyhow!(said))?;
-        // SAFETY: it asks for nothing; what is in the memory is written before it is read.
+        // SAFETY: it has no precondition; the memory is written before it is read.
         let memory =
             unsafe { result::malloc_sync(bytes as usize) }.map_err(why).context("no memory on the GPU")?;
         self.memory = Some(NonNull::new(memory).context("no memory on the GPU")?);
@@ -138,7 +137,7 @@ impl Gpu {
         self.bytes
     }
 
-    /// How many sets of matrices alternate.
+    /// The number of alternating sets of matrices.
     pub(crate) fn sets(&self, bytes: u64) -> u64 {
         (ROUND.min(self.bytes) / bytes.max(1)).max(1)
     }
@@ -194,7 +193,7 @@ impl Gpu {
         unsafe { event::record(self.events[block][usize::from(after)], self.stream) }.map_err(said)
     }
 
-    /// Seconds between both events of each of the first blocks, which are over.
+    /// Seconds between both events of each of the first blocks, which have ended.
     pub(crate) fn between(&self, blocks: usize) -> Result<Vec<f64>, String> {
         let took = |&[before, after]: &[cudaEvent_t; 2]| {
             // SAFETY: both are this object's, recorded on one stream.
@@ -211,7 +210,7 @@ impl Gpu {
         plan: Plan,
         mut work: impl FnMut(&Self, u64) -> Result<(), String>,
     ) -> Result<Vec<f64>, String> {
-        // Made before the first work, so that nothing comes between the blocks.
+        // Created before the first work, so that nothing delays the blocks.
         for block in 0..plan.blocks {
             self.mark(block, false)?;
         }

@@ -26,12 +26,12 @@ pub(crate) struct Gemm {
     /// 1 in this compute type; the rest is 0.
     pub one: [u8; 16],
     pub elements: DataType,
-    /// Where A, B and D begin, and where all end.
+    /// Offsets of A, B and D, and of the end.
     pub offsets: [u64; 4],
 }
 
 impl Gemm {
-    /// The error says why cuBLAS cannot compute it.
+    /// The error is the reason why cuBLAS cannot compute it.
     pub(crate) fn of(shape: &GemmShape) -> Result<Self, String> {
         let GemmShape { m, n, k, batch, .. } = *shape;
         let types = types(shape.datatype)?;
@@ -122,7 +122,8 @@ fn compute(shape: &GemmShape) -> Result<(Compute, [u8; 16]), String> {
     }
 }
 
-/// Random numbers between 1/16 and 1, of either sign: multiplying zeros takes less power, and so less time.
+/// Random numbers between 1/16 and 1, of either sign, because multiplying zeros takes less power and so less
+/// time.
 pub(crate) fn numbers(datatype: DataType, bytes: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut random = || {
@@ -131,7 +132,7 @@ pub(crate) fn numbers(datatype: DataType, bytes: usize) -> Vec<u8> {
         state ^= state << 17;
         state
     };
-    // Bits of an element, those of its fraction, and the exponent of 1/16.
+    // The number of bits of an element and of its fraction, and the exponent of 1/16.
     let (width, fraction, exponent) = match datatype {
         DataType::Float64 | DataType::Complex128 => (64, 52, 1019),
         DataType::Float32 | DataType::Tf32 | DataType::Complex64 => (32, 23, 123),

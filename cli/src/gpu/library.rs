@@ -1,4 +1,4 @@
-//! CUDA's libraries, where they are: found before the first call, because a call that misses its library would end the program.
+//! Finds CUDA's libraries before the first call, because a call without its library would end the program.
 
 use std::{
     env,
@@ -55,7 +55,7 @@ const ASKED_OF_CUBLASLT: [&[u8]; 8] = [
 
 /// Loads the driver, the runtime and cuBLAS.
 pub(crate) fn open() -> anyhow::Result<()> {
-    // SAFETY: loading runs the libraries' own initializers, which NVIDIA's are made for.
+    // SAFETY: loading runs the libraries' own initializers; NVIDIA's libraries are made to be loaded this way.
     if !unsafe { driver::sys::is_culib_present() } {
         bail!(
             "no libcuda.so.1: this machine has no NVIDIA driver; in a container, start it with its GPUs (--gpus all)"
@@ -93,7 +93,7 @@ pub(crate) fn open() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// cublasLt, which cuBLAS brings along, with what GEMMs of 8-bit floats take.
+/// cublasLt, which is installed with cuBLAS, and its functions for GEMMs of 8-bit floats.
 pub(crate) fn has_cublaslt() -> bool {
     // SAFETY: as in `open`.
     if !unsafe { cublaslt::sys::is_culib_present() } {
@@ -106,7 +106,7 @@ pub(crate) fn has_cublaslt() -> bool {
     ASKED_OF_CUBLASLT.iter().all(|name| has(name))
 }
 
-/// NCCL, where the dynamic linker or Python's packages have it.
+/// NCCL, from the dynamic linker's folders or Python's packages.
 pub(crate) fn nccl() -> Option<Library> {
     const NAME: &str = "libnccl.so.2";
     // SAFETY: as in `open`.
@@ -130,12 +130,12 @@ fn keep_from(names: &[&str]) {
     }
 }
 
-/// Where CUDA is installed beside the places the dynamic linker knows.
+/// Folders of CUDA installations beyond those of the dynamic linker.
 fn places() -> Vec<PathBuf> {
     let variables = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(env::var_os).map(PathBuf::from);
     let toolkits = variables.chain([PathBuf::from("/usr/local/cuda")]);
     let mut places: Vec<_> = toolkits.map(|toolkit| toolkit.join("lib64")).collect();
-    // PyTorch's wheels bring CUDA along: beside this program's own package, and where there is a Python.
+    // PyTorch's wheels include CUDA: beside this program's own package, and in every Python of `PATH`.
     let own = env::current_exe().ok().and_then(|own| own.ancestors().nth(3).map(Path::to_owned));
     let path = env::var_os("PATH").unwrap_or_default();
     let prefixes = env::split_paths(&path).filter_map(|bin| Some(bin.parent()?.to_owned()));

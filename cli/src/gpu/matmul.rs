@@ -1,4 +1,5 @@
-//! A GEMM of 8-bit floats (E4M3), which cublasLt alone computes. Without scales: the numbers are small.
+//! A GEMM of 8-bit floats (E4M3), which only cublasLt computes. It needs no scales, because the numbers are
+//! small.
 
 use std::{ffi::c_void, mem::size_of, ptr::from_ref};
 
@@ -17,10 +18,10 @@ use cudarc::cublaslt::{
 
 use super::device::Gpu;
 
-/// Bytes for cublasLt to work in: what NVIDIA recommends for Hopper, and more than any other needs.
+/// Bytes of cublasLt's workspace: NVIDIA's recommendation for Hopper, more than for any other.
 pub(crate) const WORKSPACE: u64 = 32 << 20;
 
-/// Of square matrices: A transposed, as the hardware wants it, and a result in bf16.
+/// For square matrices: A transposed, as the hardware requires, and a result in bf16.
 #[derive(Debug)]
 pub(crate) struct Matmul {
     side: u64,
@@ -32,8 +33,8 @@ pub(crate) struct Matmul {
 }
 
 impl Matmul {
-    /// The error says why there is none: most GPUs before Ada have no such units. What is made lives as long as the
-    /// program, which makes a few.
+    /// The error is the reason why there is none: most GPUs before Ada lack such units. The handles live as
+    /// long as the program, which creates only a few.
     pub(crate) fn of(side: u64) -> Result<Self, String> {
         let refused = |error| format!("cublasLt refuses it: {error}");
         let handle = create_handle().map_err(refused)?;

@@ -1,4 +1,4 @@
-//! NCCL, looked up where it is: all-reduces over GPUs of this process, and of others with the same id.
+//! NCCL, loaded at run time: all-reduces over GPUs of this process, and of other processes with the same id.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -28,7 +28,7 @@ pub(crate) struct Nccl {
     error: unsafe extern "C" fn(ncclResult_t) -> *const c_char,
 }
 
-/// How processes that make one communicator find each other.
+/// The id by which the processes of a communicator find each other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UniqueId(ncclUniqueId);
 
@@ -100,7 +100,7 @@ impl Nccl {
         Ok(UniqueId(id))
     }
 
-    /// Waits until all ranks of all processes are there.
+    /// Waits until all ranks of all processes have joined.
     pub(crate) fn communicator(self, gpus: &[Gpu], id: UniqueId, of: Ranks) -> Result<Communicator, String> {
         let mut ranks = vec![std::ptr::null_mut(); gpus.len()];
         self.group(|| {
@@ -120,7 +120,7 @@ impl Nccl {
         // SAFETY: it takes nothing.
         self.check(unsafe { (self.group_start)() })?;
         let outcome = calls();
-        // SAFETY: as above; a group that was begun is ended, whatever came.
+        // SAFETY: as above; a group that was begun is ended in any case.
         self.check(unsafe { (self.group_end)() }).and(outcome)
     }
 
@@ -160,7 +160,7 @@ impl Communicator {
 impl Drop for Communicator {
     fn drop(&mut self) {
         for &rank in &self.ranks {
-            // SAFETY: it is this object's, and used no more. What it answers changes nothing.
+            // SAFETY: it is this object's, and no longer used. Its result does not matter.
             let _ = unsafe { (self.nccl.destroy)(rank) };
         }
     }

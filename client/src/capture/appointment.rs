@@ -1,48 +1,50 @@
-//! The step, or the time, from which all ranks record: one that none has begun when it hears of it, and no later than that takes.
+//! The step, or the time, from which all ranks record: the earliest that no rank has begun when the order
+//! arrives.
 
 use std::time::Duration;
 
 use xpu_model::job::RankView;
 use xpu_wire::{id::Step, unit::Nanoseconds};
 
-/// What is known of a rank's steps is at most so old, and telling it which to record takes some of that too.
+/// Greatest age of a rank's known step count, including part of the time that the order takes.
 const NEWS: Duration = Duration::from_millis(2500);
 
 /// The message for a rank without known steps.
 pub(super) const NO_STEPS: &str =
     "no step of it is known; capture a time instead: `xpu-top capture --for 500ms`";
 
-/// How soon a time begins: after the order has come to all, and all is timed. On the second try, one that had a longer way.
+/// How soon a time begins: after every rank has the order and times its work. The second try allows for a
+/// slower order.
 pub(super) fn lead(again: bool) -> Duration {
     if again { 2 * FRESH_NEWS } else { FRESH_NEWS }
 }
 
-/// On the second try it is known how far the ranks are.
+/// On the second try the ranks' steps are known.
 const FRESH_NEWS: Duration = Duration::from_millis(1500);
 
-/// Steps that are left beyond that, for those that are shorter than others.
+/// Extra steps of margin, because some steps are shorter than others.
 const STEPS_MORE: u64 = 3;
 
-/// Steps so short may come in bursts, of a program that waits for the GPU once in many: how many come in a second is listened for, but no
-/// longer than that.
+/// Steps this short may come in bursts, if the program waits for the GPU only once in many steps. Their rate
+/// is measured, for at most this long.
 const SHORT: Nanoseconds = Nanoseconds(12_000_000);
 pub(super) const LISTEN: Duration = Duration::from_secs(3);
 
-/// Whether it is known of all how many steps come in a second, bursts or not.
+/// Whether the steps per second of all ranks are known, with bursts or without.
 pub(super) fn is_rate_known(views: &[&RankView]) -> bool {
     let mut short =
         views.iter().filter(|view| view.is_alive() && usual(view).is_some_and(|step| step <= SHORT));
     short.all(|view| view.step_time().is_some())
 }
 
-/// `None` while no step is known of any.
+/// `None` while no rank's steps are known.
 pub(super) fn first_step(views: &[&RankView], again: Option<Again>) -> Option<Step> {
     let completed = completed(views);
     let pace = views.iter().filter_map(|view| pace(view)).map(|pace| pace.0).min().filter(|&pace| pace > 0);
     let within = |news: Duration| (news.as_nanos() as u64).div_ceil(pace.unwrap_or(1_000_000_000));
     let (completed, ahead) = match again {
         None => (completed?, within(NEWS)),
-        // A burst was larger than any known, or steps are shorter than they were: as many may come once more.
+        // A burst was larger than any known one, or steps became shorter: as many may come again.
         Some(Again { known, furthest }) => {
             let completed = completed.max(furthest)?;
             (completed, within(FRESH_NEWS).max(completed.saturating_sub(known.unwrap_or(completed))))
@@ -51,15 +53,15 @@ pub(super) fn first_step(views: &[&RankView], again: Option<Again>) -> Option<St
     Some(Step(completed + ahead + STEPS_MORE))
 }
 
-/// A rank was past the step that was chosen first.
+/// A rank was past the first chosen step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Again {
-    /// Steps that were completed as far as it was known then, and those the furthest rank had.
+    /// Completed steps by the knowledge then, and those that the furthest rank really had.
     pub(super) known: Option<u64>,
     pub(super) furthest: Option<u64>,
 }
 
-/// Steps completed by the furthest, as far as is known.
+/// Known completed steps of the furthest rank.
 pub(super) fn completed(views: &[&RankView]) -> Option<u64> {
     views.iter().filter_map(|view| view.step()).map(|step| step.0).max()
 }
@@ -68,7 +70,8 @@ fn usual(view: &RankView) -> Option<Nanoseconds> {
     view.step_time().or_else(|| view.pace())
 }
 
-/// Time until its next step, at the mean. Where steps are short and none came while it was listened, it is between bursts.
+/// Mean time until its next step. If steps are short and none came during the measurement, the rank is
+/// between bursts.
 fn pace(view: &RankView) -> Option<Nanoseconds> {
     let usual = usual(view)?;
     let between = || Nanoseconds::from(view.listened().max(LISTEN));
@@ -105,13 +108,13 @@ mod tests {
         ask(&job.ranks().map(|(_, view)| view).collect::<Vec<_>>())
     }
 
-    /// Most steps of a program that waits for the GPU once in many are launched in an instant.
+    /// A program that waits for the GPU once in many steps launches most steps in an instant.
     #[test]
     fn steps_that_come_in_bursts_are_not_waited_for_as_if_all_were_so_short() {
         let steady = jobs_with(|_| 10);
         assert!(with(&steady, is_rate_known));
         assert_eq!(with(&steady, |views| first_step(views, None)), Some(Step(5_000 + 25 + STEPS_MORE)));
-        // One burst, and no other since.
+        // One burst, and none since.
         let rare = jobs_with(|second| if second == 100 { 100 } else { 0 });
         assert!(!with(&rare, is_rate_known));
         assert_eq!(with(&rare, |views| first_step(views, None)), Some(Step(5_000 + 1 + STEPS_MORE)));
@@ -120,7 +123,7 @@ mod tests {
         assert_eq!(first, Some(Step(5_100 + 100 + STEPS_MORE)));
     }
 
-    /// However many or few of them came while it was listened.
+    /// Whatever their number during the measurement.
     #[test]
     fn long_steps_take_what_they_usually_take() {
         let (mut jobs, simulation) = (Jobs::default(), Simulation::new(1, 1, 1));

@@ -1,4 +1,4 @@
-//! What a capture is of: steps, or a time.
+//! The content of a capture: steps, or a time.
 
 use std::fmt;
 

@@ -6,13 +6,13 @@ use xpu_model::figure;
 
 use super::Extent;
 
-/// How far a capture is.
+/// Progress of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     pub of: Extent,
     pub ranks: usize,
     pub agreed: usize,
-    /// Ranks of which all is here.
+    /// Ranks with complete data.
     pub whole: usize,
 }
 
@@ -27,7 +27,7 @@ impl Progress {
         }
     }
 
-    /// How many of `cells` of a bar that is.
+    /// The filled cells of a bar of `cells`.
     pub fn filled(&self, cells: usize) -> usize {
         (cells * self.far().0).checked_div(self.ranks).unwrap_or(0).min(cells)
     }
@@ -48,17 +48,17 @@ pub enum News {
     Word(String),
 }
 
-/// What came of it.
+/// Its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub path: PathBuf,
-    /// What is not as it should be.
+    /// Problems.
     pub complaints: Vec<String>,
     /// `steps 812 to 814 of 8 of 8 ranks, 2,160 operations, none dropped`
     pub summary: String,
-    /// Of the file; none: no rank gave anything, and there is no file.
+    /// Bytes of the file; `None` if no rank sent anything and there is no file.
     pub bytes: u64,
-    /// Ranks of which all is here that they recorded, and those of them that came to the last step.
+    /// Ranks whose recorded data is complete, and those of them that reached the last step.
     pub whole: usize,
     pub done: usize,
     pub ranks: usize,

@@ -1,4 +1,4 @@
-//! What is wanted of a capture.
+//! The request for a capture.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use xpu_wire::{frame::CaptureWindow, id::Step, unit::Moment};
 
 use crate::time;
 
-/// What is wanted of each rank.
+/// The request to each rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub what: Wanted,
     pub begin: Begin,
-    /// Steps before those, as far as they were seen.
+    /// Earlier steps, as far as they were seen.
     pub before: u32,
     /// All kernels through CUPTI.
     pub activity: bool,
@@ -21,7 +21,7 @@ pub struct Plan {
     pub python: Option<Sampling>,
     /// How long all of it may take.
     pub wait: Duration,
-    /// Goes on until it would be known if a rank were slow, so that the file can say it.
+    /// Continues until a slow rank would be detected, so that the file contains the finding.
     pub watch: bool,
 }
 
@@ -37,7 +37,7 @@ pub enum Begin {
     /// As soon as all ranks can agree.
     #[default]
     Soon,
-    /// With a step, or at a moment, that was agreed on for something else.
+    /// With a step, or at a moment, that another request has agreed on.
     Step(Step),
     At(Moment),
 }

@@ -1,4 +1,4 @@
-//! Sampled stacks that have come, and of whom they are whole.
+//! Sampled stacks that have arrived, and the ranks whose stacks are complete.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ impl Samples {
         ranks.all(|rank| self.ranks.get(&rank).is_some_and(Of::is_whole))
     }
 
-    /// Ranks without samples, or without some, those of one reason together.
+    /// Ranks without some or all samples, grouped by reason.
     pub(super) fn complaints(&self, ranks: impl Iterator<Item = Rank>) -> Vec<String> {
         let mut all: BTreeMap<String, Vec<u64>> = BTreeMap::new();
         for rank in ranks {

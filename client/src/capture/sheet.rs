@@ -1,4 +1,4 @@
-//! The capture's file: the sheet that says what it is of, and how it ends.
+//! The capture's file: the sheet that states its content, and how the file ends.
 
 use xpu_wire::{
     frame::{Body, CaptureSheet, Frame, TimedCaptureSheet},

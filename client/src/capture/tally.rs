@@ -1,4 +1,4 @@
-//! What each rank has said of a capture, and what is still to come.
+//! Each rank's answers to a capture, and what is outstanding.
 
 mod words;
 
@@ -22,13 +22,13 @@ use xpu_wire::{
 use super::{Extent, Progress, appointment::NO_STEPS};
 use crate::follow::Following;
 
-/// What a rank sent before it ended, or its host went out of reach, may still be on its way for so long.
+/// How long data may be on its way after its rank ended or its host became unreachable.
 const ON_ITS_WAY: Duration = Duration::from_secs(2);
 
 /// A host that is silent for this long is gone: it sends every second.
 const SILENCE: Duration = Duration::from_secs(6);
 
-/// Why nothing comes of a rank that was asked for a time.
+/// Why a rank that was asked for a time sends nothing.
 const NO_ANSWER: &str = "it did not answer: it is stopped or gone (`xpu-top status`), or its hook or collector is older and captures \
      only steps (--steps)";
 
@@ -39,23 +39,23 @@ pub(super) struct Tally {
     /// A time in place of steps.
     window: Option<CaptureWindow>,
     ranks: BTreeMap<Rank, State>,
-    /// Steps completed, as the furthest rank said.
+    /// Steps completed, by the furthest rank.
     furthest: Option<u64>,
     /// When each host was heard last.
     heard: BTreeMap<HostName, Instant>,
 }
 
-/// How far a rank is.
+/// A rank's progress.
 #[derive(Clone, Debug, Default)]
 struct State {
     agreed: bool,
     late: bool,
-    /// Why nothing will come of it.
+    /// Why it will send nothing.
     refused: Option<String>,
     parts: BTreeSet<u32>,
     expected: Option<u32>,
     account: Option<CaptureAccount>,
-    /// Since when it is gone.
+    /// When it went.
     gone: Option<(Instant, String)>,
 }
 
@@ -167,7 +167,7 @@ impl Tally {
         }
     }
 
-    /// Ranks of which something came.
+    /// Ranks that sent something.
     pub(super) fn sending(&self) -> impl Iterator<Item = Rank> {
         self.ranks.iter().filter(|(_, state)| state.expected.is_some()).map(|(&rank, _)| rank)
     }
@@ -204,12 +204,12 @@ impl Tally {
         awaited.map(|(&rank, _)| rank).collect()
     }
 
-    /// From now on no step is waited for.
+    /// Stops waiting for steps.
     pub(super) fn hurry(&mut self) {
         self.order.limit = Nanoseconds(0);
     }
 
-    /// Whether nothing more is to come.
+    /// Whether everything has arrived.
     pub(super) fn is_over(&self) -> bool {
         self.ranks.values().all(|state| {
             let gone = state.gone.as_ref().is_some_and(|(since, _)| since.elapsed() >= ON_ITS_WAY);
@@ -263,10 +263,10 @@ impl Tally {
                     format!("{came} of {expected} parts arrived: {why}")
                 }
                 (None, None, true) if self.window.is_some() => {
-                    "it agreed and sent nothing in time: it may hang; allow more with --wait".to_owned()
+                    "it agreed but sent nothing in time: it may hang; allow more with --wait".to_owned()
                 }
                 (None, None, true) => {
-                    "it agreed and sent nothing in time: it may hang, or its steps take longer; allow more with --wait"
+                    "it agreed but sent nothing in time: it may hang, or its steps take longer; allow more with --wait"
                         .to_owned()
                 }
                 (None, None, false) if self.window.is_some() => NO_ANSWER.to_owned(),
@@ -283,12 +283,12 @@ impl Tally {
         missing.map(|(&rank, state)| MissingRank { rank, why: why(state) }).collect()
     }
 
-    /// Whether anything came that was recorded.
+    /// Whether any recorded data arrived.
     pub(super) fn has_parts(&self) -> bool {
         self.ranks.values().any(|state| !state.parts.is_empty())
     }
 
-    /// Ranks of which all is there.
+    /// Ranks with complete data.
     pub(super) fn whole(&self) -> usize {
         self.ranks.values().filter(|state| state.is_whole()).count()
     }
@@ -302,7 +302,7 @@ impl Tally {
         }
     }
 
-    /// Those of them that came to the last step.
+    /// Those of them that reached the last step.
     pub(super) fn done(&self) -> usize {
         self.accounts().filter(|(_, account)| account.ended == CaptureEnd::Done).count()
     }

@@ -19,7 +19,7 @@ const PLAN: Plan = Plan {
     watch: false,
 };
 
-/// A rank that says what `outcome` has for each order, and sends what it agreed to.
+/// A rank that answers each order by `outcome`, and sends what it agreed to.
 fn answer(
     ordered: &mpsc::Receiver<Order>,
     arrivals: &tokio::sync::mpsc::Sender<Arrival>,
@@ -108,7 +108,7 @@ fn take(outcome: impl Fn(usize) -> CaptureOutcome + Send) -> (Outcome, Vec<Captu
             &mut report,
         );
         let taken = within_runtime(taking.expect("a new file").take(&mut arrivals));
-        // The rank hears no more.
+        // The rank gets no more orders.
         drop(live);
         (taken.expect("it was written"), rank.join().expect("it ended"))
     });
@@ -125,7 +125,9 @@ fn who_is_past_the_step_is_given_a_later_one_once() {
     assert_eq!((outcome.whole, &outcome.complaints[..]), (1, &[][..]), "{outcome:?}");
     let [first, second] = orders[..] else { panic!("{orders:?}") };
     assert!(second.first.0 > first.first.0 + 50, "beyond what the rank said: {orders:?}");
-    assert!(news.contains(&News::Word("a rank has passed that step: all get a later one".to_owned())));
+    assert!(
+        news.contains(&News::Word("a rank is past that step already: all ranks get a later one".to_owned()))
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a filter says, and what comes of it for a rank.
+//! A parsed filter, and its result for a rank.
 
 use xpu_model::job::median;
 
@@ -8,7 +8,7 @@ use super::{
     glob,
 };
 
-/// In three values: `None` where it takes a figure that is not known.
+/// Three-valued: `None` if it needs an unknown figure.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Expression {
     Number { field: FieldRef, test: NumberTest },
@@ -45,7 +45,7 @@ impl PartialEq for FieldRef {
     }
 }
 
-/// What all ranks of the job have together.
+/// Figures over all ranks of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Statistic {
     Median,
@@ -115,7 +115,7 @@ impl<'f> Judge<'f> {
         Self { expression, known }
     }
 
-    /// Whether the rank is meant; `None` where that takes a figure that is not known.
+    /// Whether the filter selects the rank; `None` if that needs an unknown figure.
     pub fn verdict(&self, rank: Subject<'_>) -> Option<bool> {
         self.expression.verdict(rank, self)
     }
@@ -136,7 +136,7 @@ impl FieldRef {
     }
 }
 
-/// Figures are shown to a tenth, and so they are compared: what reads 512.3 is 512.3.
+/// Figures are compared as they are shown, to a tenth: what reads 512.3 equals 512.3.
 const HALF_A_TENTH: f64 = 0.05;
 
 impl Expression {
@@ -169,7 +169,7 @@ impl Expression {
     }
 }
 
-/// One that decides is enough, whatever the others are; else one that is not known leaves all unknown.
+/// One deciding part is enough; without one, an unknown part makes the whole unknown.
 fn decided(all: impl Iterator<Item = Option<bool>>, decides: bool) -> Option<bool> {
     let mut unknown = false;
     for verdict in all {

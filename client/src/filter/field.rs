@@ -1,4 +1,4 @@
-//! What a rank can be asked for. The one table: reading, completion, help and the docs follow it.
+//! The fields of a rank. Parsing, completion, help and the docs follow this one table.
 
 use xpu_model::status::DeviceStatus;
 
@@ -20,12 +20,12 @@ pub(super) enum Kind {
     },
     Word {
         of: for<'a> fn(Subject<'a>) -> &'a str,
-        /// All there are, where no other can be.
+        /// All possible values, if they are a fixed set.
         only: Option<&'static [(&'static str, &'static str)]>,
     },
 }
 
-/// What may follow a number, and what it is worth; the first is meant where none does.
+/// The units that may follow a number, and their factors; the first is the default.
 pub(super) type Units = &'static [(&'static str, f64)];
 
 /// Words of `status --json`, and those of the screen.
@@ -79,10 +79,12 @@ pub const FIELDS: &[Field] = &[
     number(&["step"], NONE, "steps completed", |of| Some(of.status.step?.0 as f64)),
     number(&["step_ms"], MILLISECONDS, "step time", |of| of.status.step_ms_mean),
     number(&["tflops", "gemm"], RATE, "rate of its GEMMs", |of| Some(of.status.gemm_tflops?.0)),
-    number(&["peak"], PERCENT, "share of the GPU's peak, in GEMMs, at its clock", |of| {
+    number(&["peak"], PERCENT, "share of the GPU's peak that its GEMMs reach, at its clock", |of| {
         of.status.gemm_peak_pct
     }),
-    number(&["mfu"], PERCENT, "share of the GPU's peak, of all its time", |of| Some(of.status.mfu? * 100.0)),
+    number(&["mfu"], PERCENT, "share of the GPU's peak, over all its time", |of| {
+        Some(of.status.mfu? * 100.0)
+    }),
     number(&["bus"], BANDWIDTH, "NCCL bus bandwidth", |of| Some(of.status.bus_gb_s?.0)),
     number(&["skew", "late"], MILLISECONDS, "median arrival skew", |of| of.status.lateness_ms_p50),
     number(&["util"], PERCENT, "time in which any kernel ran", |of| Some(f64::from(device(of)?.gpu_pct?))),
@@ -117,7 +119,7 @@ impl Field {
     }
 }
 
-/// What the driver said long ago is not compared.
+/// Old readings of the driver are not compared.
 fn device(of: Subject<'_>) -> Option<&DeviceStatus> {
     of.status.device.as_ref().filter(|device| !device.is_stale())
 }

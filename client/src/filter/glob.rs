@@ -1,12 +1,12 @@
-//! Words as people look for them: a part of it, or a pattern with `*` and `?` for the whole of it. Case is not minded.
+//! Text search: a substring, or a pattern with `*` and `?` for the whole text. Case is ignored.
 
-/// Whether `text` contains `wanted`, or is as its pattern says.
+/// Whether `text` contains `wanted`, or matches it as a pattern.
 pub(super) fn like(text: &str, wanted: &str) -> bool {
     let (text, wanted) = (text.to_lowercase(), wanted.to_lowercase());
     if wanted.contains(['*', '?']) { fits(&text, &wanted) } else { text.contains(&wanted) }
 }
 
-/// The whole of it: `=`.
+/// Matches the whole text: `=`.
 pub(super) fn same(text: &str, wanted: &str) -> bool {
     fits(&text.to_lowercase(), &wanted.to_lowercase())
 }

@@ -1,4 +1,4 @@
-//! Reads a filter: what there is from here, or where it is not understood and what was expected.
+//! Parses a filter: gives the expression, or the position of the error and what was expected.
 //!
 //! ```text
 //! filter = word | any
@@ -163,7 +163,7 @@ impl<'t> Reader<'t> {
         Ok(expression)
     }
 
-    /// A word and nothing else is a part of a host's name, unless it is a number or begins the name of a field.
+    /// A single word is a part of a host's name, unless it is a number or begins a field's name.
     fn word_alone(&mut self) -> Result<Option<String>, Fault> {
         self.skip_blanks();
         let from = self.at;

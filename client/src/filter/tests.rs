@@ -8,7 +8,7 @@ use xpu_wire::{
 
 use super::*;
 
-/// Eight ranks on two hosts: 0 to 7 with 100, 110, ... TFLOPS; of rank 7 none is known.
+/// Eight ranks on two hosts, with 100, 110, ... TFLOPS; rank 7's is unknown.
 fn ranks() -> Vec<RankStatus> {
     let mut jobs = Jobs::default();
     let simulation = Simulation::new(1, 2, 4);
@@ -84,7 +84,7 @@ fn words_are_looked_for_as_people_look() {
     assert_eq!(shown("state=hung"), [3]);
     assert_eq!(shown("state != waits"), [3]);
     assert_eq!(shown("job=llama* & rank=5"), [5]);
-    // A pattern is for the whole.
+    // A pattern matches the whole text.
     assert_eq!(shown("host=gpu"), [0_u32; 0]);
 }
 
@@ -116,7 +116,7 @@ fn what_is_not_known_is_neither_so_nor_not_so_and_counted() {
     assert_eq!(among("tflops<1000"), (7, 1));
     assert_eq!(among("!(tflops<1000)"), (0, 1));
     assert_eq!(among("power>0"), (0, 8));
-    // What decides alone needs nothing else.
+    // A part that decides alone needs no other.
     assert_eq!(among("tflops<1000 | rank=7"), (8, 0));
     assert_eq!(among("tflops<1000 & rank=0"), (1, 0));
     assert_eq!(among("power<median"), (0, 8));
@@ -180,7 +180,7 @@ fn no_two_fields_share_a_name() {
     }
 }
 
-/// Pieces of which filters are made, and which must not bring each other down.
+/// Pieces that filters are made of; no combination may panic.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         prop::sample::select(FIELDS).prop_map(|field| field.name().to_owned()),
@@ -207,7 +207,7 @@ proptest! {
         survives(&text);
     }
 
-    /// `!` turns what is known round, and leaves the rest unknown.
+    /// `!` negates what is known, and leaves the rest unknown.
     #[test]
     fn a_test_and_its_opposite_share_the_ranks(text in pieces()) {
         if let (Ok(filter), Ok(opposite)) = (Filter::read(&text), Filter::read(&format!("!({text})"))) {

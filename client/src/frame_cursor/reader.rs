@@ -8,7 +8,7 @@ use xpu_wire::{codec, frame::Frame, id::Rank, unit::Moment};
 /// Blocks that wait at most: unpacked they take many times their size in the file.
 const WAITING: usize = 2;
 
-/// A way shorter than this is not worth a thread.
+/// A shorter distance is not worth a thread.
 const SHORTEST: usize = 4;
 
 /// What is in a block.
@@ -20,7 +20,7 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Of the details only those of `ranks`. `None` where the block is damaged.
+    /// With the details of `ranks` only. `None` if the block is damaged.
     pub(super) fn read(
         recording: &mut Recording,
         entry: &Entry,
@@ -52,7 +52,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Of these blocks, the first of which is the recording's number `first`.
+    /// Reads these blocks; the first is number `first` of the recording.
     pub(super) fn of(
         recording: &Recording,
         first: usize,
@@ -73,7 +73,7 @@ impl Reader {
         Some(Self { next: first, blocks })
     }
 
-    /// What is in the block of this number, if that is the next.
+    /// The content of the block with this number, if it is the next.
     pub(super) fn block(&mut self, number: usize) -> Option<Frames> {
         if self.next != number {
             return None;

@@ -5,7 +5,8 @@ use super::*;
 
 const SECONDS: u64 = 90;
 
-/// A minute and a half of two hosts; the byte in the middle of its middle block is another where it is damaged.
+/// A minute and a half of two hosts; the damaged variant has one byte changed in the middle of its middle
+/// block.
 fn cursor(damaged: bool) -> FrameCursor {
     let simulation = Simulation::new(3, 2, 4);
     let (mut writer, mut packer) =

@@ -1,4 +1,4 @@
-//! Fetched traces: one part of each rank at a time, of several ranks at once, each into its file.
+//! Fetches traces: one part per rank at a time, several ranks at once, each into its own file.
 
 use std::{
     collections::BTreeMap,
@@ -21,13 +21,13 @@ use crate::new_file;
 /// Ranks whose parts are requested at the same time: at most this many parts are in memory.
 const AT_ONCE: usize = 8;
 
-/// A part that has not come after so long is asked for again: it, or the question, may have been lost.
+/// A part that has not come within this time is requested again: it, or the request, may have been lost.
 const AGAIN: Duration = Duration::from_secs(3);
 
-/// A rank that has sent nothing for so long keeps no other from being asked.
+/// A rank silent for this long no longer keeps others waiting.
 const STALLED: Duration = Duration::from_secs(5);
 
-/// Of a rank nothing of which came for so long nothing will.
+/// A rank silent for this long is given up.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Where the trace of a rank goes.
@@ -49,14 +49,14 @@ pub(super) struct Fetch {
 #[derive(Debug)]
 struct UnderWay {
     file: File,
-    /// The part that is wanted next, when it was asked for, and when the one before came.
+    /// The next part, when it was requested, and when the previous one came.
     next: u32,
     asked: Option<Instant>,
     heard: Instant,
     bytes: u64,
 }
 
-/// A trace that is here, or why it is not.
+/// A complete trace, or why there is none.
 #[derive(Clone, Debug)]
 pub(super) struct Fetched {
     /// In the file, compressed.
@@ -137,7 +137,7 @@ impl Fetch {
         self.done.insert(rank, Fetched { bytes: 0, end: KinetoEnd::default(), why: Some(why) });
     }
 
-    /// Takes a part that came: the one that is waited for, and no other.
+    /// Takes an arriving part, if it is the awaited one.
     pub(super) fn take(&mut self, part: &KinetoPart) -> anyhow::Result<()> {
         let Some(fetch) = self.under_way.get_mut(&part.rank).filter(|fetch| fetch.next == part.part) else {
             return Ok(());
@@ -158,7 +158,7 @@ impl Fetch {
         Ok(())
     }
 
-    /// Those that are here.
+    /// The complete traces.
     pub(super) fn done(&self) -> usize {
         self.done.values().filter(|fetched| fetched.why.is_none()).count()
     }
@@ -171,7 +171,7 @@ impl Fetch {
         self.done.get(&rank)
     }
 
-    /// What is not here will not come.
+    /// Gives up the missing traces.
     pub(super) fn give_up(&mut self) {
         for rank in self.under_way.keys().copied().collect::<Vec<_>>() {
             self.drop_file(rank, "its trace was not fetched completely in time: allow more with --wait");

@@ -1,4 +1,4 @@
-//! What lies in the folder: whose trace each file is, of which steps, by which clock; and of whom there is none, and why.
+//! The folder's content: each trace's rank, steps and clock; and which ranks have none, and why.
 
 use std::{
     io::Write as _,
@@ -31,9 +31,9 @@ pub(super) struct Manifest {
     /// Whether all traces hold as many optimizer calls as requested; `null` where the ranks began more than a step
     /// apart, so that either one runs ahead or the ranks count differently, and for a duration.
     same_steps: Option<bool>,
-    /// Between the first and the last rank to begin the first of them.
+    /// Time from the first to the last rank's begin of the first step.
     apart_ms: Option<f64>,
-    /// What a step took when the traces were requested.
+    /// Duration of a step when the traces were requested.
     step_ms: Option<f64>,
     ranks: Vec<OneRank>,
 }
@@ -99,7 +99,7 @@ impl Manifest {
         self.here().count() == self.ranks.len()
     }
 
-    /// One line for all of whom the same is true.
+    /// One line for all ranks with the same reason.
     pub(super) fn complaints(&self) -> Vec<String> {
         let mut by_reason: Vec<(&str, Vec<u64>)> = Vec::new();
         for rank in self.ranks.iter().filter(|rank| rank.file.is_none()) {
@@ -154,7 +154,8 @@ fn window(order: &KinetoOrder) -> Window {
     }
 }
 
-/// By their counts, unless the clocks leave it open: a rank that does not wait for the others may be steps ahead.
+/// By their step counts, unless the clocks contradict: a rank that does not wait for others may be steps
+/// ahead.
 fn same_steps(all: &[OneRank], order: &KinetoOrder, plan: &Plan, apart: Option<i64>) -> Option<bool> {
     let KinetoWindow::Steps { steps, calls, .. } = order.window else { return None };
     let here: Vec<_> = all.iter().filter(|rank| rank.file.is_some()).collect();
@@ -169,7 +170,7 @@ fn same_steps(all: &[OneRank], order: &KinetoOrder, plan: &Plan, apart: Option<i
     apart.zip(each).is_none_or(|(apart, each)| apart < each).then_some(true)
 }
 
-/// Clocks that differ by less are set by the same source, as the collectors have it too.
+/// Clocks that differ by less count as synchronized; the collectors use the same limit.
 const SAME_CLOCK: i64 = 500_000_000;
 
 impl OneRank {

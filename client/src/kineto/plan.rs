@@ -1,4 +1,4 @@
-//! From when to when: early enough for every Kineto to have asked what to do, and no later than that takes.
+//! When the traces begin and end: as early as possible after every Kineto has asked for orders.
 
 use std::{fmt, time::Duration};
 
@@ -11,27 +11,27 @@ use xpu_wire::{
 
 use super::{Wanted, ranks::Ranks};
 
-/// How often a Kineto asks what to do, as long as it is not known better.
+/// Default interval at which a Kineto asks for orders.
 const USUAL: Duration = Duration::from_secs(5);
 
-/// Beyond that: for the way of the order, and for a Kineto that asks late.
+/// Margin for the order's travel time, and for a Kineto that asks late.
 const SPARE: Duration = Duration::from_millis(1500);
 
 /// For a trace by time: its own thread looks once a second, and has CUPTI on a second before.
 const BEFORE_A_TIME: Duration = Duration::from_secs(3);
 
-/// A rank gets the order at the latest this long before the step in which it needs it. A much longer step
-/// needs no reserve.
+/// A rank gets the order at least this long before the step that needs it. A much longer step needs no
+/// reserve.
 const AT_LATEST: Duration = Duration::from_millis(300);
 const LONG_STEP: Duration = Duration::from_secs(3);
 
-/// Steps of which a rank has to know before the first: in the one before, CUPTI is on already.
+/// Steps of notice that a rank needs: CUPTI is already on in the step before the first.
 const STEPS_BEFORE: u64 = 2;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
     pub window: KinetoWindow,
-    /// Until it begins, about.
+    /// Approximate time until it begins.
     pub lead: Duration,
     pub step_time: Option<Duration>,
     /// Steps were requested, but there is no source of steps.
@@ -39,7 +39,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// `None` if steps are wanted and nothing is known of them.
+    /// `None` if steps are requested and nothing is known about them.
     pub(super) fn of(
         wanted: &Wanted,
         ranks: &Ranks,
@@ -78,7 +78,7 @@ impl Plan {
         KinetoWindow::Steps { first: Step(latest + spare + STEPS_BEFORE), steps, latest: Step(latest), calls }
     }
 
-    /// How long it takes until the ranks begin to write.
+    /// Time until the ranks begin to write.
     pub(super) fn takes(&self) -> Duration {
         let traced = match self.window {
             KinetoWindow::Steps { steps, .. } => self.step_time.unwrap_or_default() * (steps + 4) * 2,
@@ -99,7 +99,9 @@ impl fmt::Display for Plan {
             KinetoWindow::Time { length, .. } => {
                 write!(f, "{}, in {lead:.0} s", figure::span(length))?;
                 if self.instead_of_steps {
-                    f.write_str(", the time of those steps and one more: no steps are counted for Kineto")?;
+                    f.write_str(
+                        ", as long as those steps and one more, because nothing counts Kineto's steps",
+                    )?;
                 }
                 Ok(())
             }

@@ -13,7 +13,7 @@ use xpu_wire::{
     unit::Nanoseconds,
 };
 
-/// Steps that must have been seen to say how long one takes, and what Kineto counts in one.
+/// Steps needed to measure a step's duration, and Kineto's count per step.
 const STEPS_SEEN: u64 = 3;
 
 #[derive(Debug, Default)]
@@ -23,16 +23,16 @@ pub(super) struct One {
     /// Kineto's count when it first got the order, and the time.
     first: Option<(KinetoCount, Instant)>,
     last: Option<(KinetoCount, Instant)>,
-    /// The longest that its Kineto let pass between two questions.
+    /// Longest time between two questions of its Kineto.
     pub every: Option<Duration>,
-    /// It is not waited for any more.
+    /// It is given up.
     given_up: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Ranks {
     all: BTreeMap<Rank, One>,
-    /// The order in question; 0 before there is one.
+    /// The current order; 0 before there is one.
     number: u64,
 }
 
@@ -112,7 +112,7 @@ impl Ranks {
         self.all.values().filter(has).count()
     }
 
-    /// Those of which it is not known yet what comes of the order.
+    /// Ranks whose result of the order is open.
     pub(super) fn open(&self) -> Vec<Rank> {
         let is_open =
             |one: &One| !one.given_up && self.standing(one).is_none_or(|standing| !standing.is_last());
@@ -123,7 +123,7 @@ impl Ranks {
         self.open().is_empty()
     }
 
-    /// Hosts that said nothing of the order will not.
+    /// Gives up hosts that did not answer the order.
     pub(super) fn give_up_unheard(&mut self) {
         let number = self.number;
         for one in self.all.values_mut() {
@@ -131,7 +131,7 @@ impl Ranks {
         }
     }
 
-    /// The last step that any has completed, and the counts of all.
+    /// The last step that any rank has completed, and the counts of all.
     pub(super) fn furthest(&self) -> Option<u64> {
         self.counts().map(|(count, _)| count.step.0).max()
     }
@@ -140,7 +140,7 @@ impl Ranks {
         self.all.values().filter_map(|one| one.last)
     }
 
-    /// Whether every rank that can be asked counts steps: else they have to be asked by time.
+    /// Whether every rank with a Kineto counts steps: otherwise the request must be by time.
     pub(super) fn all_count(&self) -> bool {
         let can = |one: &&One| {
             one.reported
@@ -168,18 +168,18 @@ impl Ranks {
         times.min().map(Nanoseconds::from)
     }
 
-    /// Kineto's calls per step, by the ranks with most steps meanwhile.
+    /// Kineto's calls per step, by the ranks with most steps so far.
     pub(super) fn calls(&self) -> u32 {
         let most = self.seen().max_by_key(|(steps, _, _)| *steps);
         most.map_or(1, |(steps, calls, _)| (u64::from(calls) + steps / 2) / steps).clamp(1, 1 << 10) as u32
     }
 
-    /// The longest between two questions of a Kineto.
+    /// Longest time between two questions of any Kineto.
     pub(super) fn every(&self) -> Option<Duration> {
         self.all.values().filter_map(|one| one.every).max()
     }
 
-    /// Whether all have asked twice, so that it is known how often they do.
+    /// Whether all have asked twice, so that their interval is known.
     pub(super) fn is_every_known(&self) -> bool {
         let silent: BTreeSet<_> =
             self.open().into_iter().filter(|rank| self.all[rank].every.is_none()).collect();
@@ -200,7 +200,7 @@ impl Ranks {
                 ("started", Some("it had not written its trace in time".to_owned()))
             }
             Some(KinetoStanding::Told) => {
-                ("told", Some("it got the request and had not begun in time".to_owned()))
+                ("told", Some("it got the request but had not begun in time".to_owned()))
             }
             Some(KinetoStanding::Idle | KinetoStanding::Busy | KinetoStanding::Asked) => {
                 ("asked", Some("its Kineto had not polled in time".to_owned()))
@@ -208,7 +208,7 @@ impl Ranks {
         }
     }
 
-    /// How far all are.
+    /// The progress of all ranks.
     pub(super) fn line(&self, here: usize) -> String {
         let mut counts = BTreeMap::new();
         for one in self.all.values() {

@@ -17,7 +17,7 @@ use crate::{
     screen_capture::{Targets, living},
 };
 
-/// How the one does that was begun last.
+/// Progress of the trace begun last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Standing {
     #[default]
@@ -50,13 +50,13 @@ impl Tracer {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Ends what is under way, with the traces that are there.
+    /// Ends the trace under way, and keeps the traces that have arrived.
     pub fn end(&self) {
         self.stop.store(true, Relaxed);
     }
 
-    /// Has these ranks of a job, or all that live, trace into a folder. `heard` gets each message, if anybody waits
-    /// for them.
+    /// Lets these ranks of a job, or all living ranks, trace into a folder. `heard` gets each message, if a
+    /// listener waits.
     pub fn begin(
         &mut self,
         job: JobName,
@@ -90,7 +90,7 @@ impl Tracer {
     }
 }
 
-/// What is under way is ended.
+/// The trace under way is ended.
 impl Drop for Tracer {
     fn drop(&mut self) {
         self.end();

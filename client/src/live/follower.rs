@@ -23,7 +23,7 @@ use zmq::{DONTWAIT, POLLIN, Socket};
 use super::{Order, WatchedRanks, outbox::Outbox};
 use crate::arrival::{Arrival, Endpoint, Link};
 
-/// How often the connections are looked after. Frames of the SUB are passed on as they come.
+/// Interval of the work on connections. Frames of the SUB are passed on at once.
 const SWEEP: Duration = Duration::from_millis(40);
 
 /// Frames taken from the SUB between two sweeps.
@@ -32,7 +32,7 @@ const TURN: usize = 1024;
 /// Jobs subscribed to when none was named.
 const JOBS: usize = 1024;
 
-/// What comes while the past is waited for.
+/// Frames that arrive while history is awaited.
 enum Held {
     Answer(Frame),
     Published(Vec<u8>, Frame),
@@ -46,9 +46,9 @@ pub(super) struct Follower {
     reported: HashMap<Endpoint, (Link, Option<HostName>)>,
     prober: Prober,
     outbox: Outbox,
-    /// The past of all hosts, while it is waited for, and what came meanwhile.
+    /// The history of all hosts while it is awaited, and frames that arrived meanwhile.
     recall: Option<(Recall, Vec<Held>)>,
-    /// The only job to be followed, if one was named.
+    /// The job to follow, if one was named.
     job: Option<JobName>,
     jobs: BTreeSet<JobName>,
     /// Topics of the ranks whose details are asked for.
@@ -169,7 +169,7 @@ impl Follower {
         self.connections.iter().for_each(|connection| connection.ask(job, alive, &request));
     }
 
-    /// Takes what came back along one connection, and asks again when it is time.
+    /// Takes the replies of one connection, and asks again when due.
     fn sweep(&mut self, index: usize, now: Instant) {
         while let Some(parts) = self.connections[index].receive(now) {
             let Some(frame) = parts.last().and_then(|payload| self.connections[index].understand(payload))
@@ -204,7 +204,7 @@ impl Follower {
         }
     }
 
-    /// Passes on the past of all hosts once it is there, and then what came meanwhile.
+    /// Passes on the history of all hosts once it is complete, and then the frames that arrived meanwhile.
     fn pass_on_past(&mut self, now: Instant) {
         let settled = self.connections.iter().all(Connection::is_settled);
         let Some((recall, held)) = self.recall.take_if(|(recall, _)| recall.is_over(settled, now)) else {
@@ -219,7 +219,7 @@ impl Follower {
         }
     }
 
-    /// Passes on what is new of the connections to a host and to those behind it.
+    /// Passes on changes of the connections to a host and to those behind it.
     fn report_news(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         if !connection.take_news() {
@@ -245,7 +245,7 @@ impl Follower {
         }
     }
 
-    /// Passes on what is published, until `until`.
+    /// Passes on published frames, until `until`.
     fn hear(&mut self, until: Instant) -> zmq::Result<()> {
         let wait = until.saturating_duration_since(Instant::now());
         match self.data.poll(POLLIN, i64::try_from(wait.as_millis()).unwrap_or(0)) {

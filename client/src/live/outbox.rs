@@ -28,7 +28,7 @@ impl Outbox {
         self.arrivals.is_closed()
     }
 
-    /// A frame of a stream that many hear: a gap in its numbers is a loss.
+    /// A frame of a published stream: a gap in its numbers is a loss.
     pub(super) fn push_published(&mut self, topic: &[u8], frame: Frame) {
         if self.numbers.len() >= STREAMS {
             self.numbers.clear();
@@ -41,7 +41,7 @@ impl Outbox {
         self.push(frame);
     }
 
-    /// Topics that begin with `prefix` are subscribed to from now on: what was published before is no loss.
+    /// Topics that begin with `prefix` are subscribed to from now on: earlier frames are no loss.
     pub(super) fn begin(&mut self, prefix: &str) {
         self.numbers.retain(|(_, topic), _| !topic.starts_with(prefix.as_bytes()));
     }
@@ -68,7 +68,7 @@ impl Outbox {
         *missed = missed.saturating_add(frames);
     }
 
-    /// What a host calls itself; `false` likewise.
+    /// A host's own name; `false` likewise.
     pub(super) fn name(&self, endpoint: &Endpoint, host: &HostName) -> bool {
         self.arrivals.try_send(Arrival::Name(endpoint.clone(), host.clone())).is_ok()
     }

@@ -21,7 +21,7 @@ use crate::arrival::Link;
 /// Longer than any wait of a connection together.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Where what is published comes from a host of that name.
+/// The endpoint where a host of that name publishes.
 const DETAILS: &str = "llama-70b/r/0/";
 
 /// Three free neighbouring ports.
@@ -193,7 +193,7 @@ fn only_the_job_that_was_named_is_followed() {
     let mut snapshots = 0;
     until(&mut arrivals, "two snapshots", |arrival| {
         let Arrival::Frame(frame) = arrival else { return None };
-        // What else is there is known by name, and not followed.
+        // Other jobs are known by name, and not followed.
         let Body::Snapshot(snapshot) = frame.body else { panic!("{frame:?}") };
         assert_eq!(snapshot.jobs.len(), 1);
         snapshots += 1;

@@ -31,7 +31,7 @@ pub(super) fn listen(nvml: &Arc<Nvml>, uuid: DeviceUuid, slot: &Arc<Slot>) {
         }
     };
     if let Err(error) = thread::Builder::new().name("gpu-errors".to_owned()).spawn(body) {
-        tracing::warn!("no thread to read errors of GPU {uuid}: {error}");
+        tracing::warn!("cannot start a thread to read errors of GPU {uuid}: {error}");
     }
 }
 

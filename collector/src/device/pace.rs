@@ -1,10 +1,10 @@
-//! How often something may run, by its cost: a call of the management library takes microseconds on one
-//! machine and milliseconds of a core on another.
+//! Limits how often something runs by its cost: a call of the management library takes microseconds on one
+//! machine, and milliseconds of a core on another.
 
 use std::time::{Duration, Instant};
 
-/// Runs something at least every `most`, at most every `least`, and in between so rarely that it takes no
-/// more than its share of a core.
+/// Runs something at intervals between `least` and `most`, as rarely as needed to take no more than its share
+/// of a core.
 #[derive(Debug)]
 pub(super) struct Pace {
     share: f64,

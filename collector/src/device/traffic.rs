@@ -28,7 +28,8 @@ pub(super) enum Meter<'nvml> {
     Unread,
     Monitor(GpmSample<'nvml>),
     Counters(Instant, [Option<u64>; 2]),
-    /// The driver says nothing of it: an older GPU, a part of one (MIG), or it is not permitted.
+    /// The driver does not report it: the GPU is older, is a part of one (MIG), or reading it is not
+    /// permitted.
     Nothing,
 }
 

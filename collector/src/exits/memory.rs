@@ -84,8 +84,8 @@ impl MemoryKills {
         self.verdict(log_names(pid), now)
     }
 
-    /// `named`: whether the kernel's log names it, if it can be read. The host's count is of all groups: it says
-    /// something only where neither the log nor its own group's count does.
+    /// `named`: whether the kernel's log names it, if the log can be read. The host's count covers all
+    /// groups, so it counts only if neither the log nor the process's own group shows a kill.
     fn verdict(&self, named: Option<bool>, now: Moment) -> Option<(bool, String)> {
         if named == Some(true) {
             return Some((true, "the kernel's log names it".to_owned()));

@@ -46,7 +46,7 @@ struct Watched {
 
 impl ExitWatch {
     pub(crate) fn of(pid: Pid) -> Self {
-        // SAFETY: it has no precondition; what it gives is a fresh descriptor or an error.
+        // SAFETY: it has no precondition, and returns a fresh descriptor or an error.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.0, 0) };
         let Ok(fd) = i32::try_from(fd) else { return Self(None) };
         if fd < 0 {

@@ -27,8 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(12);
 /// After this time without news, the first end and the following ones are known.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// How long a hang lasts, after everything else was requested, until the kernels on its GPUs are named, if the user wants that: it
-/// ends the ranks.
+/// How long a hang must last after everything else was requested, before the kernels on its GPUs are named.
+/// This ends the ranks, and is done only if the user wants it.
 const BEFORE_KERNELS: Duration = Duration::from_secs(30);
 
 /// Interval between two writes of a folder, and the number of writes.
@@ -213,7 +213,7 @@ impl Incident {
         self.held.is_some()
     }
 
-    /// What is to be saved: of ranks that were ended for their kernels, their state before.
+    /// What is saved. For ranks that were ended to read their kernels, this is their state before that.
     pub(super) fn status(&self, present: Status) -> Status {
         match &self.held {
             Some(held) => Status { stacks: present.stacks, ..Status::clone(held) },

@@ -19,7 +19,7 @@ const BEFORE: Duration = Duration::from_mins(10);
 pub(super) fn all(job: &Job, cause: Cause, asks_ras: bool) -> Vec<Request> {
     let length = Nanoseconds(BEFORE.as_nanos() as u64);
     let (name, most) = (job.name().clone(), RankRecord::share(job.world_size()) as u32);
-    // A rank whose hook is off is not read unasked.
+    // A rank whose hook is off is read only on request.
     let ranks = job.ranks().filter(|(_, view)| view.latest().is_some_and(|digest| digest.enabled));
     let ranks: Vec<_> = ranks.map(|(rank, _)| rank).collect();
     let mut all = vec![

@@ -14,7 +14,7 @@ use xpu_wire::{
 /// Timed collectives kept per rank: their number still reveals the rate at which they were taken.
 const SAMPLES: usize = 8;
 
-/// Timed collectives that wait for the end of the interval, a power of two times as many.
+/// Timed collectives that wait for the end of the interval: [`SAMPLES`] times a power of two.
 const WAITING: usize = 8 * SAMPLES;
 
 /// Merges the digests of each interval by the host's clock into one: totals are those of the last, interval

@@ -52,10 +52,10 @@ impl Pace {
     }
 }
 
-/// Separate rate limits: what is asked for without permission takes nothing from requests with permission.
+/// Separate rate limits: requests without permission take nothing from requests with permission.
 #[derive(Debug, Default)]
 pub(super) struct Paces {
-    /// With permission: with the token, or where none is configured.
+    /// With permission: with the token, or if none is configured.
     permitted: Pace,
     /// The web page's files, which browsers load without the token.
     files: Pace,

@@ -1,8 +1,8 @@
 //! Pieces of text that are compressed once and sent in many gzip streams.
 //!
-//! Each piece is compressed by itself and ends at a byte, so any sequence of pieces is one valid stream
-//! (RFC 1951: blocks follow each other, and the last is marked). What remains for a stream is its head and, over
-//! its pieces, the checksum at its end.
+//! Each piece is compressed by itself and ends at a byte, so any sequence of pieces is one valid stream (RFC
+//! 1951: blocks follow each other, and the last is marked). A stream only adds a head, and the checksum over
+//! its pieces at the end.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use crc32fast::Hasher;
@@ -65,7 +65,7 @@ pub(super) struct Member {
 impl Member {
     pub(super) fn next(&mut self, piece: &Piece) -> Bytes {
         self.checksum.combine(&piece.checksum);
-        // Of its length, the end has the lowest 32 bits.
+        // The trailer has the lowest 32 bits of its length.
         self.length = self.length.wrapping_add(piece.plain.len() as u32);
         if std::mem::replace(&mut self.has_begun, true) {
             return piece.deflated.clone();
@@ -112,7 +112,7 @@ mod tests {
             let texts: Vec<String> = texts.into_iter().chain([long]).collect();
             let pieces: Vec<Piece> = texts.iter().cloned().map(Piece::of).collect();
             prop_assert_eq!(read(&pieces), texts.concat());
-            // Who comes later gets the same pieces.
+            // A later reader gets the same pieces.
             prop_assert_eq!(read(&pieces[pieces.len() / 2..]), texts[texts.len() / 2..].concat());
         }
     }

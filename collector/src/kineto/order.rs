@@ -21,16 +21,18 @@ use super::{
 };
 use crate::{address::Address, request_time::RequestTime};
 
-/// After the steps or the time of its order, a Kineto that neither traces nor has written anything will not.
+/// A Kineto that neither traces nor has written anything after the steps or the time of its order will not do
+/// so later.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// Steps that a rank may go on after the last before that check: Kineto ends a trace at the end of a step.
+/// Steps that a rank may complete after the last requested one before that check: Kineto ends a trace at the
+/// end of a step.
 const BEYOND: u64 = 2;
 
 /// An order that nobody has asked about for this time is abandoned.
 const FORGOTTEN: Duration = Duration::from_mins(10);
 
-/// How long another requester has to wait for an order that nobody has asked about since.
+/// After this time without a question from its requester, an order can be replaced by another requester's.
 const RECENT: Duration = Duration::from_secs(30);
 
 /// The rank's state when its order is checked.
@@ -190,7 +192,7 @@ impl Ordered {
             let bytes = file.metadata().map_or(0, |found| found.len());
             self.file = Some(file);
             self.standing = KinetoStanding::Written { bytes };
-            // It stays readable, and nothing is left behind whatever happens to this process.
+            // It stays readable, and no file is left behind even if this process is killed.
             self.place.remove();
             return;
         }

@@ -97,7 +97,7 @@ pub(super) struct Socket {
     buffer: [u8; LARGEST],
 }
 
-/// A socket's file. A name in a folder is not kept by the one who has it: dynolog removes what it finds there.
+/// A socket's file. Binding a name in a folder does not protect it: dynolog removes what it finds there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct File {
     path: PathBuf,

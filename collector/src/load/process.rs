@@ -34,8 +34,8 @@ struct Totals {
 }
 
 impl Processes {
-    /// What the process and its descendants did. One that is new counts from its next reading on, so that a process that changes
-    /// its parent is no burst.
+    /// What the process and its descendants did. A new process counts from its next reading on; otherwise a
+    /// process that changes its parent would appear as a burst.
     pub(super) fn difference(&mut self, pid: Pid, now: Moment) -> ProcessCounts {
         let mut sum = ProcessCounts::default();
         for process in tree(pid) {
@@ -86,8 +86,8 @@ pub(super) fn nanoseconds(ticks: u64) -> Option<u64> {
     ticks.saturating_mul(1_000_000_000).checked_div(per_second)
 }
 
-/// The process and its descendants, as far as main threads started them: a rank has hundreds of threads, and data loaders start
-/// their workers from the main one.
+/// The process and those descendants that main threads started: a rank has hundreds of threads, but data
+/// loaders start their workers from the main one.
 pub(super) fn tree(pid: Pid) -> BTreeSet<Pid> {
     let (mut found, mut left) = (BTreeSet::new(), vec![pid]);
     while let Some(next) = left.pop().filter(|_| found.len() < MOST) {

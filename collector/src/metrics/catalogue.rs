@@ -142,7 +142,7 @@ metrics! {
     GEMM_FLOPS = Counter Flops "xpu_top_gemm" "FLOPs of all GEMMs launched";
     GEMM_TIMED_FLOPS = Counter Flops "xpu_top_gemm_timed" "FLOPs of the timed GEMMs";
     GEMM_TIMED = Counter Seconds "xpu_top_gemm_timed_duration" "Time of the timed GEMMs: their FLOPs over this is their rate";
-    GEMM_DURATION = Histogram Seconds "xpu_top_gemm_duration" "Durations of the timed GEMMs, since this page is read";
+    GEMM_DURATION = Histogram Seconds "xpu_top_gemm_duration" "Durations of the timed GEMMs, since this page has been read";
     // Python, if XPU_TOP_TRACE_FUNCS_ALWAYS is set.
     COLLECTIONS = Counter Number "xpu_top_python_garbage_collections" "Garbage collections of Python, with XPU_TOP_TRACE_FUNCS_ALWAYS";
     COLLECTING = Counter Seconds "xpu_top_python_garbage_collection" "Their time";
@@ -151,7 +151,7 @@ metrics! {
     // Collectives.
     COLLECTIVES = Counter Number "xpu_top_collectives" "NCCL operations";
     COLLECTIVE_BYTES = Counter Bytes "xpu_top_collective" "Their bytes, as nccl-tests counts them";
-    COLLECTIVE_DURATION = Histogram Seconds "xpu_top_collective_duration" "Durations of the timed collectives on the rank, including waits for others, since this page is read";
+    COLLECTIVE_DURATION = Histogram Seconds "xpu_top_collective_duration" "Durations of the timed collectives on the rank, including waits for others, since this page has been read";
     COLLECTIVE_BANDWIDTH = Gauge BytesPerSecond "xpu_top_collective_bus_bandwidth" "Bus bandwidth of the transfer, at the median of the latest timed collectives of a kind";
     // Its processes.
     RANK_CPU = Gauge Number "xpu_top_rank_cpu_cores" "Cores that the rank's process and those that it started used in the last second";

@@ -1,4 +1,4 @@
-//! The same metrics for OTLP. The messages are built from OpenTelemetry's types: its SDK takes single
+//! The same metrics for OTLP. The messages are built from OpenTelemetry's types, because its SDK takes single
 //! measurements and cannot import an existing histogram.
 
 use opentelemetry_proto::tonic::{

@@ -154,7 +154,7 @@ fn expose_tally(exposition: &mut Exposition, labels: &[Label], rank: Rank, tally
     if let Some(steps) = tally.steps() {
         exposition.put(all::STEP_DURATION, labels, Value::Histogram(steps.clone()));
     }
-    // By which means a process of several GPUs calls NCCL is known of all together.
+    // How a process calls NCCL is known only for all its GPUs together.
     if let Some(calls) = tally.nccl().filter(|_| rank.gpu().is_none()) {
         let [dlsym, plugin] = [calls.dlsym, calls.plugin];
         let preload = calls.counted - dlsym - plugin;

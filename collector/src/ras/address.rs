@@ -11,7 +11,7 @@ use crate::environment::Environment;
 /// NCCL's own default.
 const DEFAULT: &str = "localhost:28028";
 
-/// The first version with a JSON form, and the ones that may end a process that they are asked about.
+/// The first version with a JSON form, and the versions that may crash when they are asked.
 const JSON: Version = Version { major: 2, minor: 28, patch: 7 };
 const CRASHES: std::ops::RangeInclusive<Version> =
     Version { major: 2, minor: 26, patch: 2 }..=Version { major: 2, minor: 26, patch: 5 };
@@ -20,7 +20,7 @@ const CRASHES: std::ops::RangeInclusive<Version> =
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RasAddress(String);
 
-/// Why nothing is asked.
+/// Why RAS is not asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unasked {
     #[error("no process of the job can be read from here: start a collector in its container, as its user")]

@@ -1,8 +1,8 @@
 //! The client's side of the RAS protocol: lines of text, then a document until the connection ends.
 //!
-//! Whatever listens there, the question ends in time, and its answer is bounded. Processes of a host share the
-//! port: the kernel chooses one for each connection, so a stopped process, or another job's, is passed over by
-//! connecting again.
+//! Whatever program listens there, the question ends in time and its answer is bounded. Processes of a host
+//! share the port, and the kernel chooses one for each connection. If that process is stopped, or of another
+//! job, the client connects again.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -24,7 +24,7 @@ const MOST: usize = 16 << 20;
 /// Bytes of a line before it.
 const LINE: usize = 1024;
 
-/// How long what may be RAS is waited for.
+/// How long the client waits for a listener that may be RAS.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// For a connection, and for each line before the document.
@@ -49,13 +49,13 @@ pub(super) enum Unanswered {
     Nobody,
     #[error("cannot connect: {0}")]
     Unreachable(String),
-    #[error("what listens there is not NCCL's RAS")]
+    #[error("the program that listens there is not NCCL's RAS")]
     Foreign,
     #[error("RAS of another job answers there; give each job on a host an NCCL_RAS_ADDR of its own")]
     OtherJob,
     #[error("the process that listens there does not answer; it may be stopped")]
     Silent,
-    #[error("its answer is cut short, or is not complete in time")]
+    #[error("its answer was cut short, or was not complete in time")]
     Late,
     #[error("its answer has more than 16 MiB")]
     TooLong,
@@ -116,7 +116,7 @@ fn ask_once(
 ) -> Result<(Answer, Vec<u8>), Unanswered> {
     let within = |time: Duration| deadline.min(Instant::now() + time);
     let mut talk = Talk::connect(to, within(limits.line))?;
-    // What is no RAS gets this line and nothing more.
+    // A listener that is not RAS gets this line and nothing more.
     let greeting = talk.ask("CLIENT PROTOCOL 2", within(limits.line))?;
     if !greeting.starts_with("SERVER PROTOCOL ") {
         return Err(Unanswered::Foreign);

@@ -88,8 +88,8 @@ fn beside(gpu: GpuSummary, of: &Summary) -> Summary {
     part
 }
 
-/// What is known by GPU, in place of what counts for all. How long communication and waits of threads held up
-/// one GPU is unknown.
+/// The figures that are known for each GPU, in place of those for the process. For how long communication and
+/// waits of threads held up a single GPU is unknown.
 fn keep_own(gpu: GpuSummary, summary: &mut Summary) {
     let GpuSummary { name, uuid, gemms, collectives, communicators, launches, .. } = gpu;
     let (held, peak) = (gpu.memory_held, gpu.memory_peak);

@@ -20,7 +20,7 @@ impl Roster {
         Some(Target { job: job.clone(), pids: here.iter().map(|target| target.pid).collect(), creating })
     }
 
-    /// Whether a rank here, of any job, does: at a shared port, the kernel chooses the process that is asked.
+    /// Whether a rank of any job here does: at a shared port, the kernel chooses the process that is asked.
     pub(crate) fn creates_communicator(&self) -> bool {
         let mut living = self.places.values().filter(|worker| worker.is_there());
         living.any(Worker::creates_communicator)

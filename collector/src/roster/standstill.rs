@@ -22,7 +22,7 @@ use crate::{
 /// not hang.
 const UNASKED: Duration = Duration::from_mins(1);
 
-/// Stacks this recent satisfy a request for kept ones: a job of which some ranks run on would otherwise be
+/// Stacks this recent satisfy a request for kept ones. Otherwise a job in which some ranks run on would be
 /// read for each request.
 const RECENT: Duration = Duration::from_secs(10);
 
@@ -139,7 +139,8 @@ impl Roster {
 }
 
 impl Roster {
-    /// How long the ranks of a job here may stand. Where all of them wait for their GPUs, none loads or compiles.
+    /// How long the ranks of a job here may make no progress. If all of them wait for their GPUs, none loads
+    /// or compiles.
     fn patience(&self, job: &JobName, motion: Motion, stalled_for: Duration) -> Duration {
         let usual = finding::patience(motion.begun, motion.pace);
         let might_be_early = !motion.begun && stalled_for < usual && stalled_for >= finding::EARLY_PATIENCE;

@@ -74,7 +74,7 @@ impl Collector {
                     if self.subscriptions.cover(&topic::detail(&job, rank))
                         && let Some(detail) = self.roster.detail(&job, rank)
                     {
-                        // First: what is made of the details may need it.
+                        // First, because the figures that are computed from the details may need it.
                         if let Some(nccl) = self.roster.nccl(&job, rank) {
                             self.publish(Body::NcclDetail(nccl), now);
                         }

@@ -1,5 +1,5 @@
-//! What runs on the GPUs of a rank: CUDA's driver writes a core dump of them when a pipe is written to
-//! (`CUDA_ENABLE_USER_TRIGGERED_COREDUMP`). **That ends what runs there**, and mostly the rank.
+//! The kernels on the GPUs of a rank. CUDA's driver writes a core dump of the GPUs when somebody writes to a
+//! pipe (`CUDA_ENABLE_USER_TRIGGERED_COREDUMP`). **This ends what runs there**, and usually the rank.
 
 mod core;
 
@@ -118,7 +118,7 @@ impl Prepared {
         match (path("CUDA_COREDUMP_PIPE", PIPE), path("CUDA_COREDUMP_FILE", FILE)) {
             (Some(pipe), Some(file)) if is_prepared => Ok(Self { pipe, file }),
             // Somebody else's core dumps are theirs.
-            _ => Err("what runs on its GPUs cannot be read: start the job with `xpu-top run --gpu-core`"
+            _ => Err("the kernels on its GPUs cannot be read: start the job with `xpu-top run --gpu-core`"
                 .to_owned()),
         }
     }

@@ -66,8 +66,8 @@ pub fn read(pid: Pid, natively: bool, gpus: bool, to: &mut impl Write) -> io::Re
     with_native_alone(&mut stacks.threads, native);
     stacks.took = begun.elapsed().into();
     if gpus {
-        // What was read is not lost if this takes too long, or ends the reader.
-        stacks.why.insert(0, "reading its GPUs did not come to an end".to_owned());
+        // Earlier results are not lost if this takes too long, or ends the reader.
+        stacks.why.insert(0, "reading its GPUs did not end".to_owned());
         say(stacks.clone(), to)?;
         stacks.why.remove(0);
         match gpu::threads(pid) {

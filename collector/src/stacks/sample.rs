@@ -121,7 +121,8 @@ impl Places {
     }
 }
 
-/// Installed packages and Python's own library: what the program called there says less than from where.
+/// Installed packages and Python's own library: the place from which the program called them says more than
+/// the place within them.
 fn is_library(file: &str) -> bool {
     let of_python =
         file.split("/lib/python").skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));

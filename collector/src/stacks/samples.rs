@@ -6,7 +6,7 @@
 //!        viewer ◀──PythonSamples──        ◀──────────parts──────────
 //! ```
 //!
-//! Nothing is kept here: a part goes to the viewer as soon as it is complete, and a sampler whose parts are not
+//! Nothing is kept here: a part goes to the viewer as soon as it is complete. A sampler whose parts are not
 //! taken waits.
 
 mod part;
@@ -59,12 +59,12 @@ impl Samplers {
         let refused = |why: &str| Some(refusal(&target, order, why));
         match self.running.iter().position(|sampler| of_rank(&sampler)) {
             Some(at) if self.running[at].number() == order.capture.number => return None,
-            // Of a try that was given up nothing is wanted.
+            // The results of an abandoned attempt are not wanted.
             Some(at) if self.running[at].is_ending() => {
                 let given_up = self.running.swap_remove(at);
                 self.ending.push(given_up.finish());
             }
-            Some(_) => return refused("another capture samples it: try again when that has ended"),
+            Some(_) => return refused("another capture samples it: try again when it has ended"),
             None => {}
         }
         match target.reach {

@@ -1,4 +1,4 @@
-//! A rank's end: from the note in its ledger page, else from what is seen from outside.
+//! How a rank ended: from the note in its ledger page, else from what is visible from outside.
 
 use std::{fs, time::Duration};
 
@@ -35,7 +35,7 @@ const ABORT: i32 = 6;
 const KILL: i32 = 9;
 
 impl Worker {
-    /// Its end, once its process is gone, and only once; `None` also if it did not fail.
+    /// How it ended, once its process is gone. Returned only once; `None` also if it did not fail.
     pub(crate) fn departs(&mut self, now: Moment) -> Option<Departure> {
         if self.is_there() || self.departed || self.process.lives() == Some(true) {
             return None;

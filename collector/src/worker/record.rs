@@ -1,4 +1,4 @@
-//! A rank's last NCCL calls, read from its ledger page: also of one that is stopped, hung or dead.
+//! A rank's last NCCL calls, read from its ledger page, even if the rank is stopped, hung or dead.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -141,7 +141,8 @@ impl<'a> Reading<'a> {
             () if ended => CallState::Done,
             () if call.begun && call.enqueued => CallState::Begun,
             () if call.queued && call.enqueued && self.asks => CallState::Queued,
-            // A graph's calls are launched when the call has returned, which is not noted for each.
+            // A graph's calls are launched when the launch of the graph has returned; this is not recorded
+            // for each call.
             () if call.enqueued || call.replays > 0 => CallState::Enqueued,
             () => CallState::Entered,
         };

@@ -56,7 +56,7 @@ impl Worker {
         }
     }
 
-    /// Whether it would be seen to advance.
+    /// Whether its progress would be visible.
     pub(crate) fn shows_progress(&self) -> bool {
         self.step.is_some() || !self.communicators.is_empty()
     }
@@ -66,8 +66,8 @@ impl Worker {
         self.changed
     }
 
-    /// Keeps, of the calls its threads were inside at `looked`, those that they have not left since: the
-    /// stacks were read in between, and calls that began or ended meanwhile are not in them.
+    /// Keeps only those calls that its threads were inside at `looked` and have not left since. The stacks
+    /// were read in between, and do not have calls that began or ended meanwhile.
     pub(crate) fn confirm(&self, stacks: &mut RankStacks, looked: Moment) {
         let now = self.ledger.as_ref().map(|page| page.ledger().read().threads).unwrap_or_default();
         for thread in &mut stacks.threads {

@@ -18,7 +18,8 @@ const DATA: &str = "data";
 /// A host is suspected if this share of the time is neither GEMM nor communication, and more than either.
 const SUSPECTED: f64 = 0.25;
 
-/// The time over which a host is suspected: what began some seconds ago counts in full.
+/// The time over which a host is suspected: short, so that a fault that began some seconds ago counts in
+/// full.
 const RECENTLY: Duration = Duration::from_secs(6);
 
 /// Samples of a rank's main thread are published for this long, unless it changed what it does meanwhile.
@@ -114,7 +115,7 @@ impl Times {
         let reading = Reading::of(digest, summary);
         match self.readings.back() {
             Some(last) if last.at >= reading.at => return,
-            // Totals that went back have restarted.
+            // Totals that decreased have restarted.
             Some(last) if last.flops > reading.flops => self.readings.clear(),
             _ => {}
         }
@@ -129,7 +130,7 @@ impl Times {
         (last.at.since(first.at) >= LEAST).then_some((first, last))
     }
 
-    /// Lately, of a rank that makes steps.
+    /// The recent shares of a rank that makes steps.
     fn pace(&self) -> Option<Pace> {
         let last = self.readings.back()?;
         let mut recent = self.readings.iter().rev();
@@ -139,7 +140,7 @@ impl Times {
             return None;
         }
         let passed = last.at.since(first.at).as_secs_f64();
-        // Of steps of seconds hardly a GEMM is timed within so short a time.
+        // If steps take seconds, hardly a GEMM is timed within so short a time.
         let timed = last.timed_since(first).or_else(|| last.timed_since(self.readings.front()?))?;
         let gemms = (last.flops - first.flops) * timed / passed;
         let exposed = last.exposed?.0.checked_sub(first.exposed?.0)?;
@@ -179,7 +180,7 @@ impl Worker {
         })
     }
 
-    /// How much of the time its GPU waits for its host, if that is what its steps take longest for.
+    /// The share of the time in which its GPU waits for its host, if that is the largest part of its steps.
     pub(crate) fn idles(&self) -> Option<f64> {
         self.times.pace().filter(|_| self.is_there()).map(|pace| pace.idle)
     }

@@ -3,8 +3,8 @@
 
 use crate::symbol::{Object, Symbol, each, is_inner, is_own};
 
-/// Name prefixes of NVIDIA's libraries. These look up driver functions too; what they call belongs to a GEMM
-/// or a collective that is counted already.
+/// Name prefixes of NVIDIA's libraries. These libraries look up driver functions too, but their calls belong
+/// to a GEMM or a collective that is counted already.
 const NVIDIAS: [&str; 22] = [
     "libcuda",
     "libcublas",

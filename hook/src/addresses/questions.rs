@@ -1,7 +1,7 @@
 //! The driver's and the runtime's answers to lookups of driver functions.
 //!
-//! A name without a version may be answered with a newer function than the one of that name, of another
-//! signature: the replacement is the interposed function for the one at the answer, or none.
+//! The answer to a name without a version may be a newer function with another signature. So the function at
+//! the answer, not the name, decides which interposed function replaces it, if any.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -45,8 +45,8 @@ fn is_named(symbol: &Symbol, name: &[u8]) -> bool {
     ptr::eq(symbol.library(), &raw const CUDA) && rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'_')
 }
 
-/// No lane and no observer: the caller has not launched anything yet. The name and the place come first in
-/// all of them; a library does not read arguments that its callers do not pass.
+/// No lane and no observer, because the caller has not launched anything yet. The name and the place come
+/// first in all of these functions; a library does not read arguments that its callers do not pass.
 macro_rules! ask {
     ($($(#[$doc:meta])* $name:ident in $library:expr, or $missing:expr;)*) => {$(
         $(#[$doc])*
@@ -100,7 +100,7 @@ macro_rules! ask {
 }
 
 ask! {
-    /// Of CUDA 11.3; later the header gives the next one this name.
+    /// Of CUDA 11.3; later headers give this name to the next one.
     cuGetProcAddress in CUDA, or NOT_INITIALIZED;
     cuGetProcAddress_v2 in CUDA, or NOT_INITIALIZED;
     cudaGetDriverEntryPoint in CUDART, or MISSING;

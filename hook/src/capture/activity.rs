@@ -13,8 +13,8 @@ use crate::{
     observer::Observer,
 };
 
-/// How long CUPTI stays on after the last step, unless a step is shorter: records of work in progress may be
-/// lost when it is switched off.
+/// How long CUPTI stays on after the last step, or for a step if that is shorter: records of work in progress
+/// may be lost when it is switched off.
 const AFTER: u64 = 300_000_000;
 
 /// Time that the GPU then has to finish its work.
@@ -62,10 +62,10 @@ impl Activity {
         }
     }
 
-    /// The last step ended then, and the GPU has done what the hook timed. Returns whether all other records
-    /// are there too.
+    /// The last step ended at that time, and the GPU has completed what the hook timed. Returns whether all
+    /// other records are there too.
     ///
-    /// Later launches are awaited too: nothing is flushed by force while the GPU still works on it.
+    /// Later launches are awaited too, so that no record is flushed by force while the GPU still works on it.
     pub(super) fn is_whole(&mut self, end: u64, pace: Option<u64>) -> bool {
         let Self::On { session, switched_off, looked, came, .. } = self else { return true };
         let now = monotonic();
@@ -107,8 +107,7 @@ pub(super) fn add_to(capture: &mut UnderWay, ended: CaptureEnd) -> Tracing {
         Activity::On { session, launched: before, .. } => match session.end(orderly) {
             Err(why) => Tracing::Refused { why },
             Ok((records, _)) if records.ran.is_empty() && launched() > before && orderly => Tracing::Refused {
-                why: "CUPTI gives no records though there are launches: another profiler has it, or had it and did not \
-                      give it back; start the job again without that"
+                why: "CUPTI gives no records though there are launches: another profiler has it, or did not release it; start the job again without that profiler"
                     .to_owned(),
             },
             Ok((records, scale)) => add(capture, records, &scale, ended == CaptureEnd::Done),
@@ -182,13 +181,13 @@ fn add(capture: &mut UnderWay, records: Records, scale: &Scale, is_done: bool) -
             None => dropped += 1,
         }
     }
-    // They take no space of the timed operations.
+    // They take no space from the timed operations.
     capture.limit += kept as usize;
     Tracing::Recorded { records: kept, dropped }
 }
 
-/// How many unfinished records may belong to the captured steps, the last of which ended then: all launched
-/// before the first later one that has finished. For steps that did not all complete, all.
+/// How many unfinished records may belong to the captured steps, if the last of them ended at that time:
+/// those launched before the first later record that has finished. If some step is incomplete, all of them.
 fn lost(unfinished: &[u32], works: &[Work], end: i64, is_done: bool) -> u64 {
     let later = works.iter().filter(|work| is_done && work.begin >= end).map(|work| work.correlation);
     let first = later.reduce(|one, other| if is_before(other, one) { other } else { one });

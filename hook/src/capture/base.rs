@@ -16,11 +16,11 @@ use crate::{
 /// Devices that one process captures.
 const DEVICES: usize = 16;
 
-/// How long the hook's thread polls for the moment at which the event is done, and how long it leaves the GPU
-/// before it takes what it has.
+/// How long the hook's thread polls for the moment at which the event is done, and how long it lets the GPU
+/// work between attempts.
 const LOOK: u64 = 5_000_000;
 
-/// Attempts, of which the one with the smallest error is used.
+/// Attempts; the one with the smallest error is used.
 const TRIES: usize = 5;
 
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ struct Base {
     device: c_int,
     stream: cudaStream_t,
     event: cudaEvent_t,
-    /// When the event was reached in monotonic nanoseconds, and the error of that; `None` until it is
+    /// When the event was reached, in monotonic nanoseconds, and the error of this time; `None` until it is
     /// determined.
     at: Option<(u64, u64)>,
     /// CUDA refused: not tried again.
@@ -47,7 +47,7 @@ impl Bases {
         self.0.iter_mut().for_each(|base| base.at = None);
     }
 
-    /// Determines that of the current device, if it is unknown.
+    /// Determines the base of the current device, if it is unknown.
     pub(super) fn make(&mut self, device: c_int) {
         self.of(device);
     }
@@ -70,7 +70,7 @@ impl Bases {
     }
 
     /// When an operation that was timed on the current device began on the GPU, in monotonic nanoseconds, and
-    /// the error of that.
+    /// the error of this time.
     pub(super) fn begin_of(&mut self, device: c_int, timers: &Timers, timer: TimerId) -> Option<(i64, u64)> {
         let base = self.of(device)?;
         let (at, error) = base.at?;
@@ -98,7 +98,7 @@ impl Base {
         let mut best: Option<(u64, u64)> = None;
         for _ in 0..TRIES {
             let Some(found) = self.record() else { break };
-            // The event keeps its last time: only a better attempt may be the last.
+            // The event keeps the time of its last record, so only a better attempt may be the last.
             let good = best.is_none_or(|(_, error)| found.1 <= error);
             best = Some(found);
             if good && found.1 < 20_000 {

@@ -2,18 +2,18 @@
 
 use super::{Kept, Span};
 
-/// Largest difference by which CUPTI sees a begin before an event does: their clocks differed by some 13 us
-/// on H200s.
+/// The most by which a begin in CUPTI's time may precede that of the event: the two clocks differed by some
+/// 13 us on H200s.
 const SOONER: i64 = 20_000;
 
-/// By this much an estimated end of a step is moved forward: work that begins after it belongs to the next
-/// step.
+/// An estimated end of a step is moved forward by this much, because work that begins after it belongs to the
+/// next step.
 const EARLIER: i64 = 2_000;
 
 /// When each step begins on the GPU: at the mark, if the GPU had finished everything by then; else with the
-/// first timed operation launched after it. If there was none, after the last timed one by the usual
-/// distance. `works` are begins and ends of all its work, in order: nothing else is known about launches
-/// before the first mark.
+/// first timed operation launched after it. If there was none, at the usual distance after the last timed
+/// one. `works` are begins and ends of all its work, in order: nothing else is known about launches before
+/// the first mark.
 pub(super) fn cuts(marks: &[u64], operations: &[Kept], works: &[(i64, i64)]) -> Vec<i64> {
     let spans = |from: u64, to: u64| {
         operations.iter().filter(move |kept| (from..to).contains(&kept.at)).filter_map(|kept| {
@@ -55,14 +55,15 @@ pub(super) fn cuts(marks: &[u64], operations: &[Kept], works: &[(i64, i64)]) -> 
     found.iter().enumerate().map(in_order).collect()
 }
 
-/// CUPTI's begin of what an event saw begin at `begin`, if earlier: the first whose greater part is after it.
+/// CUPTI's begin of the operation that began at `begin` by its event, if that is earlier: the first work that
+/// lies mostly after `begin`.
 fn begin_of(begin: i64, works: &[(i64, i64)]) -> i64 {
     let near = works.partition_point(|&(at, _)| at < begin - SOONER);
     let mut sooner = works[near..].iter().take_while(|&&(at, _)| at < begin);
     sooner.find(|&&(at, end)| at.midpoint(end) >= begin).map_or(begin, |&(at, _)| at)
 }
 
-/// When in its step it was launched, at the latest; `None` if it is in none.
+/// The latest possible launch within its step; `None` if it is in no step.
 pub(super) fn launched_at(begin: i64, marks: &[u64], cuts: &[i64]) -> Option<u64> {
     let step = cuts.partition_point(|&cut| cut <= begin).checked_sub(1)?;
     let end = *marks.get(step + 1)?;

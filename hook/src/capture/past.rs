@@ -57,9 +57,9 @@ impl Past {
         self.marks.push_back((completed, at));
     }
 
-    /// Adds to a capture the steps before its first, as many as were ordered and are complete here; and
-    /// launches in a step that never ended. If the job hangs, all stays here too: nothing follows it, and
-    /// there may be another request.
+    /// Adds the steps before the first captured one, as many as were ordered and are complete here, and the
+    /// launches in a step that never ended. If the job hangs, everything also stays here: nothing follows it,
+    /// and there may be another request.
     pub(super) fn join(&mut self, capture: &mut UnderWay) {
         let Some(&(first, begin)) = capture.marks.first() else { return };
         if capture.until.is_some() || capture.order.before == 0 && capture.closed {
@@ -77,14 +77,14 @@ impl Past {
         let operations =
             if capture.closed { std::mem::take(&mut self.operations) } else { self.operations.clone() };
         for Operation { single, thread, span } in operations {
-            // Of a step that never ended, launches before the request too.
+            // For a step that never ended, launches before the request too.
             if (since..capture.end()).contains(&single.at) {
                 capture.keep(thread as usize, single, span);
             }
         }
     }
 
-    /// Steps that end before then are no longer complete: a capture recorded and sent them.
+    /// Steps that ended earlier are no longer complete here: a capture recorded and sent them.
     pub(super) fn forget_before(&mut self, at: u64) {
         self.lost = self.lost.max(at);
     }

@@ -12,7 +12,7 @@ use super::{Kept, Span};
 /// Largest difference between the times of CUDA events and of CUPTI, nanoseconds: on H200s up to 16 us.
 const APART: i64 = 20_000;
 
-/// Out of 1,000: least overlap of a timed operation with its kernel.
+/// Least overlap of a timed operation with its kernel, in thousandths.
 const ALIKE: u64 = 500;
 
 /// Overlap beyond doubt.
@@ -21,8 +21,9 @@ const SURELY: u64 = 900;
 /// When something ran: from and to.
 pub(super) type Time = (i64, i64);
 
-/// CUPTI's stream numbers, and the streams that the hook knows: a timed operation ran on the stream that was
-/// busy in most of its time and in little else. No CUDA call reveals that safely, since a stream may be gone.
+/// Matches CUPTI's stream numbers with the streams that the hook knows: a timed operation ran on the stream
+/// that was busy during most of its time and at few other times. No CUDA call reveals this safely, because a
+/// stream may no longer exist.
 pub(super) fn streams(
     labels: &HashMap<CapturedLabel, u32>,
     operations: &[Kept],

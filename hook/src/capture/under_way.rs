@@ -42,7 +42,7 @@ pub(super) struct UnderWay {
     pub(super) dropped: u64,
     pub(super) untimed: u64,
     pub(super) error: Option<u64>,
-    /// Up to this step only sampled operations are present.
+    /// Up to this step, only sampled operations are here.
     pub(super) sampled: Option<u64>,
     pub(super) activity: Activity,
     /// Operations that it may keep.
@@ -112,7 +112,7 @@ impl UnderWay {
         self.until = Some(begin.saturating_add(window.length.0));
     }
 
-    /// That time ends then, if it has begun.
+    /// If that time has begun, it ends then.
     pub(super) fn end_at(&mut self, at: u64) {
         if at > self.begin() {
             self.marks.push((1, at));
@@ -124,7 +124,7 @@ impl UnderWay {
         CaptureOrder { limit: self.order.limit, ..order } == self.order
     }
 
-    /// It may take no longer than this from now on.
+    /// From now on it may take no longer than this.
     pub(super) fn hurry(&mut self, limit: Nanoseconds) {
         if limit < self.order.limit {
             self.order.limit = limit;
@@ -137,7 +137,7 @@ impl UnderWay {
         self.marks.first().map_or(0, |&(_, at)| at)
     }
 
-    /// When the last step ended; before it is closed, none has.
+    /// When the last step ended; `None` until that is closed.
     pub(super) fn end(&self) -> u64 {
         if let (Some(until), [_]) = (self.until, &self.marks[..]) {
             return until;

@@ -41,7 +41,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// A name kept for another thread. One read during a change is a mixture, which is only displayed.
+/// A name kept for another thread. A read during a change returns a mixture, which is only displayed.
 #[derive(Debug, Default)]
 pub(crate) struct SharedName([AtomicU64; Name::LONGEST / 8]);
 

@@ -56,11 +56,12 @@ impl Progress {
         counter.load(Acquire)
     }
 
-    /// Collectives that are done when the stream of the last one has run dry, if that stream is known and
-    /// satisfies `is`: NCCL runs the operations of one communicator one after another, whatever streams they
-    /// were given.
+    /// Collectives that are done when the stream of the last one has no work left, if that stream is known
+    /// and satisfies `is`: NCCL runs the operations of one communicator one after another, whatever their
+    /// streams.
     pub(crate) fn proven_by(&self, is: impl FnOnce(u64) -> bool) -> Option<u64> {
-        // In this order: collectives that come in between may be on another stream, and are not included.
+        // In this order, because collectives that come in between may be on another stream and are not
+        // included.
         let collectives = self.collectives.load(Acquire);
         let stream = self.stream.load(Relaxed).checked_sub(1)?;
         is(stream).then_some(collectives)

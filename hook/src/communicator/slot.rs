@@ -44,11 +44,11 @@ pub(crate) struct Slot {
     pub(crate) progress: Progress,
     /// CUDA graphs hold operations of it.
     is_in_graphs: AtomicBool,
-    /// Splits and grown communicators made from it, as NCCL counts them, and shrunk ones, which it does not
-    /// count.
+    /// Splits and grown communicators created from it, as NCCL counts them; and shrunk ones, which NCCL does
+    /// not count.
     children: AtomicU32,
     shrunk: AtomicU32,
-    /// Launches, of collectives and of sends or receives, that could have been timed.
+    /// Launches of collectives, and of sends or receives, that could have been timed.
     chances: [AtomicU64; 2],
     /// The governor's sampling rate of its collectives.
     pub(crate) rate: AtomicU8,
@@ -139,8 +139,8 @@ impl Slot {
         self.device.store(device.map_or(NO_DEVICE, |device| device + 1), Relaxed);
     }
 
-    /// The device of a stream that NCCL uses for it. The handles of the default streams are the current
-    /// device's to everybody but NCCL.
+    /// The device of a stream that NCCL uses for it. To everybody but NCCL, the handles of the default
+    /// streams mean the current device.
     pub(crate) fn device_of(&self, stream: cudaStream_t) -> Option<c_int> {
         self.device().filter(|_| stream.addr() > DEFAULT_STREAMS)
     }

@@ -113,7 +113,7 @@ impl Groups {
     }
 
     /// Groups of one shape are a batch. Those that differ along one side are stacked along it, as the rows of
-    /// a mixture's experts are. For all others only the work is kept, along the first side.
+    /// a mixture's experts are. For all others, the shape only keeps the total work, along its first side.
     fn stacked(groups: impl Iterator<Item = ([u64; 3], u64)> + Clone) -> Self {
         let Some(([m, n, k], _)) = groups.clone().next() else { return Self::default() };
         let same = |side: usize, first: u64| groups.clone().all(|(sides, _)| sides[side] == first);

@@ -1,5 +1,5 @@
-//! The properties of a layout's matrix. A query to cuBLASLt costs 12 ns for each of four properties; so a
-//! layout equal byte for byte to an earlier one takes its result.
+//! The properties of a layout's matrix. A query to cuBLASLt costs 12 ns for each of four properties, so a
+//! layout that equals an earlier one byte for byte reuses its result.
 
 use std::{
     cell::Cell,
@@ -39,8 +39,8 @@ type Words = [u64; 8];
 /// Layouts kept per thread: more than a step of a transformer has.
 const REMEMBERED: usize = 64;
 
-/// A thread's known layouts. In its lane, not in thread-local storage: that comes out of the stack of every
-/// thread of the program, including those that never call the hook.
+/// A thread's known layouts. They are in its lane, not in thread-local storage, which takes space on the
+/// stack of every thread of the program, including those that never call the hook.
 #[derive(Debug)]
 pub(crate) struct Layouts(Box<[Cell<(Words, Layout)>]>);
 

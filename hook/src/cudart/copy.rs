@@ -92,7 +92,8 @@ fn count(lane: &Lane, direction: Option<Direction>, bytes: u64) {
     }
 }
 
-/// A copy or a fill without a stream, after the call. Its duration is the thread's, if it was blocked.
+/// A copy or a fill without a stream, after the call. Its duration is the time for which it blocked the
+/// thread.
 fn done(lane: &Lane, result: c_int, direction: Option<Direction>, bytes: usize) {
     if result != 0 {
         return;

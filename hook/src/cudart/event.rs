@@ -20,7 +20,7 @@ pub(crate) enum Wait {
     Other,
     /// A stream without GEMMs waits for communication.
     Follows,
-    /// One of those that hold GEMMs up, chosen for timing.
+    /// Such a wait holds GEMMs up, and was chosen for timing.
     Chosen(Timing),
 }
 

@@ -1,5 +1,5 @@
-//! Graphs: instantiated, updated, launched, destroyed. Also while observing is off: the collectives in them
-//! have numbers.
+//! Graphs: instantiated, updated, launched, destroyed; while observing is off too, because the collectives in
+//! them have numbers.
 
 use std::ffi::{c_int, c_ulonglong, c_void};
 

@@ -1,4 +1,4 @@
-//! Memory: allocated and freed. Also while observing is off, or the sizes would be wrong from then on.
+//! Memory: allocated and freed; while observing is off too, because the sizes would be wrong from then on.
 
 use std::ffi::{c_int, c_uint, c_void};
 

@@ -1,4 +1,4 @@
-//! Destroyed streams. Also while observing is off: operations' streams are tracked then too.
+//! Destroyed streams; while observing is off too, because the streams of operations are tracked then as well.
 
 use std::ffi::c_int;
 

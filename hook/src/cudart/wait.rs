@@ -1,4 +1,4 @@
-//! Calls that wait for the GPU: how long they blocked their thread, and what they prove to be done.
+//! Calls that wait for the GPU: how long they blocked their thread, and which work they prove done.
 
 use std::ffi::c_int;
 

@@ -1,12 +1,12 @@
 //! Buffers for CUPTI's records, and what is kept of them.
 //!
 //! CUPTI requests buffers and returns them on its own threads and the program's; from CUDA 13 on each
-//! launching thread has one. No lock is held here during a call of CUPTI, since it may hold one of its own
-//! when it requests.
+//! launching thread has one. No lock is held here during a call to CUPTI, because CUPTI may hold its own lock
+//! when it requests a buffer.
 //!
-//! A buffer is never unmapped: one that was flushed by force may still be written to, when the GPU ends its
-//! work, or the call in it returns. Its memory is released when the next recording begins, or when the hook's
-//! thread finds it long unused.
+//! A buffer is never unmapped: after a forced flush, CUPTI may still write to it when the GPU ends its work,
+//! or when a recorded call returns. Its memory is released when the next recording begins, or when the hook's
+//! thread finds that it was not used for long.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ use crate::peek::peek;
 const BUFFER: usize = 256 << 10;
 const BUFFERS: usize = 32;
 
-/// If CUPTI may not be refused one, there are more.
+/// There are more if CUPTI does not accept a refusal.
 const PLACES: usize = 8 * BUFFERS;
 
 /// GPU records kept of one capture.
@@ -193,7 +193,7 @@ pub(super) fn begin(version: u32) -> Option<()> {
 pub(super) fn rest() {
     for (address, state) in ADDRESSES.iter().zip(&STATES) {
         if state.compare_exchange(USED, GIVEN, AcqRel, Relaxed).is_ok() {
-            // SAFETY: a mapping of `make`; it stays one, and whatever is written to it later is nobody's.
+            // SAFETY: a mapping of `make`, which stays one; nobody reads what is written to it later.
             unsafe { libc::madvise(address.load(Acquire).cast(), BUFFER, libc::MADV_DONTNEED) };
             HELD.fetch_sub(1, Relaxed);
             state.store(FREE, Release);

@@ -96,7 +96,7 @@ macro_rules! forward {
     )*};
 }
 
-/// Whatever fails here, the call is made.
+/// The call is made even if something fails here.
 #[inline(never)]
 fn quietly(what: impl FnOnce()) {
     if let Err(payload) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(what)) {

@@ -32,7 +32,7 @@ const OTHERS: &str =
     "torch.profiler, or another user of CUPTI, records in this process: capture again when it has ended";
 const OVERTAKEN: &str = "torch.profiler, or another user of CUPTI, began to record in the middle of it: capture again when it has ended";
 
-/// How long others wait for the hook's start, nanoseconds: that takes 30 ms, once.
+/// How long others wait for the hook's start, in nanoseconds: it takes 30 ms, once.
 const PATIENCE: u64 = 200_000_000;
 
 /// What is enabled.
@@ -86,7 +86,7 @@ impl Session {
             }
             is_free()?;
             buffers::begin(version).ok_or_else(|| why(NOT_INITIALIZED))?;
-            // Registered every time: another recorder since then has replaced them.
+            // Registered every time, because another recorder may have replaced them.
             // SAFETY: both live as long
             // as the process, and do as CUPTI documents.
             let rc = unsafe { cuptiActivityRegisterCallbacks(buffers::requested, buffers::completed) };
@@ -150,8 +150,8 @@ impl Session {
     }
 }
 
-/// Another recorder begins: the hook's own records are switched off and taken back first, so that neither
-/// gets the other's. On the other's thread.
+/// Another recorder begins. First the hook's own records are switched off and taken back, so that neither
+/// gets the other's. Runs on the other's thread.
 pub(super) fn yield_to() {
     if !ON.load(Relaxed) {
         return;
@@ -167,8 +167,8 @@ pub(super) fn yield_to() {
     });
 }
 
-/// The other may go on only after the hook has seen whether CUPTI is free: not for long, and in a forked
-/// child it might never end.
+/// The other recorder continues only after the hook has seen whether CUPTI is free. The wait is short and
+/// bounded, because in a forked child it might never end.
 pub(super) fn wait_for_begin() {
     let until = monotonic() + PATIENCE;
     while SWITCHED.try_lock().is_err() && monotonic() < until {
@@ -199,7 +199,7 @@ extern "C" fn nothing(_: *mut c_void, _: c_int, _: u32, _: *const c_void) {}
 
 /// Kernels and nothing else. If copies are enabled and disabled as well while a thread launches, CUPTI's
 /// thread ends the process, with the hook and without it: `tests/gpu/cupti.sh` shows it within a hundred
-/// times. And not the calls of CUDA: threads are in them during the switch.
+/// times. Calls of CUDA are not recorded either, because threads are in them during the switch.
 fn enable() -> Result<(), c_int> {
     switch_kernels(true)
 }

@@ -6,7 +6,7 @@
 use super::{SUCCESS, cuptiGetTimestamp};
 use crate::clock::monotonic;
 
-/// Attempts, of which the one with the smallest error is used.
+/// Attempts; the one with the smallest error is used.
 const TRIES: usize = 16;
 
 #[derive(Clone, Copy, Debug)]

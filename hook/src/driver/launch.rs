@@ -1,5 +1,5 @@
-//! Launches that programs make through the driver. The libraries look up addresses too, which are not
-//! replaced: their launches belong to calls that are counted already.
+//! Launches that programs make through the driver. The addresses that NVIDIA's libraries look up are not
+//! replaced, because their launches belong to calls that are counted already.
 
 use std::ffi::{c_int, c_uint, c_void};
 

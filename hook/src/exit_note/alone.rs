@@ -1,5 +1,5 @@
-//! Whether the program's threads are all gone while its process is not: after `pthread_exit` in `main` the
-//! last thread ends the process, which must not be the hook's.
+//! Whether all threads of the program have ended but its process has not. After `pthread_exit` in `main`, the
+//! last thread ends the process; this must not be the hook's thread.
 
 use std::{
     ffi::{c_int, c_long, c_void},

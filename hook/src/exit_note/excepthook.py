@@ -73,4 +73,4 @@ def message(value):
         text = ", ".join(map(str, plain)) if own or len(plain) < len(arguments) else str(value)
         return text[:MESSAGE].replace("\0", " ")
     except BaseException:
-        return "(its message could not be had)"
+        return "(its message is not available)"

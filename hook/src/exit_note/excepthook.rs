@@ -64,8 +64,8 @@ const DONE: u8 = 3;
 static LOOKS: AtomicU32 = AtomicU32::new(0);
 const ENOUGH: u32 = 200;
 
-/// Makes Python's main thread attach it. Requested by the thread of the first intercepted call, so that it
-/// runs before the program's next instruction if that is the main thread.
+/// Makes Python's main thread attach it. The thread of the first intercepted call requests this, so if that
+/// is the main thread, it runs before the program's next instruction.
 pub(super) fn attach_soon() {
     if STATE.compare_exchange(NOT_ASKED, LATE, AcqRel, Acquire).is_ok() {
         attach_if_late();

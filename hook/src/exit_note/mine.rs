@@ -3,8 +3,8 @@
 //!
 //! `pthread_atfork` reports a child of `fork`, but not one of a bare `clone`: the pointer to the page is in
 //! memory that the kernel clears in every child (`MADV_WIPEONFORK`). A child that shares its parent's memory
-//! (`vfork`) cannot be distinguished this way: the hook's thread, which goes on, takes its exit note back
-//! ([`super::look`]).
+//! (`vfork`) cannot be distinguished this way, but the hook's thread still runs and takes the child's exit
+//! note back ([`super::look`]).
 
 use std::{
     ptr,

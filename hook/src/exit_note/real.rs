@@ -20,7 +20,7 @@ impl Real {
         Self { name, at: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// `own` is never taken: an interposed function must not find itself.
+    /// Never returns `own`: an interposed function must not find itself.
     pub(super) fn find(&self, own: *const c_void) {
         // If the program or a preload has its own `dlsym`, RTLD_NEXT would be relative to that.
         let next = symbol::next_definition(&symbol::Name::new(self.name));

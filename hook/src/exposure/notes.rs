@@ -1,5 +1,5 @@
-//! Notes on handles, found without a lock. No thread waits for another: if too many handles share a set, the
-//! oldest note is dropped, and if two threads write there one may be lost; their notes recur.
+//! Notes on handles, found without a lock. No thread waits for another. If too many handles share a set, the
+//! oldest note is dropped. If two threads write there, one note may be lost; it will recur.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -18,7 +18,7 @@ const ENOUGH: u64 = 32;
 
 #[derive(Debug, Default)]
 pub(super) struct Exposed {
-    /// Nanoseconds: measured, and what those stand for.
+    /// Nanoseconds: measured, and represented by the measured ones.
     held: f64,
     /// The last timed waits, and their total time.
     recent: VecDeque<u64>,
@@ -65,8 +65,9 @@ impl Exposed {
         self.read += 1;
     }
 
-    /// The number of waits so far: each untimed one took as long as the recent ones. Only when all of a round
-    /// were read: otherwise the first of them would represent all since the round before.
+    /// Takes the number of waits so far; each untimed wait counts as long as the recent ones. Done only when
+    /// a whole round was read, because otherwise its first waits would represent all since the previous
+    /// round.
     pub(super) fn settle(&mut self, waits: u64) {
         let is_whole = self.read >= self.chosen || self.read - self.read_then >= ENOUGH;
         if self.recent.is_empty() || !is_whole {

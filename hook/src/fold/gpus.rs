@@ -1,4 +1,4 @@
-//! What each GPU of this process did, if it uses several.
+//! The work of each GPU of this process, if it uses several.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,7 +13,7 @@ use xpu_wire::{
 use super::Fold;
 use crate::{driver, gpus::Gpus, lane::Lane, observer::Observer, record::Record};
 
-/// Timed GEMMs that make a device one that the process uses: a stray one does not.
+/// The process counts as using a device after this many timed GEMMs there; a single stray one does not count.
 const ENOUGH: u32 = 8;
 
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct KernelTally {
     totals: Totals<u8>,
-    /// The lanes' counts at the last look.
+    /// The lanes' counts when they were last read.
     seen: [u64; PATTERNS],
 }
 

@@ -1,4 +1,4 @@
-//! What the publisher takes of it.
+//! The data that the publisher takes.
 
 use xpu_wire::{
     frame::{CollectiveTotals, GemmTotals, PlannedCollective},

@@ -1,4 +1,4 @@
-//! Where steps end: by the program's marks, else by the period of its operations.
+//! Finds the ends of steps: by the program's marks, else by the period of its operations.
 
 mod detector;
 mod log;
@@ -51,7 +51,7 @@ impl Mark {
     }
 }
 
-/// The higher, the more reliable.
+/// Higher is more reliable.
 fn rank(source: StepSource) -> u8 {
     match source {
         StepSource::Detected | StepSource::DetectedLate => 0,
@@ -163,7 +163,7 @@ impl Steps {
     /// Everything launched before `until` is known.
     pub(super) fn settle(&mut self, until: u64) {
         if self.is_unsaid() && self.detector.settle(until, self.pace) {
-            // The numbers may jump. Until the next one is known, the step is unknown.
+            // Step numbers may jump. Until the next number is known, the step is unknown.
             self.last = None;
         }
     }
@@ -196,7 +196,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Steps of 25 ms and four buckets, with a GEMM for each, seen by gathers of 10 ms.
+    /// Steps of 25 ms with four buckets and a GEMM for each, gathered every 10 ms.
     fn train(steps: &mut Steps, observer: &Observer, range: std::ops::Range<u64>) {
         for step in range {
             for bucket in 0..4 {

@@ -148,7 +148,8 @@ python! {
 static PYTHON: AtomicPtr<Python> = AtomicPtr::new(ptr::null_mut());
 static KNOWN: AtomicU32 = AtomicU32::new(0);
 
-/// Where its first function was seen, and when. A library from before the program's start is complete.
+/// The library of its first function, and when that was seen. A library from before the program's start is
+/// complete.
 static SEEN: AtomicUsize = AtomicUsize::new(0);
 static SEEN_AT: AtomicU64 = AtomicU64::new(0);
 
@@ -310,7 +311,7 @@ impl Python {
     }
 }
 
-/// What Python calls must not unwind into it.
+/// A function that Python calls must not unwind into it.
 pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(body)).map_err(|_payload| crate::switch::panicked()).ok()
 }

@@ -220,7 +220,7 @@ fn level(demands: &mut [f64], left: f64) -> f64 {
     f64::INFINITY
 }
 
-/// The finest rate that takes no more than `share`.
+/// The finest rate that costs at most `share`.
 fn finest(demand: f64, share: f64) -> Rate {
     (0..Rate::COARSEST.0).map(Rate).find(|&rate| at(rate, demand) <= share).unwrap_or(Rate::COARSEST)
 }

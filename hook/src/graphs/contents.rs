@@ -112,7 +112,7 @@ impl Contents {
         }
     }
 
-    /// Of several optimizers the first counts.
+    /// If there are several optimizers, the first counts.
     pub(crate) fn add_steps(&mut self, optimizer: &Optimizer, steps: u32) {
         match &mut self.optimizer {
             Some((known, count)) if known.is_same(optimizer) => *count = count.saturating_add(steps),

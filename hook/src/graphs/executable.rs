@@ -52,7 +52,7 @@ pub(crate) struct Executable {
     /// The device of its last launch plus one, in a process that uses several.
     device: AtomicU32,
     launches: AtomicU64,
-    /// Of those, the ones that the hook's thread has taken.
+    /// Those that the hook's thread has taken.
     taken: AtomicU64,
     /// From an `Arc`.
     contents: UnsafeCell<Option<NonNull<Contents>>>,

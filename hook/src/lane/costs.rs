@@ -1,4 +1,4 @@
-//! What an operation of the hook costs its thread: some measurements, of which the median is used.
+//! The cost of a hook operation for its thread: the median of some measurements.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! What a launching thread counts.
+//! The counters of a launching thread.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,7 +13,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) kernels: Count,
-    /// Of a process that uses several devices: those on each but the first, replayed ones included.
+    /// In a process with several devices: the launches on every device but the first, replayed ones included.
     pub(crate) kernels_beside: Beside,
     /// Those with requested names.
     pub(crate) named_kernels: Count,

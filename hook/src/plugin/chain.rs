@@ -119,7 +119,7 @@ pub(super) type Start = unsafe extern "C-unwind" fn(*mut c_void, *mut *mut c_voi
 pub(super) type Stop = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
 pub(super) type Record = unsafe extern "C-unwind" fn(*mut c_void, c_int, *mut c_void) -> c_int;
 
-/// What NCCL reports of a communicator from version 4 on.
+/// NCCL's report about a communicator, from version 4 on.
 #[derive(Clone, Copy)]
 pub(super) struct About {
     pub(super) id: u64,

@@ -60,7 +60,7 @@ impl Windows {
     }
 }
 
-/// What the chained plugin is given as NCCL's mask.
+/// The mask that the chained plugin sees as NCCL's.
 pub(super) fn theirs() -> *mut c_int {
     THEIRS.as_ptr()
 }

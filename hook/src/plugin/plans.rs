@@ -34,7 +34,7 @@ struct Entry {
     plan: AtomicU32,
 }
 
-/// What collectives with a common plan share.
+/// The data that collectives with a common plan share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
     pub(crate) communicator: CommunicatorId,

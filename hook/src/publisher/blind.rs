@@ -16,14 +16,14 @@ impl Publisher {
         let (unnamed, crowded) = kernels::missed();
         let mut blind = self.observer.complaints.clone();
         for (count, what) in [
-            (communicators.unknown(), "NCCL calls on communicators whose making was not seen"),
+            (communicators.unknown(), "NCCL calls on communicators whose creation was not seen"),
             (communicators.too_many(), "communicators more than can be watched at once"),
             (communicators.unshown(), "communicators more than the ledger can show"),
             (cublaslt::unreadable(), "cuBLASLt GEMMs whose sizes are not on the host"),
-            (lost, "parts of CUDA graphs that could not be kept apart"),
+            (lost, "parts of CUDA graphs that could not be distinguished"),
             (unseen, "CUDA graphs that were not captured: what is in them is not counted"),
-            (unnamed, "kernels whose names could not be asked for: that takes CUDA 12.3"),
-            (crowded, "launches of kernels too many to count by name"),
+            (unnamed, "kernels whose names are unknown: that needs CUDA 12.3"),
+            (crowded, "launches of kernels beyond those that are counted by name"),
             (unplaced, "allocations too many to track: more memory is held than shown"),
             (unknown_frees, "frees of memory whose allocation was not seen"),
         ] {
@@ -33,15 +33,14 @@ impl Publisher {
         }
         if !self.has_room {
             blind.push(
-                "timings are not read: the address space is limited (RLIMIT_AS), and CUDA may need some"
-                    .to_owned(),
+                "timings are not read: CUDA may need address space, which is limited (RLIMIT_AS)".to_owned(),
             );
         }
         blind.extend(symbol::LIBRARIES.iter().flat_map(|library| library.complaints()));
         if self.launches().kernels >= SHOULD_HAVE_MET {
             blind.extend(self.fold.unmatched_kernels().map(|pattern| {
                 format!(
-                    "no kernel that '{pattern}' matches was launched in sight: cuDNN's attention and most of NCCL's and cuBLAS's are not"
+                    "no kernel matching '{pattern}' was seen; those of cuDNN's attention and most of NCCL's and cuBLAS's never are"
                 )
             }));
         }
@@ -49,12 +48,14 @@ impl Publisher {
         blind.extend(optimizer::complaint().map(str::to_owned));
         let is_apart = communicators.unknown() == 0 && communicators.open().next().is_none();
         if self.fold.only_answers() {
-            blind.push("no step is detected: what repeats is a forward pass alone, as where a model answers requests".to_owned());
+            blind.push(
+                "no step is detected: only a forward pass repeats, as in an inference server".to_owned(),
+            );
         }
         let world = self.identity.info.world_size;
         if is_apart && meets_nobody(world, &self.launches()) {
             blind.push(format!(
-                "no NCCL call of this rank of {world} was seen: it uses none, or has NCCL linked in"
+                "no NCCL call of this rank of {world} was seen: it uses none, or its NCCL is linked statically"
             ));
         }
         blind

@@ -89,7 +89,7 @@ impl Publisher {
         }
     }
 
-    /// What is known of each GPU by itself, without totals.
+    /// Facts about each GPU by itself, without totals.
     fn gpus(
         &self,
         gpus: &[DeviceIndex],

@@ -62,7 +62,7 @@ impl Library {
         let elsewhere = self.elsewhere.load(Relaxed);
         let name = self.name;
         let why = if self.unsure.load(Relaxed) {
-            "which of them a caller uses is not known of all"
+            "for some callers it is unknown which copy they use"
         } else {
             "only the one that was called first is watched"
         };
@@ -70,7 +70,7 @@ impl Library {
             format!("{elsewhere} calls not watched: the process has several copies of {name}, and {why}")
         });
         let gone = (self.home.load(Relaxed) == GONE)
-            .then(|| format!("not watched any more: the program unloaded {name}"));
+            .then(|| format!("no longer watched: the program unloaded {name}"));
         second.into_iter().chain(gone)
     }
 

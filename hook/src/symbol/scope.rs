@@ -11,7 +11,7 @@ use super::{
 };
 use crate::addresses;
 
-/// An address that is in this library and in no other.
+/// An address that only this library contains.
 static HERE: u8 = 0;
 
 /// An object with one of these is an interposed library, or interposes one itself: its calls belong to a call

@@ -110,11 +110,10 @@ fn probe(endpoint: &Endpoint) -> Found {
 fn why(host: &str, port: u16, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => format!(
-            "no collector listens on {host}:{port}: start the job there under `xpu-top run`, or name its port host:port; \
-             ranks that run there find an `xpu-collector` that is started again by themselves"
+            "no collector listens on {host}:{port}: start the job there under `xpu-top run`, or name its port, host:port; if ranks already run there, they find an `xpu-collector` that you start again"
         ),
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => format!(
-            "{host}:{port} takes no connection within {PATIENCE:?}: the host is down, or a firewall drops port {port}"
+            "{host}:{port} accepts no connection within {PATIENCE:?}: the host is down, or a firewall drops port {port}"
         ),
         _ => format!("cannot connect to {host}:{port}: {error}; check the network between here and there"),
     }

@@ -95,7 +95,7 @@ impl Tunnels {
                 return Err(tunnel.why(endpoint, "ended"));
             }
             if Instant::now() >= deadline {
-                return Err(tunnel.why(endpoint, "is not through yet"));
+                return Err(tunnel.why(endpoint, "has not connected yet"));
             }
             thread::sleep(LOOK);
         }

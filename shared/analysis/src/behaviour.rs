@@ -133,7 +133,7 @@ impl Behaviour {
         let named: Vec<_> = roles.values().take(SENTENCES).map(|ranks| runs(ranks)).collect();
         let more = if roles.len() > SENTENCES { ", ..." } else { "" };
         vec![format!(
-            "ranks launch {} kinds of work, and each is compared with its own: {}{more}",
+            "ranks have {} roles by the work they launch, and each is compared with its own role: {}{more}",
             roles.len(),
             named.join("; ")
         )]

@@ -10,7 +10,7 @@ use crate::capture::Capture;
 /// Why a recording is no capture.
 pub const NO_CAPTURE: &str = "it is a recording without a capture; `xpu-top capture -o FILE` makes one";
 
-/// The capture in a file, and what of the file could not be read.
+/// The capture in a file, and the unreadable parts of the file.
 pub fn open(path: &Path) -> Result<(Capture, Vec<String>), String> {
     let mut recording = Recording::open_file(path).map_err(|error| error.to_string())?;
     let (mut capture, mut unread) = (Capture::default(), 0_u64);

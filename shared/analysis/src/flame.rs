@@ -13,7 +13,7 @@ use xpu_wire::id::JobName;
 /// Runs of ranks in a frame's title.
 const RUNS: usize = 24;
 
-/// The colour of each kind of frame: the terminal's tree says the same in words.
+/// The colour of each kind of frame, for which the terminal's tree has words.
 fn color(class: Class) -> Color {
     let (r, g, b) = match class {
         Class::State => (178, 132, 190),
@@ -26,7 +26,7 @@ fn color(class: Class) -> Color {
     Color { r, g, b }
 }
 
-/// What frames of each kind are called in the legend.
+/// The name of each kind of frame in the legend.
 const KINDS: [(Class, &str); 6] = [
     (Class::State, "state"),
     (Class::Role, "thread"),
@@ -39,7 +39,7 @@ const KINDS: [(Class, &str); 6] = [
 /// inferno's frame below all others, which has no name of its own.
 const ROOT: &str = "";
 
-/// A frame's width is how many ranks are in it; its title says which, and which are not.
+/// A frame's width is its number of ranks; its title lists them, and those that are missing.
 pub fn svg(tree: &Tree, job: &JobName) -> anyhow::Result<Vec<u8>> {
     let mut colors = PaletteMap::default();
     colors.insert(ROOT, color(Class::Role));
@@ -76,7 +76,7 @@ pub fn svg(tree: &Tree, job: &JobName) -> anyhow::Result<Vec<u8>> {
 
 const END: &[u8] = b"</svg>";
 
-/// A line under the title: each colour, and what it is of.
+/// The legend under the title: each colour and its kind.
 fn legend() -> String {
     let mut text = "<g id=\"legend\">".to_owned();
     let mut x = 10;

@@ -1,4 +1,4 @@
-//! What a qualification measured on each GPU, between GPUs and between hosts, and what it concludes.
+//! The measurements of a qualification on each GPU, between GPUs and between hosts, and its conclusions.
 //!
 //! A document holds all of it: several are merged and judged again, with more neighbours.
 
@@ -63,11 +63,11 @@ pub struct Figure {
     pub low: f64,
     pub high: f64,
     pub repeats: u32,
-    /// By the data sheet, the memory's clock and width, or the link's generation and width.
+    /// The peak by the data sheet, the memory's clock and width, or the link's generation and width.
     pub peak: Option<f64>,
     /// The median of this GPU's earlier runs that passed.
     pub past: Option<f64>,
-    /// The median of the same on the others of the same model in this run.
+    /// The median of the same rate on other GPUs of the model in this run.
     pub neighbours: Option<f64>,
     pub of_peak: Option<f64>,
     pub of_past: Option<f64>,
@@ -76,7 +76,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Of the rates of the repeats; `None` without any.
+    /// Median of the repeats' rates; `None` without repeats.
     pub fn of(kind: Kind, name: impl Into<String>, mut rates: Vec<f64>) -> Option<Self> {
         rates.retain(|rate| rate.is_finite());
         rates.sort_by(f64::total_cmp);
@@ -118,12 +118,12 @@ impl Figure {
     }
 }
 
-/// What NVML says while the GEMMs run.
+/// NVML's readings while the GEMMs run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Condition {
     /// The highest seen.
     pub temperature_c: Option<u32>,
-    /// The median, and what the GPU can do at most.
+    /// The median, and the GPU's maximum.
     pub sm_clock_mhz: Option<u32>,
     pub sm_clock_max_mhz: Option<u32>,
     /// The highest seen, and the limit.
@@ -170,7 +170,7 @@ pub struct Pair {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Host {
     pub host: String,
-    /// Another job ran: figures say what it leaves over, and are not kept.
+    /// Another job ran: the figures show what it left over, and are not kept.
     pub beside_job: bool,
     pub seconds: f64,
     pub gpus: Vec<Gpu>,
@@ -216,7 +216,7 @@ impl Qualification {
         judge::judge(self);
     }
 
-    /// Hosts of several documents in one; of a host that is in several, the last counts.
+    /// Merges the hosts of several documents; a host's last occurrence counts.
     pub fn merged(all: Vec<Self>) -> Self {
         let mut merged = Self::default();
         for one in all {

@@ -11,7 +11,7 @@ pub use text::{preface, text};
 
 use crate::capture::{Capture, Report};
 
-/// Rows of each table unless somebody asked for another number.
+/// Default number of rows of each table.
 const ROWS: usize = 20;
 
 fn milliseconds(nanoseconds: u64) -> f64 {

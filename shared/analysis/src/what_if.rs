@@ -1,6 +1,6 @@
-//! What-if analysis of stragglers: the steps of a job simulated as they were, as they would be if every
-//! operation took its typical time, and with one part of the job repaired. Apart, because it asks what would
-//! be; the rest of the crate reports what was.
+//! What-if analysis of stragglers: simulates a job's steps as they were, with every operation at its typical
+//! time, and with one part of the job repaired. It is separate because the rest of the crate reports only
+//! what happened.
 //!
 //! The method and its figures are those of "Understanding Stragglers in Large Model Training Using What-if
 //! Analysis" (arXiv 2505.05713).
@@ -109,11 +109,11 @@ pub enum Refusal {
     #[error("{0}: correct the trace; docs/what-if.md has its form")]
     Trace(String),
     #[error(
-        "{0}: of pipelines, those with one forward and one backward per microbatch and stage are simulated"
+        "{0}: what-if simulates only pipelines with one forward and one backward per microbatch and stage"
     )]
     Schedule(String),
     #[error(
-        "operations wait for each other in a circle: the trace is damaged, or of a schedule that is not simulated"
+        "operations wait for each other in a circle: the trace is damaged, or what-if does not simulate its schedule"
     )]
     Circle,
     #[error(

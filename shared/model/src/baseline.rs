@@ -1,4 +1,4 @@
-//! The baseline of a finished run: kept in a file, for later runs to be compared with.
+//! The baseline of a finished run, kept in a file for comparison with later runs.
 
 mod measure;
 mod runs;

@@ -1,8 +1,8 @@
-//! Where a series of figures changed for good: from which figure on, and from what to what.
+//! Where a series of figures changed permanently: from which figure on, and the medians before and after.
 //!
-//! A series is cut in two where that explains most of its variance, and the halves again. A cut counts only
-//! if the medians on both sides differ by more than noise does, and enough figures on both prove it: a single
-//! outlier, such as a checkpoint, changes no median.
+//! A series is cut in two where the cut explains most of its variance, and the halves are cut again. A cut
+//! counts only if the medians on both sides differ by more than noise, with enough figures on both sides: a
+//! single outlier, such as a checkpoint, changes no median.
 
 use crate::job::median;
 
@@ -16,8 +16,8 @@ const SPREADS: f64 = 3.0;
 /// Noise is never assumed smaller than this share.
 const LEAST_SPREAD: f64 = 0.002;
 
-/// Changes distinguished in one series: with more it is no series of steady segments. And cuts tried to find
-/// them.
+/// Changes distinguished in one series, because a series with more has no steady segments; and cuts tried to
+/// find them.
 const MOST: usize = 8;
 const TRIED: usize = 32;
 
@@ -49,7 +49,7 @@ pub fn changes(figures: &[f64]) -> Vec<ChangePoint> {
     let mut open = vec![(0, figures.len())];
     while let Some((from, to)) = open.pop() {
         let Some((gain, at)) = best_cut(&calm[from..to]) else { continue };
-        // A change that reverts differs in no median before it is cut twice.
+        // A change that reverts shows in no median until the series is cut twice.
         if cuts.len() < TRIED && gain > SIGNIFICANT * noise {
             cuts.push(from + at);
             open.extend([(from, from + at), (from + at, to)]);

@@ -111,7 +111,7 @@ pub struct DivergentCall {
     pub call: String,
     /// `train.py:212 log_metrics`; `None` if it is unknown.
     pub site: Option<String>,
-    /// No rank had made this call before, from there, within the records.
+    /// Within the records, no rank had made this call from this place before.
     pub new: bool,
 }
 

@@ -1,5 +1,6 @@
 //! Processes that may become ranks. `xpu-top run` leaves a file for each in the runtime directory, named by
-//! its pid, which the program keeps: so a collector waits for a slow job, whichever process started first.
+//! the pid, which stays that of the program. So a collector waits for a slow job, whether it started before
+//! or after it.
 
 use std::{
     fs,
@@ -40,7 +41,7 @@ pub fn announce(runtime: &RuntimeDir, base: BasePort, expected: &Expected) -> io
         _ => {}
     }
     let rank = expected.rank.as_deref().unwrap_or_default();
-    // Written to a temporary file: a reader of half a file would believe that the process is gone.
+    // Written to a temporary file first: a reader of half a file would believe that the process is gone.
     let aside = dir.join(format!("{}.new", expected.pid));
     fs::write(&aside, format!("{started}\n{}\n{rank}\n", expected.job))?;
     fs::rename(aside, dir.join(expected.pid.to_string()))

@@ -50,7 +50,7 @@ pub fn time(span: Nanoseconds) -> String {
     }
 }
 
-/// Three digits that count, with the unit one would say: `28.1 µs`, `827 µs`, `1.61 ms`, `12.3 s`.
+/// Three significant digits, with the usual unit: `28.1 µs`, `827 µs`, `1.61 ms`, `12.3 s`.
 pub fn span(span: Nanoseconds) -> String {
     match span.0 {
         0..999_500 => format!("{} µs", three(span.0 as f64 / 1e3)),
@@ -74,7 +74,7 @@ pub fn bytes(number: u64) -> String {
     }
 }
 
-/// Three digits that count: `9.87`, `61.3`, `395`, `1,234`, `12.3k`.
+/// Three significant digits: `9.87`, `61.3`, `395`, `1,234`, `12.3k`.
 pub fn three(number: f64) -> String {
     match number.abs() {
         n if !n.is_finite() => "?".to_owned(),

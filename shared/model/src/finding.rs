@@ -248,7 +248,7 @@ pub enum Severity {
 }
 
 impl Cost {
-    /// This share of the time, of all GPUs of a job, for this duration.
+    /// GPU-hours: this share of the time of all GPUs of a job, for this duration.
     fn of(share: f64, error: f64, step: Option<Nanoseconds>, ranks: usize, since_s: f64) -> Self {
         Self {
             pct: 100.0 * share,
@@ -325,7 +325,7 @@ impl Finding {
     }
 }
 
-/// Digests of a rank, a second apart, after which slowness would be detected: those over which FLOPs and
+/// Digests of a rank, a second apart, after which a slow rank is detected: those over which FLOPs and
 /// lateness are summed if few collectives are timed, and the one before them.
 pub const WATCHED: u32 = 13;
 
@@ -336,7 +336,7 @@ pub fn examine(job: &Job, now: Moment) -> Vec<Finding> {
 
 /// Why a job makes no progress, if it makes none: a cheap part of [`examine`].
 pub fn standstill(job: &Job, now: Moment) -> Option<Finding> {
-    // Ranks that lost another one wait for it: that is no separate finding.
+    // Ranks that lost another rank wait for it, which is no separate finding.
     dead::ranks(job, now).or_else(|| hang::examine(job, now))
 }
 

@@ -1,5 +1,5 @@
-//! Where a collector saves a job that hung, or whose rank failed: one folder each, for `--replay` to read
-//! when the job and the collector are gone.
+//! Where a collector saves a job that hung, or whose rank failed: one folder each, which `--replay` reads
+//! after the job and the collector are gone.
 
 use std::{ffi::OsString, path::PathBuf};
 

@@ -1,6 +1,7 @@
 //! The hosts to watch: a hosts file or a list, in clusters' notation, to endpoints.
 //!
-//! An invalid line costs that line and a warning, never the rest: on a thousand hosts one is always wrong.
+//! An invalid line causes a warning and is left out; the other lines still count. Among a thousand hosts one
+//! is always wrong.
 
 mod name;
 mod range;
@@ -93,7 +94,7 @@ impl Gathering {
         let Some(names) = words.next() else { return };
         if let Some(unexpected) = words.find(|word| !is_setting(word)) {
             let what = format!(
-                "`{unexpected}` is neither a host nor a setting such as slots=8; write one host a line"
+                "`{unexpected}` is neither a host nor a setting such as slots=8; write one host per line"
             );
             return self.warn(place(), what);
         }

@@ -43,7 +43,8 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// A rank that was not heard for this long while others were is of a former run, if those are fewer.
+/// A rank that has not reported for this long while others have belongs to a former run, if the job now has
+/// fewer ranks.
 const GONE: Duration = Duration::from_mins(1);
 
 /// One job.
@@ -136,8 +137,8 @@ impl Job {
         }
     }
 
-    /// Drops ranks of the run whose processes were `replaced`, if they ended before all living ones began: one that does
-    /// not come up again is missing, and its former end is not why.
+    /// Drops ranks of the run whose processes were `replaced`, if they ended before all living ones began. If
+    /// such a rank does not start again, it is missing, but its former end is not the reason.
     fn forget_ended_before(&mut self, replaced: Moment) {
         let living = self.views().filter(|view| view.is_alive());
         let began = living.map(|view| Some(self.common(view.host(), view.info()?.started)));
@@ -160,8 +161,8 @@ impl Job {
         self.revision += u64::from(self.ranks.len() != before);
     }
 
-    /// Drops ranks of a larger former run: those that ended, and those whose host went without a word. The living
-    /// ones report the number of ranks.
+    /// Drops ranks of a larger former run: those that ended, and those whose host no longer reports. The
+    /// living ranks report the number of ranks.
     fn forget_larger(&mut self) {
         let heard = |view: &RankView| self.common(view.host(), view.heard());
         let latest = self.views().map(heard).max().unwrap_or_default();

@@ -3,7 +3,7 @@
 //! From NVIDIA's data sheets and architecture white papers of each model (V100, T4, A100, A30, A40, A10,
 //! H100, H200, GH200, L4, L40, L40S, DGX and HGX B200, GB200, Ampere GA102 and Ada AD102), without sparsity:
 //! where a sheet gives only the figure with sparsity, half of it. Boost clocks without a power limit: real
-//! GEMMs reach less. A model that is not listed has no peak, and figures based on it are unknown: nothing is
+//! GEMMs reach less. A model that is not listed has no peak, and figures based on it are unknown: no peak is
 //! guessed from a similar name.
 
 use xpu_wire::{

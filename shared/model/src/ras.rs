@@ -1,7 +1,7 @@
-//! NCCL's RAS service as a second witness: what it says of a job, beside what xpu-top itself has recorded.
+//! NCCL's RAS service as a second witness: its statements about a job, beside xpu-top's own records.
 //!
 //! RAS counts, per communicator and rank, the collectives that the host has launched. So it can prove that a
-//! rank has not launched what the others have; of a collective that all have launched it proves nothing.
+//! rank has not launched what the others have. It proves nothing about a collective that all have launched.
 //! Counts are compared by how far ranks are apart: RAS leaves out some collectives that the records have.
 //!
 //! Pure: no clock, no network.
@@ -50,7 +50,7 @@ pub enum Verdict {
     NoAnswer,
 }
 
-/// One sentence of RAS, and xpu-top's to the same.
+/// One statement of RAS, and that of xpu-top about the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Statement {
     pub about: About,
@@ -129,13 +129,13 @@ impl Witness {
         for one in &report.communicators {
             *named.entry(one.id).or_default() += 1;
         }
-        // Of two communicators with one hash it is not known which is which.
+        // If two communicators have the same hash, it is not known which is which.
         let mine = |id: CommunicatorId| own.get(&id).filter(|_| named.get(&id) == Some(&1));
         let (mut statements, mut are_compared) = (Vec::new(), true);
         for one in &report.communicators {
             let (said, is_compared) = of_one(one, mine(one.id), job, is_stuck);
             statements.extend(said);
-            // A rank alone has no other to be apart from.
+            // A single rank has no other to be compared with.
             are_compared &= is_compared || one.ranks.len() < 2;
         }
         let deviates = statements.iter().any(|one| one.about == About::Counts);
@@ -198,7 +198,7 @@ fn answer(report: &RasReport, is_stuck: bool) -> Vec<Statement> {
         statements.push(Statement::of(About::Answer, "it knows no communicator".to_owned()));
     }
     if !is_stuck {
-        let why = "the job makes progress: these counts are of different moments and may differ by what is under way";
+        let why = "the job makes progress: these counts are of different moments and may differ by collectives in progress";
         statements.push(Statement::of(About::Answer, why.to_owned()));
     }
     statements

@@ -169,7 +169,7 @@ pub struct Coverage {
     /// The share of the ranks' timed collectives that every rank of the communicator reported, in percent:
     /// bus bandwidth and lateness are of these alone. `None` while none was timed.
     pub joined_pct: Option<f64>,
-    /// The share of the time with any kernel on a GPU that is GEMMs or exposed communication, of the median rank, in
+    /// The share of a GPU's busy time that is GEMMs or exposed communication, for the median rank, in
     /// percent; the rest is kernels that are not timed. `None` while a part is unknown.
     #[serde(default)]
     pub gpu_time_pct: Option<f64>,
@@ -277,8 +277,8 @@ impl Status {
         }
     }
 
-    /// Whether something that was requested, or that the job should have, was not seen. A job that has ended
-    /// is complete.
+    /// Whether requested hosts, or ranks that the job should have, were not seen. A job that has ended is
+    /// complete.
     fn is_partial(&self) -> bool {
         let ended = self.ranks.iter().all(|rank| rank.state == RankState::Exited);
         !self.coverage.hosts_unreachable.is_empty() || (self.coverage.ranks_seen < self.world_size && !ended)
@@ -323,7 +323,7 @@ pub fn blind(job: &Job) -> Vec<String> {
     different_sources(job).into_iter().chain(hooks).collect()
 }
 
-/// As where only rank 0 calls `Tracer.step(n)`.
+/// For example if only rank 0 calls `Tracer.step(n)`.
 fn different_sources(job: &Job) -> Option<String> {
     let living = job.ranks().map(|(_, view)| view).filter(|view| view.is_alive());
     let mut ranks = [0, 0, 0];

@@ -22,7 +22,7 @@ pub struct Point {
     pub at: Moment,
     /// The furthest rank's.
     pub step: Step,
-    /// What the last steps took, in milliseconds: of the rank in the middle, and of the slowest.
+    /// The time of the last steps in milliseconds, of the median rank and of the slowest.
     #[serde(rename = "median_ms")]
     pub median: f32,
     #[serde(rename = "worst_ms")]
@@ -38,7 +38,7 @@ pub struct StepTimes {
 }
 
 impl StepTimes {
-    /// Takes how it is now, once a second, if the job got on.
+    /// Adds the present step times, once a second, if the job made progress.
     pub fn follow(&mut self, job: &Job, now: Moment) {
         if self.job != *job.name() {
             *self = Self { job: job.name().clone(), ..Self::default() };
@@ -71,7 +71,7 @@ impl StepTimes {
         self.points.iter()
     }
 
-    /// Where steps became longer or shorter for good, and the first point of each.
+    /// Where steps became permanently longer or shorter, and the first point of each.
     pub fn changes(&self) -> Vec<(Point, ChangePoint)> {
         let medians: Vec<_> = self.points.iter().map(|point| f64::from(point.median)).collect();
         let known = changes(&medians).into_iter();

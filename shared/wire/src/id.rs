@@ -116,7 +116,8 @@ impl std::str::FromStr for Rank {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || format!("'{text}' is no rank: a number, or as 0.1 a GPU of a process with several");
+        let wrong =
+            || format!("'{text}' is no rank: write a number, or 0.1 for a GPU of a process with several");
         let number = |text: &str, most| text.parse().ok().filter(|&number| number < most).ok_or_else(wrong);
         let (process, gpu) = text.split_once('.').map_or((text, None), |(process, gpu)| (process, Some(gpu)));
         let process = Self(number(process, Self::WORLD)?);

@@ -1,4 +1,4 @@
-//! What the actions are called: with `:`, and where keys are bound anew.
+//! Names of the actions, for `:` and for binding keys in the settings.
 
 use super::{Action, Folding, Motion};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Action {
-    /// For actions of keys; the others come from outside, or take a word.
+    /// For actions that have keys; others come from outside, or take an argument.
     pub fn name(&self) -> Option<&'static str> {
         Some(match self {
             Self::Go(page) => page.name(),

@@ -1,4 +1,4 @@
-//! What the user would have the screen begin with, and what it is when it ends.
+//! The user's initial choices for the screen, and those at its end, for the next screen.
 
 use xpu_client::filter::Filter;
 
@@ -19,12 +19,12 @@ impl App {
         self.filter = config.filter.clone().or_else(|| self.filter.take());
     }
 
-    /// Goes on from where another screen ended, as far as that is understood.
+    /// Continues with the choices of an earlier screen, as far as they are understood.
     pub fn resume(&mut self, state: &State) {
         let page = Page::ALL.into_iter().find(|page| page.name() == state.page && *page != Page::Rank);
         self.page = page.unwrap_or(self.page);
         let metric = Metric::called(&state.metric);
-        // The first of all is where every screen begins: nobody chose it.
+        // The first page is where every screen begins, so it is no choice.
         let metric = metric.filter(|metric| *metric != Metric::default());
         self.maps = metric.map_or(self.maps, |metric| self.maps.showing(metric));
         self.sort = prompt_command::sort(&state.sort).unwrap_or(self.sort);
@@ -38,7 +38,7 @@ impl App {
         }
     }
 
-    /// What another screen would go on from.
+    /// The choices with which the next screen continues.
     pub fn state(&self) -> State {
         let lines = |kind| self.lines.of(kind).map(str::to_owned).collect();
         let Sort { column, reversed } = self.sort;

@@ -1,4 +1,4 @@
-//! The communicators of a job, each as all its ranks report it.
+//! The communicators of a job, each combined from the reports of all its ranks.
 
 use std::{
     cmp::Reverse,
@@ -23,10 +23,10 @@ use super::{
     whereabouts::{self, Whereabouts},
 };
 
-/// Communicators computed; a job of many more shows the first, those with a rank behind first.
+/// Communicators that are computed; a job with more shows the first ones, those with a rank behind first.
 const MOST: usize = 512;
 
-/// Communicators that are listed one by one; of more, those of one kind share a line.
+/// Communicators that are listed one by one; if there are more, those of one kind share a line.
 const ONE_BY_ONE: usize = 16;
 
 /// Ranks in a ranking of arrival skew.
@@ -38,11 +38,11 @@ pub struct Communicators {
     pub lines: Vec<Communicator>,
     /// All there are, the most frequent first.
     pub kinds: Vec<Kind>,
-    /// How many these are.
+    /// Their number.
     pub total: usize,
 }
 
-/// What communicators of one kind have in common: the name but for a number, and the size.
+/// A kind of communicators: the name without its number, and the size.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
     pub count: usize,
@@ -50,7 +50,7 @@ pub struct Kind {
     size: u32,
 }
 
-/// `tp ×128`, without a name `8 ranks ×16`, and of one alone what it is
+/// `tp ×128`; without a name `8 ranks ×16`; a single communicator by its own name.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.name.is_empty() {
@@ -72,7 +72,7 @@ pub struct Entered {
 /// One communicator.
 #[derive(Clone, Debug)]
 pub struct Communicator {
-    /// Its kind, if its line stands for all of it in which no rank is waited for.
+    /// Its kind, if its line represents all communicators of that kind in which no rank is awaited.
     pub kind: Option<Kind>,
     pub id: CommunicatorId,
     pub name: String,
@@ -84,12 +84,12 @@ pub struct Communicator {
     pub entered: Entered,
     /// Known to be done on all its ranks.
     pub completed: u64,
-    /// Ranks that others wait for.
+    /// Ranks for which others wait.
     pub behind: Ranks,
     /// The last that any rank entered, and its bytes.
     pub last: Option<(Operation, u64)>,
     pub whereabouts: Whereabouts,
-    /// Milliseconds behind the first to come, the latest rank first.
+    /// Milliseconds after the first rank, the latest rank first.
     pub late: Vec<(Rank, f64)>,
     pub traffic: Vec<Traffic>,
 }
@@ -99,7 +99,7 @@ pub struct Communicator {
 pub struct Traffic {
     pub operation: Operation,
     pub bytes: u64,
-    /// Timed ones the ranks remember.
+    /// Timed ones that the ranks still have.
     pub timed: usize,
     pub bus_gb_s: Option<f64>,
     /// Median as the ranks saw it, waiting included.
@@ -113,8 +113,9 @@ struct Member<'a> {
     state: &'a CommunicatorState,
 }
 
-/// Those with waiting ranks first, then by size and use. With a filter, those with any of its ranks, which
-/// alone are listed. Figures are those of the ranks that count. `every`: each on a line, however many there are.
+/// Those with waiting ranks first, then by size and use. With a filter, only those with a matching rank, and
+/// only matching ranks are listed. Figures are those of ranks with current figures. `every`: each
+/// communicator has a line, however many there are.
 pub(super) fn of(
     job: &Job,
     meant: Option<&Ranks>,
@@ -173,7 +174,7 @@ pub(super) fn of(
     Communicators { lines, kinds, total }
 }
 
-/// What it has in common with others of its kind.
+/// Its kind: what it has in common with others.
 fn likeness(members: &[Member<'_>]) -> (String, u32) {
     let named = members.iter().map(|member| &member.state.name).find(|name| !name.is_empty());
     let size = members.iter().map(|member| member.state.size).max().unwrap_or(0);
@@ -286,7 +287,7 @@ mod tests {
         assert_eq!(listed.lines[1].kind.as_ref().map(|kind| kind.count), Some(32));
         let every = of(job, None, |_| true, true);
         assert_eq!((every.lines.len(), every.total), (33, 33));
-        // Those of a filter alone are few.
+        // The ranks of a filter alone are few.
         let meant: Ranks = (0..8).map(Rank).collect();
         assert_eq!(of(job, Some(&meant), |_| true, false).lines.len(), 5);
     }

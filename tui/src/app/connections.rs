@@ -8,13 +8,13 @@ use xpu_wire::{id::HostName, unit::Moment};
 #[derive(Debug)]
 pub struct Connections {
     links: BTreeMap<Endpoint, Link>,
-    /// Since when each is as it is.
+    /// Since when each has its state.
     since: BTreeMap<Endpoint, Moment>,
-    /// What hosts call themselves, which need not be how they were named.
+    /// The hosts' own names, which may differ from the names given.
     names: BTreeMap<Endpoint, HostName>,
 }
 
-/// What the screen as a whole is about.
+/// The situation that the screen as a whole shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// No host has answered yet, and none has failed for good.
@@ -23,7 +23,7 @@ pub enum Standing {
     NoAnswer,
     /// Hosts answer, and none has a job.
     NoJob,
-    /// Hosts have jobs, but not the one that was asked for.
+    /// Hosts have jobs, but not the requested one.
     OtherJobs,
     /// There is a job to show.
     Running,
@@ -43,7 +43,7 @@ impl Connections {
         }
     }
 
-    /// What the host there calls itself.
+    /// The own name of the host there.
     pub fn call(&mut self, endpoint: Endpoint, name: HostName) {
         self.names.insert(endpoint, name);
     }
@@ -52,7 +52,7 @@ impl Connections {
         self.names.get(endpoint)
     }
 
-    /// Since when the way is as it is.
+    /// Since when the connection has its state.
     pub fn since(&self, endpoint: &Endpoint) -> Option<Moment> {
         self.since.get(endpoint).copied()
     }

@@ -1,4 +1,4 @@
-//! The captures and recordings that lie in the folder, which one is selected, and what is in the one that was opened.
+//! The captures and recordings in the folder, the selected one, and the content of the opened one.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -6,12 +6,12 @@ use xpu_wire::unit::Moment;
 
 use crate::file_loader::{ListedFile, Listing, Order, Simulated, Summary};
 
-/// How often the folder is looked at again while its page is open.
+/// Interval of reading the folder while its page is open.
 const AGAIN: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Default)]
 pub struct Files {
-    /// Nothing before the folder was first looked at.
+    /// `None` before the folder was first read.
     pub listing: Option<Listing>,
     selected: Option<PathBuf>,
     pub opened: Opened,
@@ -36,7 +36,7 @@ impl Files {
         self.listing.as_ref().map_or(&[], |listing| &listing.files)
     }
 
-    /// The selected one's index: the first, where nothing else was chosen or the chosen one is gone.
+    /// The selected one's index: the first, if none was chosen or the chosen one is gone.
     pub fn at(&self) -> usize {
         let chosen = |path: &PathBuf| self.all().iter().position(|file| file.path == *path);
         self.selected.as_ref().and_then(chosen).unwrap_or(0)
@@ -50,7 +50,7 @@ impl Files {
         self.selected = self.all().get(index).map(|file| file.path.clone());
     }
 
-    /// The folder is to be looked at, if that was not done just now.
+    /// Requests reading the folder, if it was not read just now.
     pub(crate) fn due(&mut self, now: Moment) -> Option<Order> {
         let due = self.asked.is_none_or(|asked| now.since(asked) >= AGAIN || now < asked);
         due.then(|| {
@@ -59,21 +59,21 @@ impl Files {
         })
     }
 
-    /// The selected file is to be read.
+    /// Requests reading the selected file.
     pub(crate) fn open(&mut self) -> Option<Order> {
         let path = self.selected()?.path.clone();
         self.opened = Opened::Coming(path.clone());
         Some(Order::Open(path))
     }
 
-    /// A file was read. What was closed meanwhile stays so.
+    /// A file was read. If it was closed meanwhile, it stays closed.
     pub(crate) fn came(&mut self, path: PathBuf, summary: Result<Box<Summary>, String>) {
         if matches!(&self.opened, Opened::Coming(wanted) if *wanted == path) {
             self.opened = Opened::Here(path, summary);
         }
     }
 
-    /// `true` where something was open.
+    /// `true` if something was open.
     pub(crate) fn close(&mut self) -> bool {
         !matches!(std::mem::take(&mut self.opened), Opened::Nothing)
     }

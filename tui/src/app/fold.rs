@@ -1,4 +1,4 @@
-//! Ranks that belong together, shown as one: as the worst of them.
+//! Ranks of one group shown as one row: that of the worst.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ pub enum Fold {
     #[default]
     Nothing,
     Hosts,
-    /// Groups of this kind: an axis of `--groups`, or what their communicators have in common.
+    /// Groups of this kind: an axis of `--groups`, or a kind of communicators.
     Kind(String),
 }
 
-/// Ranks that are one row.
+/// Ranks that share one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle {
     pub name: String,
@@ -28,14 +28,14 @@ pub struct Bundle {
     pub worst: usize,
 }
 
-/// Kinds of groups by communicators; a job with more has names that do not name kinds.
+/// Kinds of groups by communicators; in a job with more, names do not stand for kinds.
 const KINDS: usize = 6;
 
 /// Runs of ranks in a group's name.
 const RUNS: usize = 2;
 
 impl Fold {
-    /// What is folded next: hosts, then each kind of groups, then nothing.
+    /// The next folding: hosts, then each kind of group, then none.
     #[must_use]
     pub fn next(&self, kinds: &[String]) -> Self {
         let kind = |at: usize| kinds.get(at).cloned().map_or(Self::Nothing, Self::Kind);
@@ -48,7 +48,7 @@ impl Fold {
         }
     }
 
-    /// The ranks in groups; of those that are in none, each is one. Nothing if nothing is to be folded.
+    /// The ranks in groups; a rank in no group is its own group. Empty if nothing is folded.
     pub(super) fn bundles(&self, job: &Job, rows: &[Row], groups: Option<&Groups>) -> Vec<Bundle> {
         match self {
             Self::Nothing => Vec::new(),
@@ -76,7 +76,7 @@ fn by_communicators(kind: &str, job: &Job, rows: &[Row]) -> Vec<Bundle> {
     bundled(rows, |_| names.next()?)
 }
 
-/// The kinds of groups there are, as they are folded one after the other.
+/// The available kinds of groups, in the order of folding.
 pub fn kinds(job: &Job, rows: &[Row], groups: Option<&Groups>) -> Vec<String> {
     match groups {
         Some(groups) => groups.wide().map(str::to_owned).collect(),
@@ -105,10 +105,11 @@ struct Family {
     groups: Vec<(String, Vec<usize>)>,
 }
 
-/// What the groups of a kind have in common: how they are called but for a number, how many ranks they have, and how far apart.
+/// What the groups of a kind have in common: the name without its number, the number of ranks, and the
+/// distance between them.
 type Likeness = (String, u32, u32);
 
-/// By the ranks' communicators; those of all ranks, and of one, fold nothing.
+/// By the ranks' communicators, except those of all ranks or of one, which fold nothing.
 fn families(job: &Job, rows: &[Row]) -> Vec<Family> {
     let world = job.world_size();
     let mut members: BTreeMap<CommunicatorId, (&CommunicatorState, Vec<usize>)> = BTreeMap::new();
@@ -143,7 +144,7 @@ fn family(
     rows: &[Row],
     world: u32,
 ) -> Option<Family> {
-    // A rank in several of them belongs to the one that is used most.
+    // A rank in several groups belongs to the one that is used most.
     groups.sort_by_key(|(state, _)| std::cmp::Reverse(state.entered));
     let mut taken = vec![false; rows.len()];
     groups.retain(|(_, members)| {
@@ -166,7 +167,7 @@ fn family(
         (true, 0 | 1) => format!("groups of {size}"),
         (true, stride) => format!("groups of {size}, {stride} apart"),
     };
-    // Groups that divide the job: what was split off otherwise folds it into pieces that cannot be compared.
+    // Only groups whose size divides the job: other splits would fold it into parts that cannot be compared.
     let divide = world.is_multiple_of(size);
     (groups.len() > 1 && divide).then(|| Family { name, groups: groups.into_iter().map(named).collect() })
 }
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
     use crate::app::job_view::tests::row;
 
-    /// Eight ranks on two hosts, in pairs and in fours that cross them, as a program names them.
+    /// Eight ranks on two hosts, in pairs and in groups of four across the hosts, named by the program.
     fn job(names: [&str; 2]) -> Jobs {
         let mut jobs = Jobs::default();
         for mut frame in Simulation::new(1, 2, 4).snapshots(9) {
@@ -251,7 +252,7 @@ mod tests {
         assert_eq!(pairs[1], ("ranks 2-3".into(), vec![2, 3]));
     }
 
-    /// Of eight ranks two threes are split off: folded by them, two would be left over.
+    /// Two groups of three are split off from eight ranks: two ranks would be left over.
     #[test]
     fn groups_that_do_not_divide_the_job_are_not_offered() {
         let mut jobs = Jobs::default();

@@ -1,4 +1,4 @@
-//! GEMMs by shape, over the ranks that are watched: how fast each is, and on which ranks it is slow.
+//! GEMMs by shape over the watched ranks: the speed of each, and the ranks on which it is slow.
 
 use std::collections::BTreeMap;
 
@@ -24,11 +24,12 @@ use crate::widget::scale::Scale;
 pub struct Gemms {
     shapes: Vec<Gemm>,
     pub(crate) order: Order<GemmColumn>,
-    /// By its shape: lists are sorted anew every second.
+    /// By its shape, because lists are sorted again every second.
     selected: Option<GemmShape>,
-    /// Watched ranks of whom a summary has come.
+    /// Watched ranks whose summary has arrived.
     pub(crate) heard: usize,
-    /// The second all this is of, since when its ranks are watched, and of how many a summary had come.
+    /// The second for which all this holds, since when its ranks are watched, and how many summaries had
+    /// arrived.
     made: Option<(u64, Moment, usize)>,
 }
 
@@ -39,28 +40,28 @@ pub struct Gemm {
     /// On all of them, since they started; how many of those were timed.
     pub count: u64,
     pub timed: u64,
-    /// Of the time all shapes take, by those that were timed.
+    /// Its share of the time of all shapes, by the timed ones.
     pub share: f64,
     /// TFLOPS, the slowest rank first.
     pub rates: Vec<(Rank, f64)>,
     pub scale: Option<Scale>,
     pub basis: Basis,
-    /// Of what each rank's GPU can do at best, the median: 0.6 is 60 %.
+    /// The median share of each rank's GPU peak: 0.6 is 60 %.
     pub of_peak: Option<f64>,
     /// Of all ranks together, since they are watched.
     pub durations: Histogram,
 }
 
-/// What rates are taken of.
+/// The operations from which rates are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// Work over time since each rank is watched, as on the overview.
+    /// FLOPs over time since each rank is watched, as on the overview.
     Watched,
-    /// All that was timed since the ranks started: none was since they are watched.
+    /// All that were timed since the ranks started, because none was timed since they are watched.
     Started,
 }
 
-/// What the list can be sorted by.
+/// The columns by which the list can be sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GemmColumn {
     Share,
@@ -127,12 +128,12 @@ impl Gemm {
         }
     }
 
-    /// TFLOPS of the rank in the middle.
+    /// TFLOPS of the median rank.
     pub fn rate(&self) -> Option<f64> {
         self.scale.map(|scale| scale.median)
     }
 
-    /// The slowest rank, and by what share it is below the median.
+    /// The slowest rank, and its share below the median.
     pub fn slowest(&self) -> Option<(Rank, f64)> {
         let &(rank, rate) = self.rates.first()?;
         Some((rank, -self.scale?.deviation(rate)))
@@ -155,13 +156,14 @@ impl Gemm {
     }
 }
 
-/// What all GEMMs of a shape took on a rank, if those that were timed are like the rest.
+/// The time of all GEMMs of a shape on a rank, if the untimed ones took as long as the timed ones.
 fn estimated_time(total: &GemmTotals) -> f64 {
     total.timed_for.0 as f64 * total.count as f64 / total.timed.max(1) as f64
 }
 
 impl Gemms {
-    /// Brings it up to date: once a second, for it goes through every shape of every rank, or when a rank was heard first.
+    /// Updates it once a second, because it goes through every shape of every rank, and when a rank was first
+    /// heard.
     pub(super) fn settle(&mut self, job: &Job, watched: &Watched, peaks: Peaks, now: Moment) {
         self.heard = watched.heard(job);
         let making = (now.0 / 1_000_000_000, watched.since, self.heard);
@@ -180,7 +182,7 @@ impl Gemms {
         &self.shapes
     }
 
-    /// The selected one's index: the first, where nothing else was chosen.
+    /// The selected one's index: the first, if none was chosen.
     pub fn at(&self) -> usize {
         let chosen = |shape| self.shapes.iter().position(|gemm| gemm.shape == shape);
         self.selected.and_then(chosen).unwrap_or(0)

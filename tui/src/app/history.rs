@@ -1,8 +1,8 @@
-//! What each rank's figures were in the last half hour: a byte to a figure.
+//! The figures of each rank in the last half hour, one byte per figure.
 //!
-//! The byte says how far the rank was from the median of its moment, finely near it and coarsely far away; what it was far from is kept
-//! whole, once for all ranks. So noise stays noise, a rank a thousand times slower still has its place, and of the ranks of one
-//! moment the worst is known by their bytes alone.
+//! The byte holds the distance of the rank from the median of that moment, finely near the median and
+//! coarsely far away; the median is kept exactly, once for all ranks. So noise stays noise, a rank that is a
+//! thousand times slower still has a value, and the bytes of one moment are enough to find its worst rank.
 
 use std::time::Duration;
 
@@ -23,11 +23,11 @@ pub const COLUMNS: usize = 360;
 
 const METRICS: usize = Metric::ALL.len();
 
-/// Of a moment's worst values the scale reaches to the one that a quarter of the moments are worse than: one pause does not make all
-/// else look alike.
+/// The scale reaches to the worst value that only a quarter of the moments exceed, so that a single pause
+/// does not make everything else look alike.
 const USUAL: f64 = 0.75;
 
-/// Pictures to wait for one with less work.
+/// Redraws to wait for one with less work.
 const WAITS: u8 = 2;
 
 #[derive(Debug, Default)]
@@ -35,12 +35,12 @@ pub struct History {
     job: JobName,
     /// In the order of the job view's rows.
     tracks: Vec<Track>,
-    /// Column `n` has its place at `n % COLUMNS`.
+    /// Column `n` is stored at `n % COLUMNS`.
     moments: Vec<Column>,
-    /// The column that is shown last, and the second that was looked at last.
+    /// The last shown column, and the last second that was noted.
     last: Option<u64>,
     looked: u64,
-    /// Pictures that had enough to do without this.
+    /// Redraws that had enough other work.
     waited: u8,
 }
 
@@ -63,9 +63,9 @@ struct Figures {
     median: f32,
     lowest: f32,
     highest: f32,
-    /// What differences are measured against: the median, or a step.
+    /// The base of differences: the median, or a step.
     whole: f32,
-    /// What is added to a value before it is compared: arrival skew is a share of a step.
+    /// The amount that is added to a value before comparing: arrival skew is a share of a step.
     offset: f32,
 }
 
@@ -90,8 +90,8 @@ impl Code {
     const WAITS: u8 = 2;
     /// A value at the median.
     const MIDDLE: u8 = 129;
-    /// Logarithm of a fine step, of which there are this many on each side, and of the coarse ones beyond
-    /// them.
+    /// The number of fine steps on each side, with the logarithm of one; and the logarithm of a coarse step
+    /// beyond them.
     const FINE: f64 = 0.01;
     const FINES: f64 = 60.0;
     const COARSE: f64 = 0.08;
@@ -142,7 +142,7 @@ impl Figures {
         Self { median, lowest, highest, whole, offset }
     }
 
-    /// The median; of a job most of whose ranks have none, something of the size of the others'.
+    /// The median; if most ranks of the job have none, a value of the size of the others'.
     fn reference(&self) -> f64 {
         let [median, highest] = [self.median, self.highest].map(|value| f64::from(value + self.offset));
         median.max(highest / 100.0)
@@ -155,7 +155,8 @@ impl History {
         self.first().zip(self.last()).unwrap_or((0, 0))
     }
 
-    /// Takes down how the ranks do at `now`, by the clock of their hosts. At most once a second, for it takes all ranks.
+    /// Notes the ranks' figures at `now`, by the clock of their hosts; at most once a second, because it goes
+    /// through all ranks.
     pub(super) fn take(&mut self, job: &JobName, job_view: &JobView, now: Moment) {
         let second = now.0 / 1_000_000_000;
         if self.job != *job {
@@ -183,7 +184,7 @@ impl History {
             let known = column.figures[metric as usize].is_some();
             let figures = job_view.scale(metric).filter(|_| !job_view.is_frozen());
             let figures = figures.map(|scale| Figures::of(scale, job_view.whole(metric).unwrap_or(0.0)));
-            // Going back in time begins with less data than was known then.
+            // Right after a jump back in time, less data is known than at that time.
             if figures.is_none() && known {
                 continue;
             }
@@ -194,7 +195,7 @@ impl History {
         }
     }
 
-    /// Ranks only ever come to a job, so both lists are in one order.
+    /// Ranks are only ever added to a job, so both lists have the same order.
     fn match_tracks(&mut self, rows: &[Row]) {
         if self.tracks.len() == rows.len() {
             return;
@@ -208,12 +209,12 @@ impl History {
         self.tracks = tracks.collect();
     }
 
-    /// The column of now.
+    /// The present column.
     pub fn last(&self) -> Option<u64> {
         self.last
     }
 
-    /// The first column of which anything is known.
+    /// The first column with data.
     pub fn first(&self) -> Option<u64> {
         let last = self.last?;
         let from = last.saturating_sub(COLUMNS as u64 - 1);
@@ -238,7 +239,7 @@ impl History {
         Code(code().unwrap_or(Code::UNKNOWN))
     }
 
-    /// What the worst of these rows had, from column to column.
+    /// The values of the worst of these rows, column by column.
     pub fn worst(
         &self,
         rows: impl Iterator<Item = usize>,
@@ -270,7 +271,7 @@ impl History {
         }
     }
 
-    /// A row's values from column to column; where none is known, there is none.
+    /// A row's values, column by column; `None` where none is known.
     pub fn values(&self, row: usize, metric: Metric) -> Vec<Option<f32>> {
         self.along(|number| match self.decoded(self.code(row, metric, number), metric, number) {
             PastValue::Value(value) => Some(value as f32),
@@ -278,7 +279,7 @@ impl History {
         })
     }
 
-    /// The ranks' medians from column to column.
+    /// The ranks' medians, column by column.
     pub fn medians(&self, metric: Metric) -> Vec<Option<f32>> {
         self.along(|number| Some(self.figures(metric, number)?.median))
     }
@@ -290,7 +291,7 @@ impl History {
         }
     }
 
-    /// From the worst to the best there was in these columns.
+    /// From the worst to the best value in these columns.
     pub fn scale(&self, metric: Metric, columns: impl Iterator<Item = u64>) -> Option<Scale> {
         let known: Vec<_> = columns.filter_map(|number| self.figures(metric, number)).collect();
         let latest = known.last()?;
@@ -333,13 +334,13 @@ fn highest(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// What a quarter of them are below.
+/// The value that a quarter of them are below.
 fn low_of(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(|a, b| b.total_cmp(a));
     at(&values)
 }
 
-/// What a quarter of them are above.
+/// The value that a quarter of them exceed.
 fn high_of(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     at(&values)

@@ -1,4 +1,4 @@
-//! The hosts: whether each is heard, which collector speaks for it, what is lost on the way, and how its GPUs are.
+//! The hosts: whether each reports, its collector's version, lost frames, and the state of its GPUs.
 
 mod gather;
 
@@ -37,37 +37,37 @@ pub struct Hosts {
 /// One host.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
-    /// As it calls itself, or while it has not reported as it was named.
+    /// Its own name, or the given name until it has reported.
     pub name: HostName,
     pub health: Health,
     pub endpoint: Option<Endpoint>,
-    /// How the way to it is, and since when; nothing of a recording.
+    /// The state of the connection to it, and since when; `None` for a recording.
     pub link: Option<(Link, Duration)>,
     pub collector: Option<Collector>,
-    /// Its collector has not the version that most have.
+    /// Its collector has another version than most.
     pub differs: bool,
-    /// Of the job that is shown: those there, those of them that live, and those that are gone without a goodbye.
+    /// Ranks of the shown job: all on this host, the living ones, and those that ended without a goodbye.
     pub ranks: Ranks,
     pub living: usize,
     pub died: usize,
     /// Of other jobs.
     pub others: usize,
-    /// Since anything was heard of it.
+    /// Time since its last report.
     pub age: Option<Duration>,
     pub lost_frames: u64,
     pub dropped_records: u64,
     pub untimed: u64,
-    /// Share of wall time its hooks take from launching threads, the worst rank's, and what it may be.
+    /// Share of wall time that its hooks take from launching threads, for the worst rank; and the budget.
     pub overhead: Option<f64>,
     pub budget: Option<f64>,
-    /// The sampling rate, at the coarsest.
+    /// The coarsest sampling rate.
     pub gemm_one_in: Option<u64>,
     pub collective_one_in: Option<u64>,
     /// Living ranks whose hook is off.
     pub off: usize,
     pub blind: Vec<String>,
     pub gpus: Gpus,
-    /// What it moves and computes, as its collector said it last.
+    /// What it moves and computes, as last reported by its collector.
     pub load: Option<HostLoadStatus>,
 }
 
@@ -75,26 +75,26 @@ pub struct Host {
 #[derive(Clone, Debug, Default)]
 pub struct Gpus {
     pub read: usize,
-    /// In degrees Celsius, and whose it is.
+    /// In degrees Celsius, and its rank.
     pub hottest: Option<(u32, Rank)>,
     /// Of all together, in watts.
     pub power: Option<f64>,
     pub limit: Option<f64>,
-    /// Whose clocks are held down, and by what.
+    /// The ranks whose clocks are held down, with the reason.
     pub held: Vec<(Rank, &'static str)>,
     pub xids: u32,
 }
 
-/// How a host is, the worst last.
+/// The state of a host, the worst last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
     Up,
     /// It has not reported yet.
     #[default]
     Connecting,
-    /// It speaks, and something about it is not as it should be.
+    /// It reports, but has a problem.
     Trouble,
-    /// The way is open, or was, and nothing comes.
+    /// The connection is or was open, but no reports arrive.
     Silent,
     Down,
 }
@@ -197,7 +197,7 @@ impl Host {
         };
     }
 
-    /// Ranks are gone that should be there: of a job that has ended all are, in good order.
+    /// Ranks are missing. In a job that has ended in an orderly way, all are gone and none is missing.
     pub fn misses_ranks(&self) -> bool {
         self.died > 0 || (self.living > 0 && self.living < self.ranks.len())
     }
@@ -206,7 +206,7 @@ impl Host {
         self.overhead.zip(self.budget).is_some_and(|(overhead, budget)| overhead > budget)
     }
 
-    /// Why the way to it is closed.
+    /// Why the connection to it is down.
     pub fn why(&self) -> Option<&str> {
         match &self.link {
             Some((Link::Down { why }, _)) => Some(why),
@@ -255,7 +255,7 @@ impl Gpus {
 }
 
 impl Hosts {
-    /// Brings it up to date, once a second: it goes through all ranks.
+    /// Updates it once a second, because it goes through all ranks.
     pub(super) fn settle(
         &mut self,
         jobs: &Jobs,

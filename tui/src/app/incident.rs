@@ -1,4 +1,4 @@
-//! The job hangs: shown by itself, and until the user has seen it.
+//! The job hangs: the screen shows this by itself, until the user has acknowledged it.
 
 use xpu_model::finding::Finding;
 use xpu_wire::unit::Moment;
@@ -9,12 +9,12 @@ pub struct Incident {
     pub finding: Finding,
     /// When it was seen first, by this machine's clock.
     pub since: Moment,
-    /// When the job went on.
+    /// When the job continued.
     pub over: Option<Moment>,
 }
 
 impl Incident {
-    /// What the worst finding makes of the incident that was known.
+    /// The incident after the present worst finding.
     pub(super) fn follow(known: Option<Self>, findings: &[Finding], now: Moment) -> Option<Self> {
         let standing = findings.iter().find(|finding| finding.stops_the_job());
         match (known, standing) {

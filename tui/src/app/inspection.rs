@@ -1,4 +1,4 @@
-//! All that is known of one rank, and of those it can be compared with.
+//! All that is known of one rank, and of the ranks with which it can be compared.
 
 use xpu_model::{finding, job::Job, stack::Ranks, status::RankStatus};
 use xpu_wire::{
@@ -13,17 +13,17 @@ use super::{JobView, Metric};
 pub struct Inspection {
     pub status: RankStatus,
     pub info: Option<RankInfo>,
-    /// Its row, and those of the ranks that do the same work, its own among them.
+    /// Its row, and the rows of the ranks with the same work, itself included.
     pub row: usize,
     pub peers: Vec<usize>,
     pub memberships: Vec<Membership>,
-    /// It is new: what is unknown of it will still arrive.
+    /// It is new: figures that are unknown will still arrive.
     pub is_new: bool,
     /// What its hook cannot see.
     pub blind: Vec<String>,
 }
 
-/// What it is in one communicator.
+/// Its place in one communicator.
 #[derive(Clone, Debug)]
 pub struct Membership {
     pub id: CommunicatorId,
@@ -34,12 +34,12 @@ pub struct Membership {
     pub ranks: Ranks,
     pub entered: u64,
     pub completed: u64,
-    /// What the rank that is furthest has entered.
+    /// The count of the rank that is furthest ahead.
     pub most: u64,
     pub last: Option<(Operation, u64)>,
 }
 
-/// A figure of the rank among its peers'.
+/// A figure of the rank beside those of its peers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
     pub this: Option<f64>,

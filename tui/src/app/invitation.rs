@@ -1,4 +1,5 @@
-//! The line that says how others can look as well. It goes after a while: the room is worth more to findings.
+//! The line that says how to watch from another terminal. It disappears after a while, because findings need
+//! the space more.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ impl App {
     }
 
     pub(crate) fn invitation(&self) -> Option<&str> {
-        // The time of a past is not the user's.
+        // Time in a replay is not the user's time.
         let shown = |invitation: &&Invitation| self.now < invitation.until && !self.is_past();
         self.invitation.as_ref().filter(shown).map(|invitation| invitation.text.as_str())
     }

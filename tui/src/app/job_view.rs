@@ -1,7 +1,7 @@
 //! The view model of a job: computed once per redraw, not once per frame received.
 //!
-//! Of ten thousand ranks a thousand report between two pictures. A rank's figures are worked out again only when it has
-//! reported; what takes all ranks (order, scales) only when the job's revision moved.
+//! Of ten thousand ranks, a thousand report between two redraws. A rank's figures are computed again only
+//! when it has reported; figures over all ranks (order, scales) only when the job's revision changed.
 
 mod list;
 mod reckon;
@@ -31,78 +31,78 @@ use crate::widget::scale::Scale;
 #[derive(Debug, Default)]
 pub struct JobView {
     job: JobName,
-    /// The job's revision, the arrangement and the second all this is of.
+    /// The job's revision, the arrangement and the second for which all this holds.
     made: Option<(u64, Arrangement, u64)>,
     rows: Vec<Row>,
-    /// Where the next picture goes on with figures that are not of what is known.
+    /// Where the next redraw continues with outdated figures.
     next: usize,
     /// There are such.
     behind: bool,
-    /// The last picture left all of them to this one.
+    /// The previous redraw left all of them to this one.
     rested: bool,
-    /// This picture has had enough to do.
+    /// This redraw has had enough work.
     pub(super) busy: bool,
     pub seats: Seats,
-    /// Ranks, and those there should be, that have their seats.
+    /// The places of ranks on the maps, seen or not.
     seated: Option<(usize, u32)>,
-    /// What is listed: rows, or the worst row of each bundle; those left out are not among them.
+    /// The listed rows, or the worst row of each group; filtered ones are left out.
     pub order: Vec<usize>,
-    /// How many of the first listed are there because something is wrong with them.
+    /// How many of the listed rows come first because of a problem.
     pub set_off: usize,
-    /// What came of the filter, while there is one.
+    /// The result of the filter, while there is one.
     pub sifted: Option<Sifted>,
     /// Empty unless ranks are folded.
     pub bundles: Vec<Bundle>,
-    /// What decides which rank of a bundle is its worst.
+    /// The metric that decides which rank of a group is its worst.
     pub judge: Metric,
     /// In the order of [`Metric::ALL`].
     scales: [Option<Scale>; Metric::ALL.len()],
     pub outlier: Option<Outlier>,
     pub findings: Vec<Finding>,
-    /// What the findings cost together, and what holds the job up as a whole.
+    /// The cost of all findings together, and what limits the job as a whole.
     pub cost: Option<Cost>,
     pub bound: Option<Bound>,
     examiner: Examiner,
-    /// The second the findings are of, and how many ranks lived.
+    /// The second of the findings, and the number of living ranks then.
     examined: Option<Examination>,
     pub world_size: u32,
     pub hosts: usize,
     pub steps: Option<(Step, Step)>,
     pub step_time: Option<Nanoseconds>,
-    /// The last known step: in a hung job, arrival skew is still a share of a step.
+    /// The last known step time: in a hung job too, arrival skew is a share of a step.
     usual_step: Option<Nanoseconds>,
-    /// How fast the job is, or was.
+    /// The present or last pace of the job.
     pub headline: Headline,
     /// The source of step ends.
     pub step_sign: Option<StepSign>,
     /// The optimizer whose steps count as the program's, if that is the source.
     pub optimizer: Option<String>,
-    /// Whose clock single steps are by.
+    /// The clock of single steps.
     pub step_clock: Option<StepClock>,
-    /// Of all current ranks that say so, together.
+    /// The sum over all ranks with current figures that report it.
     pub tokens_per_s: Option<f64>,
-    /// Mean over the current ranks of which it is known.
+    /// Mean over the ranks with a known and current figure.
     pub mfu: Option<f64>,
-    /// Since any rank completed a step.
+    /// Time since any rank completed a step.
     pub since_step: Option<Duration>,
-    /// Since anything was heard of the job.
+    /// Time since the last report of the job.
     pub age: Duration,
-    /// Ranks that say now how they do, or said goodbye.
+    /// Ranks that report now, or have said goodbye.
     pub heard: usize,
-    /// How much is seen of a communicator of which not all is: what keeps bandwidth from being known.
+    /// The seen part of a communicator that is only partly seen, which is why its bandwidth is unknown.
     pub partly_seen: Option<PartlySeen>,
     /// Living ranks whose hook is off.
     pub ranks_off: usize,
-    /// What hooks cannot see.
+    /// The hooks' blind spots.
     pub blind: Vec<String>,
-    /// Processes that claim ranks which others are.
+    /// Processes that claim ranks which other processes have.
     pub turned_away: u32,
     pub losses: Losses,
-    /// Share of wall time the hook took from launching threads, the worst rank's.
+    /// Share of wall time that the hook took from launching threads, for the worst rank.
     pub overhead: f64,
-    /// The rank that is looked at, with its shapes and sizes.
+    /// The shown rank, with its shapes and sizes.
     pub inspected: Option<Inspection>,
-    /// The rank and the job's revision it is of.
+    /// The rank and the job's revision for which it holds.
     inspection: Option<(Rank, u64)>,
 }
 
@@ -112,16 +112,17 @@ pub(super) struct Arrangement {
     pub sort: Sort,
     pub fold: Fold,
     pub groups: Option<Groups>,
-    /// Of ranks in the same state, that is worst which is worst by this.
+    /// Among ranks in the same state, this metric decides which is the worst.
     pub judge: Metric,
-    /// What a GPU costs in an hour.
+    /// The price of a GPU-hour.
     pub price: Option<Price>,
 }
 
-/// How late it is on a host. No clock is compared with another: how old a thing was when its host spoke, and how long ago that came in.
+/// The present time on a host. No clocks are compared: an age is the age when the host reported, plus the
+/// time since that report arrived.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Clock {
-    /// What the host said the time was.
+    /// The time that the host reported.
     pub spoke: Option<Moment>,
     pub since: Duration,
 }
@@ -132,7 +133,7 @@ impl Clock {
     }
 }
 
-/// How fast the job is as a whole.
+/// The pace of the job as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Headline {
     pub step_time: Option<Nanoseconds>,
@@ -141,11 +142,11 @@ pub struct Headline {
     pub bus: Option<f64>,
     pub tokens_per_s: Option<f64>,
     pub mfu: Option<f64>,
-    /// Since any rank's figures were of now; `None` while one's are.
+    /// Time since any rank had current figures; `None` while one has.
     pub age: Option<Duration>,
 }
 
-/// What was not seen, counted.
+/// Counts of what was not seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     pub records: u64,
@@ -159,7 +160,7 @@ impl JobView {
         self.examiner.hold_against(runs);
     }
 
-    /// Whether figures on the screen are of a picture ago, because many came at once.
+    /// Whether some shown figures are from an earlier redraw, because many arrived at once.
     pub fn is_behind(&self) -> bool {
         self.behind
     }
@@ -184,8 +185,8 @@ impl JobView {
         self.scales[metric as usize].as_ref()
     }
 
-    /// What differences are measured against, if not the median: the usual arrival skew is next to nothing, and what counts is its
-    /// share of a step. So may exposed communication be, which is a share of all time.
+    /// The base of differences, if it is not the median. The usual arrival skew is almost zero, so its share
+    /// of a step counts. The same may hold for exposed communication, which is a share of all time.
     pub(super) fn whole(&self, metric: Metric) -> Option<f64> {
         match metric {
             Metric::Skew => self.usual_step.map(Nanoseconds::milliseconds),
@@ -204,25 +205,25 @@ impl JobView {
         self.rows.binary_search_by_key(&rank, |row| row.status.rank).ok()
     }
 
-    /// The row of the worst, by a metric.
+    /// The row of the worst rank by a metric.
     pub fn worst(&self, metric: Metric) -> Option<(&Row, f64)> {
         let scale = self.scale(metric)?;
         let known = self.current().filter_map(|row| Some((row, metric.of(row)?)));
         known.reduce(|one, other| if scale.badness(other.1) > scale.badness(one.1) { other } else { one })
     }
 
-    /// Whether a rank's figures count: those of now, and of a job that is over the last ones.
+    /// Whether a rank's figures count: current ones, and the last ones of a job that has ended.
     pub fn counts(&self, rank: Rank) -> bool {
         let row = self.row_of(rank).and_then(|row| self.rows.get(row));
         self.is_over() || row.is_some_and(|row| row.status.is_live())
     }
 
-    /// Whether no rank says any more how it does: the job is over, or no host is heard.
+    /// Whether no rank reports any more: the job has ended, or no host reports.
     pub fn is_frozen(&self) -> bool {
         !self.rows.iter().any(Row::is_heard)
     }
 
-    /// The rows whose figures count: those of now, and once there are none, all as they were last.
+    /// The rows whose figures count: the current ones, or if there are none, all with their last figures.
     fn current(&self) -> impl Iterator<Item = &Row> + Clone {
         let frozen = self.is_frozen();
         self.rows.iter().filter(move |row| frozen || row.is_heard())
@@ -245,7 +246,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A rank that has just come: no figure is known of it.
+    /// A rank that has just joined: no figure of it is known.
     pub(in crate::app) fn row(rank: u32, host: &str) -> Row {
         let mut jobs = Jobs::default();
         jobs.fold(&Simulation::new(1, 1, 1).snapshots(0)[0]);

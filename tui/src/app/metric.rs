@@ -1,11 +1,11 @@
-//! The quantities a rank is compared by.
+//! The quantities by which ranks are compared.
 
 use xpu_model::finding::{Class, Evidence, Finding};
 
 use super::{App, Row};
 use crate::widget::scale::Worse;
 
-/// In the order the heatmaps take turns: what belongs together is side by side.
+/// In the order of the heatmaps: related quantities are side by side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metric {
     #[default]
@@ -19,18 +19,18 @@ pub enum Metric {
     Temperature,
     Busy,
     Memory,
-    /// By itself, and so beside the first: what GEMMs reach, and how long they are held up.
+    /// Without a partner, so beside the first: the rate of GEMMs, and how long they are held up.
     Exposed,
 }
 
-/// Which quantities the heatmaps show. Those no rank has a figure of are passed over.
+/// The quantities that the heatmaps show. Quantities without any figure are skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Maps {
-    /// As an index among [`Metric::ALL`]; that page is shown on which it is.
+    /// As an index among [`Metric::ALL`]; the pair that contains it is shown.
     at: usize,
-    /// Not as they are now but over the last minutes.
+    /// Over the last minutes instead of now.
     pub over_time: bool,
-    /// The user chose them: they follow no finding any more.
+    /// The user chose them, so they no longer follow findings.
     chosen: bool,
 }
 
@@ -38,12 +38,12 @@ pub struct Maps {
 const ABREAST: usize = 2;
 
 impl Maps {
-    /// Those among which this one is.
+    /// The pair that contains this one.
     pub fn showing(self, metric: Metric) -> Self {
         Self { at: metric as usize, chosen: true, ..self }
     }
 
-    /// As [`Self::metrics`]; until the user has chosen, the second is the one that shows the worst finding.
+    /// As [`Self::metrics`]; until the user has chosen, the second one is the metric of the worst finding.
     pub(super) fn following(self, shown: &[Metric], worst: Option<&Finding>) -> [Metric; ABREAST] {
         let [first, second] = self.metrics(shown);
         let late = worst.is_some_and(shows_in_arrival) && shown.contains(&Metric::Skew);
@@ -61,7 +61,7 @@ impl Maps {
         passed.saturating_sub(1) / ABREAST
     }
 
-    /// An outlier has the first beside it.
+    /// The unpaired metric is shown beside the first.
     pub fn metrics(self, shown: &[Metric]) -> [Metric; ABREAST] {
         let from = self.page(shown) * ABREAST;
         std::array::from_fn(|nth| {
@@ -70,7 +70,7 @@ impl Maps {
     }
 }
 
-/// Whether the ranks it names are late where their GEMMs look like all others'.
+/// Whether it names ranks that are late although their GEMMs are as fast as the others'.
 fn shows_in_arrival(finding: &Finding) -> bool {
     let is_late = matches!(finding.class, Class::Host | Class::Pauses | Class::Step);
     !finding.ranks.is_empty() && (is_late || matches!(finding.evidence, Evidence::MoreWork(_)))
@@ -115,7 +115,7 @@ impl Metric {
         }
     }
 
-    /// The one that is called so; earlier versions called arrival skew `late`.
+    /// The metric of this name; earlier versions called arrival skew `late`.
     pub fn called(word: &str) -> Option<Self> {
         let word = if word == "late" { Self::Skew.word() } else { word };
         Self::ALL.into_iter().find(|one| one.word() == word)
@@ -137,7 +137,7 @@ impl Metric {
         }
     }
 
-    /// After the title, where there is room.
+    /// After the title, if there is room.
     pub fn means(self) -> &'static str {
         match self {
             Self::Gemm => " over GEMM time ",
@@ -166,7 +166,7 @@ impl Metric {
         }
     }
 
-    /// Which of its values are the bad ones.
+    /// Which of its values are bad.
     pub fn worse(self) -> Worse {
         match self {
             Self::Gemm | Self::Bus | Self::Peak | Self::Clock | Self::Power | Self::Busy => Worse::Low,
@@ -185,7 +185,7 @@ impl Metric {
     }
 
     pub fn of(self, row: &Row) -> Option<f64> {
-        // What the driver said long ago is not compared.
+        // Old readings of the driver are not compared.
         let device = row.status.device.as_ref().filter(|device| !device.is_stale());
         match self {
             Self::Gemm => row.status.gemm_tflops.map(|rate| rate.0),
@@ -223,7 +223,7 @@ mod tests {
         let maps = Maps::default().showing(Metric::Power);
         assert_eq!(maps.metrics(&shown), [Metric::Power, Metric::Gemm]);
         assert_eq!((maps.page(&shown), Maps::pages(&shown)), (2, 3));
-        // The driver falls silent while its map is shown.
+        // The driver stops reporting while its map is shown.
         assert_eq!(maps.metrics(&shown[..4]), [Metric::Skew, Metric::StepTime]);
         assert_eq!(Maps::default().metrics(&[]), [Metric::Gemm, Metric::Bus]);
     }

@@ -1,16 +1,16 @@
-//! What a list is sorted by: a column, worst first or the other way round.
+//! The order of a list: by a column, worst first or reversed.
 
 use std::cmp::Ordering;
 
 /// Something a list can be sorted by.
 pub(crate) trait Sortable: Copy + PartialEq + 'static {
-    /// In the order of the list's columns; the first is where sorting begins.
+    /// In the order of the list's columns; the first is the default.
     const ALL: &'static [Self];
 
     /// As the list of columns names it.
     fn title(self) -> &'static str;
 
-    /// Whether large figures are those that are looked for, and so come first.
+    /// Whether large figures are of interest and come first.
     fn large_first(self) -> bool;
 }
 
@@ -42,7 +42,7 @@ impl<C: Sortable> Order<C> {
         self.by.large_first() == self.reversed
     }
 
-    /// How two figures follow each other. What is not known goes last, whichever way round.
+    /// Compares two figures. Unknown ones come last in either direction.
     pub(crate) fn compare(self, one: Option<f64>, other: Option<f64>) -> Ordering {
         match (one, other) {
             (Some(one), Some(other)) if self.is_rising() => one.total_cmp(&other),

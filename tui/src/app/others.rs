@@ -8,7 +8,7 @@ use xpu_wire::{id::JobName, unit::Moment};
 
 #[derive(Debug, Default)]
 pub struct Others {
-    /// Those that make no progress, as of this second.
+    /// Those that make no progress, in this second.
     hang: Vec<JobName>,
     second: u64,
 }

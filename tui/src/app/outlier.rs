@@ -4,7 +4,7 @@ use xpu_wire::id::Rank;
 
 use super::{JobView, Metric};
 
-/// A rank well below its fellows.
+/// A rank well below the others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outlier {
     /// By its index among the rows.
@@ -18,7 +18,7 @@ pub struct Outlier {
 }
 
 impl Outlier {
-    /// The lowest rank by GEMM rate, else by bandwidth, if it is low enough to be worth a sentence.
+    /// The lowest rank by GEMM rate, else by bandwidth, if it is low enough to be reported.
     pub(super) fn among(job_view: &JobView) -> Option<Self> {
         [Metric::Gemm, Metric::Bus].into_iter().find_map(|metric| {
             let scale = job_view.scale(metric)?;

@@ -31,7 +31,7 @@ impl Page {
         Self::Hosts,
     ];
 
-    /// Its name where nine of them share 80 columns.
+    /// Its short name, for nine in 80 columns.
     pub(crate) fn short(self) -> &'static str {
         match self {
             Self::Overview => "over",
@@ -46,7 +46,7 @@ impl Page {
         }
     }
 
-    /// Whose keys are in force on it.
+    /// The scope whose keys are active on it.
     pub(crate) fn scope(self) -> Scope {
         match self {
             Self::Overview => Scope::Overview,

@@ -1,4 +1,4 @@
-//! The app while it shows what is past: what comes in goes on being known, and is not shown.
+//! The app while it shows the past: arriving frames are folded but not shown.
 
 use std::{collections::HashMap, mem::take, thread};
 
@@ -18,7 +18,7 @@ use crate::replay::{Mark, Of, Playback};
 pub(crate) struct Parked {
     jobs: Jobs,
     arrived: HashMap<HostName, Moment>,
-    /// As they were when the past was gone to.
+    /// As they were when the past was entered.
     step_times: StepTimes,
     log: Log,
     incident: Option<Incident>,
@@ -44,17 +44,17 @@ impl App {
         self.playback = Some(playback);
     }
 
-    /// Whether what is shown is not of now.
+    /// Whether the screen shows the past.
     pub(crate) fn is_past(&self) -> bool {
         self.playback.is_some()
     }
 
-    /// Whether a file is shown: it accepts no requests.
+    /// Whether a file is shown, which accepts no requests.
     pub(crate) fn is_replay(&self) -> bool {
         self.playback.as_ref().is_some_and(|playback| playback.of == Of::File)
     }
 
-    /// It is this time where the job runs whose past is shown.
+    /// The present time where the job runs whose past is shown.
     pub(crate) fn set_parked_time(&mut self, now: Moment) {
         if let Some(parked) = &mut self.parked {
             parked.now = now;
@@ -70,7 +70,7 @@ impl App {
         self.jobs.iter().map(|job| job.ranks().len()).sum()
     }
 
-    /// Takes the place of warnings of its kind.
+    /// Replaces warnings of its kind.
     pub(crate) fn complain(&mut self, complaints: Vec<String>) {
         self.warnings.clear();
         for complaint in complaints {
@@ -78,10 +78,10 @@ impl App {
         }
     }
 
-    /// Nothing is known any more; what the user chose to see stays.
+    /// Discards the state; the user's choices stay.
     pub(crate) fn forget(&mut self) {
         let gone = (take(&mut self.jobs), take(&mut self.job_view), take(&mut self.step_times));
-        // Freeing a thousand ranks takes long enough to be felt in a jump: it happens elsewhere.
+        // Freeing a thousand ranks would delay a jump noticeably, so another thread does it.
         let _ = thread::Builder::new().spawn(move || drop(gone));
         self.arrived.clear();
         self.log = Log::default();
@@ -94,10 +94,10 @@ impl App {
         if let Some(Parked { jobs, arrived, step_times, log, incident, now }) = self.parked.take() {
             let alarmed = self.alarmed;
             self.forget();
-            // What was shown of itself before is not shown so again.
+            // An incident that opened by itself before does not open again.
             self.alarmed = alarmed;
             (self.jobs, self.arrived, self.step_times, self.now) = (jobs, arrived, step_times, now);
-            // What was found before the pause is not found anew.
+            // Findings from before the pause are not new.
             (self.log, self.incident) = (log, incident);
             self.playback = None;
         }
@@ -117,7 +117,7 @@ impl App {
         }
     }
 
-    /// History is not received live, nor an unwatched rank's detail.
+    /// History and details of unwatched ranks are not received live.
     pub(crate) fn put_aside(&mut self, arrival: &Arrival) -> bool {
         let Arrival::Frame(frame) = arrival else { return false };
         if let Some(parked) = &mut self.parked {

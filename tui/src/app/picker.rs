@@ -1,11 +1,11 @@
-//! A list over the screen, to choose one of: what the maps show, what a list is sorted by, a job.
+//! A list to choose from, over the page: the quantity of the maps, the column to sort by, a job.
 
 use xpu_model::{figure, job::Job};
 
 use super::{App, Column, GemmColumn, HostColumn, Page, Sort, StepColumn, order::Sortable};
 use crate::action::{Action, Motion};
 
-/// Lines that a page key moves by.
+/// Lines by which a page key moves.
 const PAGE: usize = 10;
 
 /// What is chosen.
@@ -16,7 +16,7 @@ pub enum Choosing {
     Job,
 }
 
-/// The list as it was when it was opened: what arrives meanwhile moves no line under the cursor.
+/// The list as it was when opened, so that arriving data does not move lines under the cursor.
 #[derive(Clone, Debug)]
 pub(crate) struct Picker {
     pub title: &'static str,
@@ -29,13 +29,13 @@ pub(crate) struct Picker {
 pub(crate) struct Item {
     pub text: String,
     pub about: String,
-    /// It is what the screen shows now.
+    /// It is the present choice.
     pub is_current: bool,
     pub action: Action,
 }
 
 impl Picker {
-    /// The cursor begins on what is shown now.
+    /// The cursor starts on the present choice.
     fn new(title: &'static str, items: Vec<Item>) -> Self {
         let at = items.iter().position(|item| item.is_current).unwrap_or(0);
         Self { title, items, at }
@@ -49,7 +49,7 @@ impl Picker {
         self.at = motion.from(self.at, self.items.len(), PAGE);
     }
 
-    /// To the next line that begins with this letter. `false`: there is none.
+    /// Moves to the next line that begins with this letter; `false` if there is none.
     pub(crate) fn jump(&mut self, letter: char) -> bool {
         let begins = |item: &Item| {
             item.text.chars().next().is_some_and(|first| first.to_lowercase().eq(letter.to_lowercase()))
@@ -60,7 +60,7 @@ impl Picker {
         found.is_some()
     }
 
-    /// What choosing this line does.
+    /// The action of choosing this line.
     pub(crate) fn action(&self, line: usize) -> Option<Action> {
         self.items.get(line).map(|item| item.action.clone())
     }

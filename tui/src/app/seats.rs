@@ -1,6 +1,6 @@
 //! The places on a heatmap: hosts in the order of their lowest ranks, and on each its ranks.
 //!
-//! Unseen ranks of the world size keep their places: a hole is not left out.
+//! Ranks of the world size that were not seen keep their places, so a hole stays visible.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -35,7 +35,7 @@ struct Group {
 enum Of {
     /// Rows of the job view.
     Host(HostName, Vec<usize>),
-    /// Unseen ranks, whose hosts are unknown. They are cut into pieces of a host's likely size.
+    /// Unseen ranks, whose hosts are unknown. They are divided into groups of a host's likely size.
     Hole(Range<u32>),
 }
 

@@ -1,4 +1,4 @@
-//! What is worked out from the job before a picture is drawn: once, however many frames came since the last one.
+//! Computes the view from the job before a redraw: once, however many frames arrived since the last one.
 
 use xpu_client::sample::sample;
 use xpu_wire::{
@@ -12,7 +12,7 @@ use super::{
 };
 
 impl App {
-    /// Does now what the next picture would have to do, for a frame that has just come in.
+    /// Does work of the next redraw in advance, for a frame that has just arrived.
     pub(crate) fn prepare(&mut self, frame: &Frame) {
         match &frame.body {
             Body::Digest(digest) => {
@@ -31,7 +31,7 @@ impl App {
         }
     }
 
-    /// Brings all of it up to date.
+    /// Updates all of it.
     pub fn settle(&mut self) {
         if let Choice::Foremost(name) = &mut self.choice {
             let lives =
@@ -88,7 +88,7 @@ impl App {
         if self.page == Page::Gemms {
             self.gemms.settle(job, &self.watched, self.peaks, now);
         }
-        // For a hung job every page shows the rank's position, and so does a report.
+        // For a hung job, every page and the report show the rank's position.
         if self.page == Page::Stacks || self.job_view.standstill().is_some() {
             let standstill = self.incident.as_ref().and_then(|incident| incident.finding.collective.as_ref());
             self.whereabouts = Whereabouts::of(job, standstill.map(|of| of.communicator.as_str()));

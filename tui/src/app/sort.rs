@@ -6,7 +6,7 @@ use xpu_model::status::RankStatus;
 
 use super::{Metric, Row, Urgency};
 
-/// What can be sorted by: what is wrong, which is no column, and the table's columns in their order.
+/// The possible orders: by findings, which is no column, and by the table's columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Column {
     /// Ranks named in findings first, then failing ones, then the others: the default order.
@@ -71,13 +71,13 @@ impl Column {
         }
     }
 
-    /// The one that is called so; earlier versions called arrival skew `late`.
+    /// The column of this name; earlier versions called arrival skew `late`.
     pub fn called(word: &str) -> Option<Self> {
         let word = if word == "late" { Self::Skew.word() } else { word };
         Self::ALL.into_iter().find(|one| one.word() == word)
     }
 
-    /// As the table's head has it; units included.
+    /// As in the table's head, with units.
     pub fn title(self) -> &'static str {
         match self {
             Self::Findings => "findings",
@@ -98,7 +98,7 @@ impl Column {
         }
     }
 
-    /// What a title of few letters means.
+    /// The meaning of an abbreviated title.
     pub fn means(self) -> &'static str {
         match self {
             Self::Findings => "ranks named in findings first",
@@ -117,7 +117,7 @@ impl Column {
         }
     }
 
-    /// The quantity in it that ranks are compared by.
+    /// The quantity of this column by which ranks are compared.
     pub fn metric(self) -> Option<Metric> {
         Some(match self {
             Self::StepTime => Metric::StepTime,
@@ -133,14 +133,14 @@ impl Column {
         })
     }
 
-    /// Whether large values are the bad ones, and so come first.
+    /// Whether large values are bad, and so come first.
     fn large_first(self) -> bool {
         matches!(self, Self::StepTime | Self::Skew | Self::Temperature | Self::Memory | Self::State)
     }
 
     fn compare(self, one: &Row, other: &Row) -> Ordering {
         let (a, b) = (&one.status, &other.status);
-        // What is not known goes last, whichever way round.
+        // Unknown values come last in either direction.
         let known = |a: Option<f64>, b: Option<f64>| match (a, b) {
             (Some(a), Some(b)) => self.turned(a.total_cmp(&b)),
             (a, b) => b.is_some().cmp(&a.is_some()),
@@ -183,7 +183,7 @@ impl Column {
     }
 }
 
-/// A column, worst first or the other way round.
+/// A column, worst first or reversed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sort {
     pub column: Column,
@@ -196,7 +196,7 @@ impl Sort {
         self.column.large_first() == self.reversed
     }
 
-    /// How many of the first rows listed are there because something is wrong with them; none if that is all there are.
+    /// How many rows come first because of a problem; 0 if these are all rows.
     pub fn set_off(self, order: &[usize], rows: &[Row]) -> usize {
         if self != Self::default() {
             return 0;
@@ -205,12 +205,12 @@ impl Sort {
         if calm < order.len() { calm } else { 0 }
     }
 
-    /// Indices of the rows as they are listed; equal ones by rank.
+    /// Indices of the rows in listed order; equal ones by rank.
     pub fn order(self, rows: &[Row]) -> Vec<usize> {
         self.arrange((0..rows.len()).collect(), rows)
     }
 
-    /// Some of the rows, which come in the order they have by themselves.
+    /// Some of the rows, in their own order.
     pub fn arrange(self, mut order: Vec<usize>, rows: &[Row]) -> Vec<usize> {
         if self.column != Column::Rank {
             order.sort_by(|&a, &b| self.column.compare(&rows[a], &rows[b]));

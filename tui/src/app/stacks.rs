@@ -1,4 +1,4 @@
-//! The stacks of the job that is shown: asked for, coming in, merged, and which branches of the tree are open.
+//! The stacks of the shown job: requested, arriving, merged; and the open branches of the tree.
 
 mod rows;
 
@@ -19,53 +19,54 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// With the kernels on the GPUs.
 const PATIENCE_WITH_GPUS: Duration = Duration::from_secs(70);
 
-/// The second request for the GPUs confirms the first after this time and within that: a key that is held repeats.
+/// A second request for the GPUs confirms the first if it comes after the first of these times and within the
+/// second, because a key that is held down repeats.
 const CONFIRMED_AFTER: Duration = Duration::from_secs(1);
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Lines a page key moves by.
+/// Lines by which a page key moves.
 const PAGE: usize = 10;
 
 #[derive(Debug, Default)]
 pub struct Stacks {
-    /// The job the tree is of, and the revision of its stacks.
+    /// The job of the tree, and the revision of its stacks.
     made: Option<(JobName, u64)>,
-    /// The ranks that are meant, while there is a filter.
+    /// The matching ranks, while there is a filter.
     meant: Option<Ranks>,
-    /// Ranks that came, and those that should.
+    /// Ranks whose stacks arrived, and the expected ones.
     came: usize,
     expected: usize,
-    /// When the last came, by this machine's clock.
+    /// When the last arrived, by this machine's clock.
     newest: Option<Moment>,
     asked: Option<Moment>,
     with_gpus: bool,
-    /// When the GPUs were asked for, without confirmation yet.
+    /// When the GPUs were requested, not yet confirmed.
     gpus_asked: Option<Moment>,
     refused: Option<String>,
-    /// Branches the user turned from how they are at first.
+    /// Branches that the user opened or closed.
     turned: BTreeSet<u64>,
     /// Whether native frames below those of Python are shown.
     natives: bool,
     cursor: Option<u64>,
-    /// Of all ranks, and of those that are meant.
+    /// Of all ranks, and of the matching ones.
     tree: Tree,
     sifted: Option<Tree>,
     notes: Vec<String>,
     rows: Vec<StackRow>,
 }
 
-/// What can be shown of the stacks.
+/// The state of the stacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StackState {
     /// There was no request.
     Unasked,
     /// The number of expected ones that have arrived.
     Coming(usize),
-    /// All that will come has come, or nothing more is expected.
+    /// All expected stacks have arrived.
     Here,
-    /// Nothing came in time.
+    /// None arrived in time.
     Silent,
-    /// They cannot be asked for.
+    /// They cannot be requested.
     Refused(String),
 }
 
@@ -75,7 +76,7 @@ impl Stacks {
         self.refused = None;
     }
 
-    /// They are asked for now. What is known stays until it is replaced.
+    /// They are requested now. Earlier ones stay until they are replaced.
     pub(crate) fn ask(&mut self, now: Moment) {
         self.asked = Some(now);
         self.with_gpus = false;
@@ -113,7 +114,7 @@ impl Stacks {
         self.expected
     }
 
-    /// When the last of them came.
+    /// When the last of them arrived.
     pub fn newest(&self) -> Option<Moment> {
         self.newest
     }
@@ -131,7 +132,7 @@ impl Stacks {
         &self.rows
     }
 
-    /// What is missing and which processes were stopped, each with its ranks.
+    /// What is missing, and which processes were stopped, each with its ranks.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -142,7 +143,7 @@ impl Stacks {
         self.rows.iter().position(|row| row.mark == cursor)
     }
 
-    /// Merges what came of the job, of all its ranks and of those that are meant.
+    /// Merges the received stacks of all ranks of the job, and those of the matching ranks.
     pub(super) fn settle(&mut self, job: &Job, meant: Option<Ranks>) {
         // A rank that ended in an orderly way has no stack.
         self.expected = job.ranks().filter(|(_, view)| view.life() != Life::Ended).count();
@@ -204,7 +205,7 @@ impl Stacks {
 
     pub(crate) fn fold(&mut self, folding: Folding) {
         let Some(at) = self.at() else { return };
-        // On a frame it is the branch the frame is in.
+        // For a frame, the branch that contains it.
         let Some(branch) = self.rows[..=at].iter().rposition(|row| row.open.is_some()) else { return };
         let StackRow { mark, open, .. } = self.rows[branch];
         let turns = match folding {
@@ -221,7 +222,7 @@ impl Stacks {
         }
     }
 
-    /// To the next branch that few ranks are in and most are not; round again after the last.
+    /// Moves to the next branch with few ranks; after the last, to the first.
     pub(crate) fn next_outlier(&mut self) {
         self.jump(StackRow::is_outlier);
     }

@@ -1,4 +1,4 @@
-//! The page of steps beside their times: what they are made of, how far ranks differ, and the late ranks.
+//! The steps page beside the step times: the parts of a step, the spread over ranks, and the late ranks.
 
 use std::{
     cmp::Reverse,
@@ -23,25 +23,25 @@ use super::{
 #[derive(Debug, Default)]
 pub struct Steps {
     pub(crate) order: Order<StepColumn>,
-    /// Where steps became longer or shorter for good, oldest first.
+    /// Where steps became permanently longer or shorter, oldest first.
     pub changes: Vec<(Point, ChangePoint)>,
-    /// Medians over the ranks that are watched.
+    /// Medians over the watched ranks.
     pub breakdown: Breakdown,
     /// Single steps of these ranks, since they are watched.
     pub singles: Histogram,
-    /// Parts that the program names, a step: their name, and the time in the middle of these ranks; the longest first.
+    /// Spans per step: their name, and the median time over these ranks; the longest first.
     pub spans: Vec<(String, Nanoseconds)>,
-    /// Watched ranks of which single steps are known.
+    /// Watched ranks with known single steps.
     pub heard: usize,
     /// Rows of the job view as they are listed.
     pub lines: Vec<usize>,
-    /// The job and the second all but the lines is of.
+    /// The job and the second for which everything but the lines holds.
     made: Option<(JobName, u64)>,
-    /// The job and the second a glance at it is of.
+    /// The job and the second of the brief view on the overview.
     glanced: Option<(JobName, u64)>,
 }
 
-/// What the ranks can be sorted by.
+/// The columns by which the ranks can be sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepColumn {
     Skew,
@@ -79,7 +79,7 @@ impl StepColumn {
 }
 
 impl Steps {
-    /// Brings up to date, once a second, what the overview shows: of some ranks, none of which is watched.
+    /// Updates once a second what the overview shows: figures of some ranks, without watching them.
     pub(super) fn glance(
         &mut self,
         job: &Job,
@@ -95,7 +95,7 @@ impl Steps {
         }
     }
 
-    /// Brings it up to date: the lines always, the rest once a second.
+    /// Updates it: the lines always, the rest once a second.
     pub(super) fn settle(
         &mut self,
         job: &Job,
@@ -104,7 +104,7 @@ impl Steps {
         step_times: &StepTimes,
         now: Moment,
     ) {
-        // Figures come in at any time within the second, and the list is to be in their order.
+        // Figures arrive at any time within the second, and the list must be in their order.
         let (rows, order) = (job_view.rows(), self.order);
         self.lines = (0..rows.len()).collect();
         self.lines.sort_by(|&one, &other| order.compare(order.by.of(&rows[one]), order.by.of(&rows[other])));

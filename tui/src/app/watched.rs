@@ -1,4 +1,4 @@
-//! Whose whole summaries come in: digests are of all ranks, details only of those that are looked at.
+//! The ranks whose complete summaries are subscribed: digests cover all ranks, details only the shown ones.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ impl Watched {
         self.job == *job && self.ranks.contains(&rank)
     }
 
-    /// Those of whom a summary has come.
+    /// Those whose summary has arrived.
     pub fn heard(&self, job: &Job) -> usize {
         let views = self.ranks.iter().filter_map(|&rank| job.rank(rank));
         views.filter(|view| view.summary().is_some()).count()
@@ -35,7 +35,7 @@ impl Watched {
 }
 
 impl App {
-    /// Whose details the page needs that is shown.
+    /// The ranks whose details the shown page needs.
     pub(crate) fn looked_at(&self) -> Option<WatchedRanks> {
         let job = self.job()?;
         let ranks = match self.page {
@@ -50,7 +50,7 @@ impl App {
     }
 }
 
-/// Watched ranks stay watched within the limit: a newly watched rank's data starts afresh.
+/// Watched ranks stay watched within the limit, because the data of a newly watched rank starts afresh.
 fn joined(watched: Option<&Watched>, wanted: BTreeSet<Rank>) -> BTreeSet<Rank> {
     let Some(watched) = watched else { return wanted };
     let all: BTreeSet<_> = watched.ranks.union(&wanted).copied().collect();

@@ -1,4 +1,5 @@
-//! Where ranks are in a communicator: ranks that stand at the same place together, those that are behind first.
+//! The positions of ranks in a communicator: ranks at the same position form a group, those behind come
+//! first.
 
 use std::time::Duration;
 
@@ -13,11 +14,11 @@ use xpu_wire::{
     unit::Nanoseconds,
 };
 
-/// A shorter call is no block: ranks go through many in a second.
+/// Shorter calls do not count as blocking: ranks make many in a second.
 const HELD: Nanoseconds = Nanoseconds(1_000_000_000);
 
-/// A rank with recent progress is not waiting: hosts report at different times, and between two reports ranks
-/// in step seem to be some collectives apart.
+/// A rank with recent progress is not waiting: hosts report at different times, so ranks that are level seem
+/// to be some collectives apart.
 const STALLED: Duration = Duration::from_secs(2);
 
 /// Ranks at the same place.
@@ -27,9 +28,9 @@ pub struct Group {
     pub entered: u64,
     pub enqueued: u64,
     pub completed: u64,
-    /// The call that holds them, if one does.
+    /// The call in which they wait, if any.
     pub call: Option<Call>,
-    /// How long it has held the one that it holds longest.
+    /// For how long the first of them has waited in it.
     pub held: Duration,
     pub life: Life,
     /// All of them wait.
@@ -42,12 +43,12 @@ pub struct Whereabouts {
     pub title: String,
     pub size: u32,
     pub groups: Vec<Group>,
-    /// Ranks that entered most and wait, and those that did not enter as many.
+    /// Ranks that entered the most and wait, and those that entered fewer.
     waits: Option<(Ranks, Ranks)>,
 }
 
 impl Whereabouts {
-    /// Of the communicator whose id is written so, else of the largest.
+    /// For the communicator with this id, else for the largest.
     pub(super) fn of(job: &Job, wanted: Option<&str>) -> Self {
         let states = || {
             let digests = job.ranks().filter_map(|(_, view)| view.latest());
@@ -64,7 +65,7 @@ impl Whereabouts {
         Self { title, size, groups, waits }
     }
 
-    /// The waiting ranks and the awaited ones, of all its ranks.
+    /// The waiting ranks and the awaited ranks, among all its ranks.
     pub fn waits(&self) -> Option<&(Ranks, Ranks)> {
         self.waits.as_ref()
     }
@@ -75,7 +76,7 @@ impl Whereabouts {
         behind.zip(group.ranks.first()).is_some_and(|(behind, first)| behind.contains(first))
     }
 
-    /// Only these ranks are listed; the dependencies stay those of all.
+    /// Only these ranks are listed; dependencies still cover all.
     pub fn only(&self, meant: Option<&Ranks>) -> Self {
         let mut shown = self.clone();
         let Some(meant) = meant else { return shown };

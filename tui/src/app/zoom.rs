@@ -1,30 +1,30 @@
-//! The time range that the heatmaps over time are zoomed to, and the one being marked with the mouse.
+//! The time range to which the heatmaps over time are zoomed, and the range being marked with the mouse.
 
 /// The first and the last column of the history.
 pub type Columns = (u64, u64);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Zoom {
-    /// What is shown alone; all there is where nothing is.
+    /// The shown range; `None` shows all.
     only: Option<Columns>,
-    /// The cell where the hand began, and the one where it is.
+    /// The cell where the drag began, and the present one.
     marked: Option<(Columns, Columns)>,
 }
 
-/// What is done with it.
+/// The operations on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoomAction {
-    /// A hand is put down on a cell, moves to another, and lets go.
+    /// A drag begins on a cell, moves to another, and ends.
     Begin(Columns),
     To(Columns),
     Keep,
-    /// The later half of what is shown, and twice as much.
+    /// The later half of the shown range, and twice the range.
     Halve,
     Double,
 }
 
 impl Zoom {
-    /// `known`: what is remembered.
+    /// `known`: the remembered range.
     pub(crate) fn act(&mut self, what: ZoomAction, known: Columns) {
         match what {
             ZoomAction::Begin(cell) => self.marked = Some((cell, cell)),
@@ -45,18 +45,18 @@ impl Zoom {
         }
     }
 
-    /// What a hand has marked: more than the cell it was put down on.
+    /// The marked range: more than the first cell.
     pub fn marked(&self) -> Option<Columns> {
         let (begin, end) = self.marked.filter(|(begin, end)| begin != end)?;
         Some((begin.0.min(end.0), begin.1.max(end.1)))
     }
 
-    /// Whether a hand is down.
+    /// Whether a drag is in progress.
     pub fn is_begun(&self) -> bool {
         self.marked.is_some()
     }
 
-    /// What is shown alone of what is remembered.
+    /// The shown part of the remembered range.
     pub fn only(&self, known: Columns) -> Option<Columns> {
         let (first, last) = self.only?;
         let (first, last) = (first.max(known.0), last.min(known.1));
@@ -67,12 +67,12 @@ impl Zoom {
         self.only(known).unwrap_or(known)
     }
 
-    /// Whether there is anything to be undone.
+    /// Whether there is anything to undo.
     pub(crate) fn is_set(&self) -> bool {
         *self != Self::default()
     }
 
-    /// Shows all again. Whether there was anything to be undone.
+    /// Shows all again. Returns whether there was anything to undo.
     pub(crate) fn clear(&mut self) -> bool {
         std::mem::take(self) != Self::default()
     }
@@ -93,11 +93,11 @@ mod tests {
         assert_eq!((zoom.marked(), zoom.shown(KNOWN)), (Some((120, 155)), KNOWN));
         zoom.act(ZoomAction::Keep, KNOWN);
         assert_eq!((zoom.marked(), zoom.shown(KNOWN)), (None, (120, 155)));
-        // A click marks nothing, and what is shown stays.
+        // A click marks nothing and changes nothing.
         zoom.act(ZoomAction::Begin((130, 135)), KNOWN);
         zoom.act(ZoomAction::Keep, KNOWN);
         assert_eq!(zoom.shown(KNOWN), (120, 155));
-        // What is no more remembered is shown no more.
+        // A range that is no longer remembered is no longer shown.
         assert_eq!(zoom.shown((140, 240)), (140, 155));
         assert_eq!(zoom.shown((200, 300)), (200, 300));
         assert!(zoom.clear() && !zoom.clear());

@@ -1,4 +1,4 @@
-//! The whole file as it would be if nothing were changed: every setting, every key.
+//! A complete file with all defaults: every setting, every key.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What the last screen ended with, for the next one to begin with.
+//! The state at the end of a screen, with which the next one begins.
 
 use std::{
     fs, io,
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{folder, read_small};
 
-/// By their names, so that another version reads what it knows.
+/// By names, so that another version reads the ones it knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {
@@ -28,13 +28,13 @@ impl State {
         folder("XDG_STATE_HOME", ".local/state").map(|folder| folder.join("state.json"))
     }
 
-    /// What cannot be read is as if there were none: nothing is lost but comfort.
+    /// An unreadable state is ignored: only comfort is lost.
     pub fn load(path: &Path) -> Self {
         let text = read_small(path).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// Whole or not at all: another screen may end at the same moment.
+    /// Completely or not at all, because another screen may end at the same moment.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;

@@ -34,7 +34,7 @@ fn a_price_is_a_number_or_has_its_currency() {
     assert!(wrong("\ngpu_hour_price = \"cheap\"").starts_with("line 2: gpu_hour_price: cheap: a price is"));
 }
 
-/// People begin with what the page of the screen has.
+/// People start from the examples in docs/tui.md.
 #[test]
 fn the_example_of_the_docs_is_understood() {
     let page = include_str!("../../../docs/tui.md");
@@ -56,7 +56,7 @@ fn keys_are_bound_anew_everywhere_or_in_one_view() {
     let pause = format!("{:?}", Some(Action::Control(Control::Pause)));
     assert_eq!(means("Q", Scope::Overview), format!("{:?}", Some(Action::Quit)));
     assert_eq!(means("q", Scope::Overview), "None");
-    // There is always a way out.
+    // The program can always be quit.
     assert_eq!(means("Ctrl-c", Scope::Overview), format!("{:?}", Some(Action::Quit)));
     assert_eq!((means("z", Scope::Overview), means("P", Scope::Stacks)), (pause.clone(), pause));
     assert_eq!(means("z", Scope::Stacks), "None");
@@ -91,7 +91,7 @@ fn what_is_wrong_is_reported_with_its_line_and_what_would_be_right() {
     }
 }
 
-/// The sample says what is there: without its `#` nothing changes, and nothing in it is wrong.
+/// The sample has the defaults: without its `#` it is valid and changes nothing.
 #[test]
 fn the_sample_is_a_file_that_changes_nothing() {
     let uncommented: String = sample()

@@ -1,4 +1,4 @@
-//! A file's header and end: no more of it is read.
+//! The label of a file, from its header and its end only.
 
 use std::path::Path;
 
@@ -10,10 +10,11 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// Blocks read from the begin on until it is known what it is, and from the end back until the last sheet is found.
+/// Blocks that are read: from the begin until the kind of file is known, and from the end back until the last
+/// sheet is found.
 const BLOCKS: usize = 4;
 
-/// The words of a file that is none of ours.
+/// The error for a file that is not from xpu-top.
 const NONE_OF_OURS: &str = "it is not a recording of xpu-top";
 
 use xpu_client::capture::Extent;
@@ -22,9 +23,9 @@ use xpu_client::capture::Extent;
 pub struct Label {
     pub what: What,
     pub job: String,
-    /// Whether it was written to its end.
+    /// Whether it was closed.
     pub closed: bool,
-    /// Pieces that are damaged or cut off.
+    /// Parts that are damaged or cut off.
     pub damage: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What is in a file, in some lines.
+//! The content of a file, in some lines.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use xpu_analysis::{capture::Report, file, render};
 use xpu_model::figure;
 use xpu_recording::{Recording, Span};
 
-/// A larger file is not read whole to be summed up on the screen: its report would take minutes and all memory.
+/// A larger file is not summarized on the screen: its report would take minutes and all memory.
 const LARGEST: u64 = 512 << 20;
 
 /// Rows of a table.
@@ -14,13 +14,13 @@ const ROWS: usize = 4;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// Sentences: what it is of, how far it can be trusted, what is missing.
+    /// Sentences: its job and steps, how reliable it is, what is missing.
     pub about: Vec<String>,
-    /// Of the time of all its steps: name and share, together all of it; none of a recording.
+    /// Shares of the time of all its steps by name, which add up to all of it; none for a recording.
     pub shares: Vec<(&'static str, f64)>,
-    /// What a step took, in milliseconds; none of a capture of a time.
+    /// The time of a step in milliseconds; `None` for a capture of a time.
     pub step_ms: Option<f64>,
-    /// The costliest item, and the last rank: a name, and its description.
+    /// The costliest items and the rank that is last: a name, and its description.
     pub tops: Vec<(String, String)>,
     pub is_capture: bool,
 }

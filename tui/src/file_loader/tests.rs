@@ -11,7 +11,7 @@ use xpu_wire::{
 
 use super::*;
 
-/// A folder of its own, gone when dropped.
+/// A temporary folder, removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -137,7 +137,7 @@ fn each_file_says_what_it_is_or_why_it_cannot_be_read() {
     assert!(label("cut.xpurec").is_err() || !label("cut.xpurec").unwrap().closed);
     assert!(label("empty.xpucap").unwrap_err().contains("it is empty"));
     assert!(label("renamed.xpucap").unwrap_err().contains("not a recording of xpu-top"));
-    // What has changed is read again.
+    // A changed file is read again.
     folder.put("empty.xpucap", &capture());
     assert!(listed(&mut reader)[2].1.is_ok());
 }

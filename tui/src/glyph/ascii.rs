@@ -1,10 +1,10 @@
-//! The screen in plain ASCII: every symbol has its own replacement, applied when a picture is done, so that
-//! no view needs to know.
+//! The screen in plain ASCII: every symbol has its own replacement, which is applied to the finished picture,
+//! so views need not know of it.
 
 use ratatui::{buffer::Buffer, layout::Rect};
 use unicode_width::UnicodeWidthStr as _;
 
-/// Of a name that has letters ASCII lacks.
+/// For letters of names that ASCII lacks.
 const FOREIGN: &str = "?";
 
 /// The replacement of a symbol, one column wide; `None` for letters of names.
@@ -12,7 +12,7 @@ pub fn ascii(symbol: &str) -> Option<&'static str> {
     let mut letters = symbol.chars();
     let (Some(letter), None) = (letters.next(), letters.next()) else { return None };
     Some(match letter {
-        // States: no two alike.
+        // States, all different.
         '●' => "*",
         '▲' => "!",
         '✖' => "X",
@@ -68,7 +68,7 @@ pub fn ascii(symbol: &str) -> Option<&'static str> {
     })
 }
 
-/// Puts the ASCII form of everything in its place.
+/// Replaces everything by its ASCII form.
 pub(crate) fn spell(area: Rect, buffer: &mut Buffer) {
     for y in area.top()..area.bottom() {
         let mut x = area.left();

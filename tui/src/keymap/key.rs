@@ -1,4 +1,4 @@
-//! A key: as the terminal reports it, as the screen shows it, as a file has it.
+//! A key: as the terminal reports it, as the screen shows it, and as the settings name it.
 
 use std::{fmt, str::FromStr};
 
@@ -9,7 +9,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 pub struct Key {
     pub code: KeyCode,
     pub control: bool,
-    /// Only for keys that are no letters: a shifted letter is another letter.
+    /// Only for keys other than letters: a shifted letter is another letter.
     pub shift: bool,
 }
 
@@ -82,7 +82,7 @@ const NAMED: [(&str, KeyCode); 16] = [
 ];
 
 impl Key {
-    /// As a file has it: without signs that no keyboard has.
+    /// As the settings name it: without signs that keyboards lack.
     pub fn written(self) -> String {
         let control = if self.control { "Ctrl-" } else { "" };
         let shift = if self.shift { "Shift-" } else { "" };

@@ -1,4 +1,4 @@
-//! Which keys are in force: those of the table, or what the user would rather have.
+//! The active keys: those of the table, or the user's own.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ impl Default for Keymap {
     }
 }
 
-/// Two things that one key would mean at once.
+/// Two actions on one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clash {
     pub key: Key,
@@ -46,30 +46,30 @@ impl Keymap {
         BINDINGS.iter().zip(self.keys.iter().map(Vec::as_slice))
     }
 
-    /// The bindings in force: those of the scope, and those in force anywhere.
+    /// The active bindings: those of the scope, and those of all scopes.
     pub fn in_force(&self, scope: Scope) -> impl Iterator<Item = (&'static Binding, &[Key])> {
         self.all().filter(move |(binding, _)| match binding.scope {
             List => scope.is_list(),
-            // There, other keys are letters: of the line that is typed, or to look for.
+            // In these scopes, other keys are letters: of the line being typed, or to search for.
             Anywhere => !matches!(scope, Prompt | Picker),
             Time => scope.has_time(),
             other => other == scope,
         })
     }
 
-    /// The key of this action in a scope, as sentences name it: the last one bound, which is a letter if
-    /// there is one beside a number. Without a binding the user types the name.
+    /// The key of this action in a scope, for sentences: the last one bound, which is a letter if there is
+    /// one beside a digit. Without a binding, the user types the name.
     pub fn key(&self, scope: Scope, name: &str) -> String {
         let mut named = self.in_force(scope).filter(|(binding, _)| binding.action.name() == Some(name));
         let key = named.find_map(|(_, keys)| keys.last());
         key.map_or_else(|| format!("\u{201c}{name}\u{201d}"), ToString::to_string)
     }
 
-    /// What the key means now.
+    /// The action of the key now.
     pub fn lookup(&self, key: Key, scope: Scope) -> Option<Action> {
         let bound = self.in_force(scope).find(|(_, keys)| keys.contains(&key));
         bound.map(|(binding, _)| binding.action.clone()).or_else(|| match key.code {
-            // Whatever else is bound, there is a way out.
+            // Whatever else is bound, the program can be quit.
             KeyCode::Char('c') if key.control => Some(Action::Quit),
             KeyCode::Char('z') if key.control => Some(Action::Suspend),
             KeyCode::Char(c) if scope == Prompt && !key.control => Some(Action::Edit(Edit::Type(c))),
@@ -78,7 +78,8 @@ impl Keymap {
         })
     }
 
-    /// Gives every action of this name these keys, in one scope or in all. `false` where none is called so there.
+    /// Gives every action of this name these keys, in one scope or in all. `false` if there is no such action
+    /// there.
     pub fn bind(&mut self, scope: Option<Scope>, name: &str, keys: &[Key]) -> bool {
         let mut found = false;
         for (binding, own) in BINDINGS.iter().zip(&mut self.keys) {
@@ -92,7 +93,7 @@ impl Keymap {
         found
     }
 
-    /// The first key that would mean two things where it is pressed.
+    /// The first key that would have two actions in one scope.
     pub fn clash(&self) -> Option<Clash> {
         Scope::ALL.into_iter().find_map(|scope| {
             let bound: Vec<_> = self

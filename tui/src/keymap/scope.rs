@@ -6,11 +6,11 @@ pub enum Scope {
     Anywhere,
     /// In every view that lists something.
     List,
-    /// Where a replay's time can be moved: everywhere but where a page needs these keys itself.
+    /// Where a replay's time can be moved: everywhere except on pages that need these keys.
     Time,
-    /// Where a line is typed: a filter, a command, a time.
+    /// While a line is being typed: a filter, a command, a time.
     Prompt,
-    /// In a list that one of is chosen from.
+    /// In a list to choose from.
     Picker,
     Overview,
     /// One rank alone.
@@ -44,7 +44,7 @@ impl Scope {
         Self::Prompt,
     ];
 
-    /// As a file has it.
+    /// As the settings name it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Anywhere => "anywhere",

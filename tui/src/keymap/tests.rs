@@ -2,7 +2,8 @@ use std::mem::discriminant;
 
 use super::*;
 
-/// One of each, and whether a person can mean it. A new action does not compile until it is put here.
+/// One of each action, and whether a person can invoke it. A new action does not compile until it is added
+/// here.
 fn is_meant(action: &Action) -> bool {
     match action {
         Action::Time(_) | Action::Arrive(_) | Action::Saved(_) | Action::Copied(_) | Action::NoStacks(_) => {

@@ -1,4 +1,4 @@
-//! The screen as a picture stands on its own ground, whatever the terminal's; and what colours there are in numbers.
+//! For the screen as a picture: its own background, whatever the terminal's, and the colours as numbers.
 
 use ratatui::style::Color;
 
@@ -42,7 +42,7 @@ pub fn name(colour: Color) -> String {
     format!("#{r:02x}{g:02x}{b:02x}")
 }
 
-/// The terminal's own colour is not known: it is taken for black.
+/// The terminal's own colour is unknown and counts as black.
 pub(super) fn rgb(colour: Color) -> Rgb {
     let index = match colour {
         Color::Rgb(r, g, b) => return (r, g, b),
@@ -78,7 +78,7 @@ pub(super) fn rgb(colour: Color) -> Rgb {
     }
 }
 
-/// How light a colour is to the eye, from 0 to 1 (WCAG 2).
+/// The perceived lightness of a colour, from 0 to 1 (WCAG 2).
 pub(super) fn luminance((r, g, b): Rgb) -> f64 {
     let linear = |part: u8| {
         let part = f64::from(part) / 255.0;

@@ -55,7 +55,7 @@ fn every_word_can_be_read_on_the_ground_of_its_theme() {
         (Role::Torch, 4.5),
         (Role::Native, 4.5),
         (Role::System, 4.5),
-        // Lines, and the dot of what is not known.
+        // Lines, and the dot of unknown values.
         (Role::Faint, 1.7),
     ];
     for theme in Theme::ALL {

@@ -1,4 +1,4 @@
-//! The themes: the colours each role has in them, and what their pictures stand on.
+//! The themes: the colours of each role, and the background of their pictures.
 
 #![allow(clippy::unreadable_literal, reason = "colours are written so everywhere")]
 
@@ -10,13 +10,13 @@ use thiserror::Error;
 use super::STEPS;
 use super::Shade;
 
-/// Which colours, for which ground and which eyes.
+/// A set of colours, for a background and for kinds of vision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Theme {
     /// For a dark terminal; the heatmaps are in viridis.
     #[default]
     Dark,
-    /// The same with the heatmaps in cividis, which looks alike to people with and without colour blindness.
+    /// The same with heatmaps in cividis, which looks the same with and without colour blindness.
     Cividis,
     /// For a light terminal.
     Light,
@@ -27,7 +27,7 @@ pub enum Theme {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("unknown theme {0:?}: write dark, cividis, light, high-contrast and mono")]
+#[error("unknown theme {0:?}: write dark, cividis, light, high-contrast or mono")]
 pub struct UnknownTheme(String);
 
 impl Theme {
@@ -81,15 +81,15 @@ pub(super) struct Colours {
     pub torch: Shade,
     pub native: Shade,
     pub system: Shade,
-    /// The row that is selected, and what is written on it.
+    /// The selected row, and text on it.
     pub chosen: Shade,
     pub on_chosen: Shade,
-    /// A cell whose value is old, and what is written on it.
+    /// A cell with an old value, and text on it.
     pub stale: Shade,
     pub on_stale: Shade,
-    /// Darkest first, lightness rising evenly, so that it also reads in grey.
+    /// Darkest first, with evenly rising lightness, so that it is readable in grey too.
     pub heat: [Shade; STEPS],
-    /// What is written on the dark ones, and on the light ones.
+    /// Text on the dark steps, and on the light ones.
     pub on_dark: Shade,
     pub on_light: Shade,
     /// The background of a picture of the screen, and uncoloured text.

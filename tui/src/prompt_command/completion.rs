@@ -1,4 +1,4 @@
-//! What could be said next.
+//! The possible continuations.
 
 use xpu_client::filter;
 
@@ -8,7 +8,7 @@ use crate::{
     palette::Theme,
 };
 
-/// What is there to be named.
+/// The names that can be completed.
 #[derive(Clone, Debug, Default)]
 pub struct Names<'a> {
     pub hosts: Vec<&'a str>,
@@ -26,7 +26,7 @@ pub fn complete(text: &str, there: &Names<'_>) -> (usize, Vec<String>) {
     match name {
         "metric" => (from, beginning(rest, &Metric::ALL.map(Metric::word))),
         "theme" => (from, beginning(rest, &Theme::ALL.map(Theme::name))),
-        // A blank may be a letter of several bytes.
+        // A blank may be a character of several bytes.
         "sort" => match rest.char_indices().rfind(|(_, letter)| letter.is_whitespace()) {
             None => (from, beginning(rest, &Column::ALL.map(Column::word))),
             Some((at, blank)) => {

@@ -72,7 +72,7 @@ fn words_are_completed() {
     assert_eq!(complete("goto +1").1, [""; 0]);
 }
 
-/// One name, one thing: the docs list them.
+/// Each name has one meaning, and the docs list them.
 #[test]
 fn every_action_with_a_key_has_a_name_of_its_own_that_can_be_said() {
     for binding in BINDINGS {

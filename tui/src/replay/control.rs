@@ -1,4 +1,4 @@
-//! What the keys of time do. Nothing is read here: where frames are needed, that is an [`Effect`].
+//! The effects of the keys that move time. Nothing is read here: an [`Effect`] requests needed frames.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use crate::{
     prompt::{Kind, Prompt},
 };
 
-/// What a key of time means.
+/// The meaning of a key that moves time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// Stop time, or let it go on.
+    /// Pause or resume.
     Pause,
     Back,
     Forward,
     FarBack,
     FarForward,
-    /// To the next frames, or a second back.
+    /// Step to the next frames, or a second back.
     Step,
     StepBack,
     Faster,
@@ -30,12 +30,12 @@ pub enum Control {
     Loop,
     NextFinding,
     PreviousFinding,
-    /// Type a time to go to.
+    /// Type a target time.
     AskTime,
     Begin,
-    /// To the end, which of a job that runs is now.
+    /// To the end, which is now for a running job.
     End,
-    /// Begin or end a recording of what is seen.
+    /// Begin or end a recording.
     Record,
 }
 
@@ -48,7 +48,7 @@ pub fn control(app: &mut App, control: Control) -> Option<Effect> {
         return Some(Effect::Record);
     }
     let Some(playback) = &mut app.playback else {
-        // Of a live job only what is past can be gone to.
+        // In a live job, only the past can be the target.
         return match control {
             Control::Pause => Some(Effect::LookBack(Duration::ZERO)),
             Control::Back => Some(Effect::LookBack(NEAR)),
@@ -70,7 +70,7 @@ pub fn control(app: &mut App, control: Control) -> Option<Effect> {
     match control {
         Control::Pause if playback.paused && playback.is_at_end() => match playback.of {
             Of::Live => return Some(Effect::GoLive),
-            // Once more from the begin.
+            // Starts again from the begin.
             Of::File => {
                 playback.paused = false;
                 return Some(Effect::Seek(playback.span.first));
@@ -110,7 +110,7 @@ pub fn control(app: &mut App, control: Control) -> Option<Effect> {
 /// Goes to the time that was typed.
 pub fn go_to(app: &mut App, text: &str) -> Option<Effect> {
     let Some(playback) = &app.playback else {
-        // Of a live job there is only the past: so long before now.
+        // In a live job, the target is this long before now.
         if let Some(by) = text.trim().strip_prefix('-').and_then(time::duration) {
             return Some(Effect::LookBack(by));
         }

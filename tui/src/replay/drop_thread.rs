@@ -8,10 +8,10 @@ use std::{
 
 use xpu_wire::frame::Frame;
 
-/// Number handed over at once, because waking a thread for each takes time too.
+/// Frames that are handed over together, because waking the thread for each takes time too.
 const TOGETHER: usize = 128;
 
-/// And this many wait for it.
+/// Batches that may wait for it.
 const WAITING: usize = 32;
 
 /// Its thread ends when this is dropped.
@@ -25,7 +25,7 @@ pub(super) struct DropThread {
 impl DropThread {
     pub(super) fn open() -> Self {
         let (out, gone) = mpsc::sync_channel(WAITING);
-        // Without the thread there is no receiver, and frames end where they are.
+        // Without the thread there is no receiver, and frames are dropped where they are.
         let _ = thread::Builder::new().spawn(move || gone.iter().for_each(drop::<Vec<_>>));
         Self { shown: Vec::with_capacity(TOGETHER), out }
     }
@@ -33,7 +33,7 @@ impl DropThread {
     pub(super) fn take(&mut self, frame: Arc<Frame>) {
         self.shown.push(frame);
         if self.shown.len() == TOGETHER {
-            // Where it is behind, they end here.
+            // If it is behind, frames are dropped here.
             let _ = self.out.try_send(mem::replace(&mut self.shown, Vec::with_capacity(TOGETHER)));
         }
     }

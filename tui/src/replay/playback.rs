@@ -6,26 +6,26 @@ use xpu_model::finding::Finding;
 use xpu_recording::Span;
 use xpu_wire::{id::JobName, unit::Moment};
 
-/// What is being replayed.
+/// The source of the replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Of {
     /// A file.
     File,
-    /// The last minutes of a job that runs on.
+    /// The last minutes of a running job.
     Live,
 }
 
-/// A moment at which something was found that had not been wrong before.
+/// A moment at which a new finding began.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
     pub at: Moment,
     pub job: JobName,
-    /// As it was found then.
+    /// The finding at that moment.
     pub finding: Finding,
 }
 
 impl Mark {
-    /// Whether it is the beginning of this.
+    /// Whether it is the begin of this finding.
     fn begins(&self, job: &JobName, finding: &Finding) -> bool {
         let Finding { kind, class, ranks, .. } = &self.finding;
         self.job == *job && (*kind, *class, ranks) == (finding.kind, finding.class, &finding.ranks)
@@ -35,7 +35,7 @@ impl Mark {
 #[derive(Clone, Debug)]
 pub struct Playback {
     pub of: Of,
-    /// When the first and the last frame came in.
+    /// When the first and the last frame arrived.
     pub span: Span,
     pub position: Moment,
     pub speed: Speed,
@@ -43,7 +43,7 @@ pub struct Playback {
     pub looped: bool,
     /// In order.
     pub marks: Vec<Mark>,
-    /// Up to here the marks are known.
+    /// The marks are known up to here.
     pub searched: Moment,
 }
 
@@ -82,12 +82,12 @@ impl Playback {
         self.position >= self.span.last
     }
 
-    /// The position after `passed` of the user's time.
+    /// The position after this much of the user's time has passed.
     pub fn after(&self, passed: Duration) -> Moment {
         if self.paused { self.position } else { self.within(self.position.after(self.speed.of(passed))) }
     }
 
-    /// When something began that is found at the present position.
+    /// The begin of a finding of the present position.
     pub(crate) fn since(&self, job: &JobName, finding: &Finding) -> Option<Moment> {
         let before = self.marks.iter().rev().filter(|mark| mark.at <= self.position);
         before.into_iter().find(|mark| mark.begins(job, finding)).map(|mark| mark.at)
@@ -102,7 +102,7 @@ impl Playback {
     }
 }
 
-/// Recorded seconds a second: a power of two from 1/4 to 64.
+/// Recorded seconds per second: a power of two from 1/4 to 64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Speed(i8);
 

@@ -17,11 +17,11 @@ use crate::{
     update::update,
 };
 
-/// How often all is worked out on the way to a moment, in recorded time; of many ranks, less often.
+/// Interval, in recorded time, of updating the view on the way to a moment; longer with many ranks.
 const LOOK: Duration = Duration::from_secs(1);
 const EACH: u32 = 128;
 
-/// How far apart the moments are at which it is looked what was wrong.
+/// Interval, in recorded time, of computing findings.
 pub(crate) fn between_looks(app: &App) -> Duration {
     LOOK * (1 + app.ranks() as u32 / EACH)
 }
@@ -30,16 +30,16 @@ pub(crate) fn between_looks(app: &App) -> Duration {
 pub struct Player {
     cursor: FrameCursor,
     search: Search,
-    /// When the app was last moved on.
+    /// When the app was last advanced.
     moved: Instant,
     shown_complaints: usize,
-    /// The recorded moment of which all was worked out last.
+    /// The recorded moment of the last update of the view.
     looked: Moment,
     drop_thread: DropThread,
 }
 
 impl Player {
-    /// Shows the beginning of what is searched in the meantime by `search`.
+    /// Shows the beginning, while `search` searches the recording.
     pub fn new(cursor: FrameCursor, search: Search, now: Instant) -> Self {
         Self {
             cursor,
@@ -51,7 +51,7 @@ impl Player {
         }
     }
 
-    /// Lets time pass, as far as it does in a replay; `true` where that changed what is shown.
+    /// Lets replay time pass; `true` if this changed what is shown.
     pub fn advance(&mut self, app: &mut App, now: Instant) -> io::Result<bool> {
         let passed = now.duration_since(self.moved);
         self.moved = now;
@@ -77,7 +77,7 @@ impl Player {
         Ok(true)
     }
 
-    /// Goes to a moment, wherever it is.
+    /// Goes to any moment.
     pub fn seek(&mut self, app: &mut App, to: Moment) -> io::Result<()> {
         let Some(playback) = &app.playback else { return Ok(()) };
         let _rest = self.search.rest();
@@ -91,7 +91,7 @@ impl Player {
         self.show(app, to)
     }
 
-    /// Reads anew what leads to a moment.
+    /// Reads the frames before a moment again.
     pub fn wind(&mut self, app: &mut App, to: Moment) -> io::Result<()> {
         let _rest = self.search.rest();
         update(app, Action::Rewind);
@@ -109,7 +109,7 @@ impl Player {
         }
     }
 
-    /// Has the details of these ranks read, those that came before this moment too.
+    /// Includes the details of these ranks, also those from before this moment.
     pub fn watch_ranks(&mut self, app: &mut App, ranks: BTreeSet<Rank>) -> io::Result<()> {
         let more = !ranks.is_subset(self.cursor.ranks());
         self.cursor.watch_ranks(ranks);

@@ -1,4 +1,5 @@
-//! When something began to be wrong: a thread folds the whole recording and asks, second by second, what is found.
+//! Searches the begins of findings: a thread folds the whole recording, and computes findings second by
+//! second.
 
 use std::{
     collections::BTreeMap,
@@ -21,10 +22,10 @@ use xpu_wire::{
 
 use super::Mark;
 
-/// How often it is asked what is wrong, in recorded time.
+/// Interval, in recorded time, of computing findings.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What was not found for so long begins anew when it is found again.
+/// A finding that was absent for this long begins anew when it occurs again.
 const OVER: Duration = Duration::from_secs(30);
 
 /// Marks of one recording.
@@ -53,22 +54,23 @@ impl Search {
         Self { found, gate }
     }
 
-    /// Pauses it until the guard is dropped: a picture is due, and on few cores it would take half of them.
+    /// Pauses it until the guard is dropped: a redraw is due, and on two cores the search would take one of
+    /// them.
     pub fn rest(&self) -> Rest {
         *self.gate.keepers() += 1;
         Rest { gate: Arc::clone(&self.gate) }
     }
 
-    /// What came since the last time.
+    /// The results since the last call.
     pub fn news(&self) -> impl Iterator<Item = (Vec<Mark>, Moment)> {
         self.found.try_iter()
     }
 }
 
-/// What the search goes through from second to second.
+/// The state of the search, second by second.
 #[derive(Debug, Default)]
 struct Gate {
-    /// How many keep it closed.
+    /// The number of guards that keep it closed.
     keepers: Mutex<usize>,
     opened: Condvar,
 }
@@ -83,7 +85,7 @@ impl Gate {
     }
 }
 
-/// While it lives the search rests.
+/// While it exists, the search pauses.
 #[derive(Debug)]
 pub struct Rest {
     gate: Arc<Gate>,

@@ -1,4 +1,4 @@
-//! Whether the terminal is dark or light, as it says itself (OSC 11).
+//! Whether the terminal's background is dark or light, by its own answer (OSC 11).
 
 use std::{
     io::{IsTerminal as _, stdin, stdout},
@@ -11,20 +11,20 @@ use terminal_colorsaurus::{Error, QueryOptions, background_color};
 
 use crate::palette::Theme;
 
-/// How long the terminal has to answer. One that does not know the question says so as soon as it hears it.
+/// Time limit for the answer. A terminal that does not know the question answers at once.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Keys that an answer may look like, at most.
+/// The most keys as which an answer may be read.
 const LONGEST: usize = 40;
 
-/// Perceived lightness from which on a background is light.
+/// Perceived lightness from which a background counts as light.
 const LIGHT: f32 = 0.5;
 
-/// Whether the terminal has not answered in time: what it says later is no key.
+/// Whether the terminal has not answered in time; a later answer must not be read as keys.
 static IS_LATE: AtomicBool = AtomicBool::new(false);
 
-/// The theme for the terminal's background; `None` where there is no terminal, or it does not say. Asked before the
-/// screen is taken: the answer comes where keys come from.
+/// The theme for the terminal's background; `None` if there is no terminal or no answer. Asked before the
+/// screen is taken over, because the answer arrives on the same input as keys.
 pub fn theme() -> Option<Theme> {
     if !stdin().is_terminal() || !stdout().is_terminal() {
         return None;
@@ -41,20 +41,20 @@ pub fn theme() -> Option<Theme> {
     }
 }
 
-/// Takes an answer that comes late out of the keys, as which it would otherwise be read.
+/// Removes a late answer from the input, which would otherwise be read as keys.
 #[derive(Debug, Default)]
 pub(super) struct LateAnswer {
-    /// Keys of it that have come; `None` outside of one.
+    /// The keys of it that have arrived; `None` outside of an answer.
     inside: Option<usize>,
 }
 
 impl LateAnswer {
-    /// Whether an answer may still come.
+    /// Whether an answer may still arrive.
     pub(super) fn is_awaited() -> bool {
         IS_LATE.load(SeqCst)
     }
 
-    /// Whether this is a part of it: `ESC ]` to `ESC \` or to `BEL`, as they are read as keys.
+    /// Whether this key is part of it: `ESC ]` to `ESC \` or to `BEL`, as crossterm reads them.
     pub(super) fn has(&mut self, event: &Event) -> bool {
         let Event::Key(key) = event else { return false };
         let alt = key.modifiers.contains(KeyModifiers::ALT);

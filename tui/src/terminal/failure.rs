@@ -1,4 +1,5 @@
-//! A panic while a screen is up: its message is printed where it can be read, on a terminal that was given back.
+//! A panic while a screen is shown: its message is printed after the terminal was restored, where it can be
+//! read.
 
 use std::{
     backtrace::{Backtrace, BacktraceStatus},
@@ -11,12 +12,13 @@ use tokio::sync::Notify;
 
 use super::{TAKEN, give_back};
 
-/// What a thread said that panicked beside the screen. The first is the cause, others its consequences.
+/// The message of a thread that panicked beside the screen. The first is the cause, others are its
+/// consequences.
 static SAID: Mutex<Option<String>> = Mutex::new(None);
 static HEARD: Notify = Notify::const_new();
 
-/// From now on a panic of this thread gives the terminal back first; one of another thread is kept for [`failed`], because
-/// this thread may be in the midst of a picture.
+/// From now on a panic of this thread restores the terminal first. A panic of another thread is kept for
+/// [`failed`], because this thread may be drawing.
 pub(super) fn watch_for_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,8 +1,8 @@
-//! What is typed, read on a thread of its own.
+//! Reads keys, on a separate thread.
 //!
-//! Crossterm reads a terminal that is gone for ever: its loop takes neither the end of the input nor an error
-//! for a reason to stop. A detached thread may do so; the drawing thread notices at its next picture, and
-//! ends the process.
+//! Crossterm never stops reading a terminal that is gone: its loop ends neither at the end of the input nor
+//! at an error. A detached thread may do so; the drawing thread notices at its next redraw, and ends the
+//! process.
 
 use std::{io, thread};
 
@@ -12,7 +12,7 @@ use tokio_stream::StreamExt as _;
 
 use super::background::LateAnswer;
 
-/// Events that may wait for the screen; a terminal keeps what comes after them.
+/// Events that may wait for the screen; the terminal keeps later ones.
 const QUEUE: usize = 256;
 
 /// keys --Event--> watch

@@ -1,4 +1,4 @@
-//! What puts a picture on a terminal: only what changed since the last one, in one piece.
+//! Writes a picture to a terminal: only the changes since the last one, in one piece.
 
 use std::{
     cell::RefCell,
@@ -23,12 +23,12 @@ pub struct Pen<W> {
 }
 
 impl<W: Write> Pen<W> {
-    /// For the terminal this process runs on, as large as that is at each picture.
+    /// For the terminal of this process, with its size at each redraw.
     pub fn new(to: W) -> io::Result<Self> {
         Self::with(to, Viewport::Fullscreen)
     }
 
-    /// For one of this size, which may be none at all.
+    /// For a terminal of this size, which need not be real.
     pub fn sized(to: W, width: u16, height: u16) -> io::Result<Self> {
         Self::with(to, Viewport::Fixed(Rect::new(0, 0, width, height)))
     }
@@ -54,15 +54,16 @@ impl<W: Write> Pen<W> {
         self.to.flush()
     }
 
-    /// The next picture is drawn as on an empty terminal.
+    /// The next redraw treats the terminal as empty.
     pub fn forget(&mut self) -> io::Result<()> {
-        // Not `clear`, which asks the terminal where its cursor is and waits for the answer among the keys.
+        // Not `clear`, which asks the terminal for its cursor position and waits for the answer among the
+        // keys.
         let area = self.terminal.size()?.into();
         self.terminal.resize(area)
     }
 }
 
-/// Gathers what is written until a picture is whole: many small writes are as many packets of an ssh session.
+/// Buffers output until a picture is complete: each small write would be a packet of an ssh session.
 #[derive(Clone, Debug, Default)]
 struct Sheet(Rc<RefCell<Vec<u8>>>);
 
@@ -78,7 +79,7 @@ impl Write for Sheet {
         Ok(bytes.len())
     }
 
-    /// Asked for several times a picture, and never because it is whole.
+    /// Called several times within a picture, never at its end.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

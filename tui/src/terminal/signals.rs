@@ -4,14 +4,14 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What a signal asks of a screen.
+/// What a signal requests of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// To end.
     End,
-    /// To stop for a while, with the terminal given back.
+    /// To stop for a while, with the terminal restored.
     Stop,
-    /// To go on after it was stopped.
+    /// To continue after a stop.
     GoOn,
 }
 

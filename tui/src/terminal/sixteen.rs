@@ -1,7 +1,7 @@
-//! The sixteen colours by their oldest names, which every terminal that has colours understands.
+//! The sixteen colours by their oldest codes, which every terminal with colours understands.
 //!
-//! Crossterm names all colours of a palette as `38;5;N`. Terminals that know sixteen need not know that, and some take its parts for
-//! what they are alone: 5 is blinking.
+//! Crossterm writes all palette colours as `38;5;N`. Terminals with sixteen colours need not know that form,
+//! and some read its parts as separate codes: 5 is blinking.
 
 const BEGIN: &[u8] = b"\x1b[";
 
@@ -26,7 +26,7 @@ pub(super) fn spell(bytes: &[u8]) -> Vec<u8> {
     spelled
 }
 
-/// Of one sequence: `1;38;5;9;48;5;0` becomes `1;91;40`.
+/// Converts one sequence: `1;38;5;9;48;5;0` becomes `1;91;40`.
 fn named(parameters: &str) -> String {
     let mut left = parameters.split(';').peekable();
     let mut names: Vec<String> = Vec::new();

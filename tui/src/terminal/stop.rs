@@ -1,4 +1,4 @@
-//! Stopping as Ctrl-Z would have it, had the terminal not been raw.
+//! Stops as Ctrl-Z does on a terminal that is not raw.
 
 use std::{io, mem, ptr};
 
@@ -13,7 +13,7 @@ pub(super) fn stop() -> io::Result<()> {
     swap(&ours).map(drop)
 }
 
-/// What SIGTSTP did until now.
+/// The previous action of SIGTSTP.
 fn swap(action: &libc::sigaction) -> io::Result<libc::sigaction> {
     // SAFETY: zero is a valid sigaction.
     let mut before: libc::sigaction = unsafe { mem::zeroed() };

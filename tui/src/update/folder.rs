@@ -1,4 +1,4 @@
-//! What is done with the captures and recordings of the folder.
+//! Actions on the captures and recordings of the folder.
 
 use crate::{
     action::{Action, Effect},
@@ -29,7 +29,7 @@ pub(super) fn act(app: &mut App, action: Action) -> Option<Effect> {
     None
 }
 
-/// Only captures have operations that make a timeline, or a report.
+/// Only captures have the operations for a timeline or a report.
 fn of_capture(app: &mut App, ending: &str, order: impl Fn(std::path::PathBuf) -> Order) -> Option<Effect> {
     let file = app.files.selected()?;
     let note = match &file.label {

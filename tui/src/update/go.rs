@@ -1,4 +1,4 @@
-//! From view to view.
+//! Moves from view to view.
 
 use xpu_model::{figure, finding::Kind};
 use xpu_wire::id::{CommunicatorId, Rank};
@@ -12,14 +12,14 @@ use crate::{
 pub(super) fn to(app: &mut App, page: Page) -> Option<Effect> {
     app.page = page;
     let asked = if page == Page::Stacks { watch::visit(app) } else { None };
-    // What goes out later than another effect goes out with time.
+    // A second effect is sent with the next tick.
     asked.or_else(|| watch::follow(app)).or_else(|| folder::look(app))
 }
 
 /// Shows one rank alone.
 pub(super) fn inspect(app: &mut App) -> Option<Effect> {
     app.settle();
-    // Without a selection, the conspicuous rank is meant.
+    // Without a selection, the outlier is shown.
     let named = app.job_view.findings.iter().find_map(|finding| finding.ranks.first().copied());
     let outlier = app.job_view.outlier.map(|outlier| outlier.rank(&app.job_view));
     app.selected = app.selected.or(named).or(outlier);
@@ -54,7 +54,7 @@ pub(super) fn to_communicator(app: &mut App, id: CommunicatorId) -> Option<Effec
     let place = |app: &App| app.communicators.lines.iter().position(|one| one.id == id);
     let mut at = place(app);
     if at.is_none() {
-        // Another one of its kind stands for it.
+        // Another communicator of its kind represents it.
         app.every_communicator = true;
         app.settle();
         at = place(app);
@@ -79,7 +79,7 @@ pub(super) fn communicators(app: &mut App) -> Option<Effect> {
     effect
 }
 
-/// A click on a line of the list that the view is about: the second one does what Enter does.
+/// A click on a line of the view's list: the second one acts as Enter.
 pub(super) fn line(app: &mut App, line: usize) -> Option<Effect> {
     app.settle();
     match app.page {

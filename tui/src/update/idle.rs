@@ -1,4 +1,4 @@
-//! Why a key does nothing now: the footer says so.
+//! Why a key does nothing now, for the footer.
 
 use crate::{
     action::Action,
@@ -6,7 +6,7 @@ use crate::{
     keymap::{Key, Scope},
 };
 
-/// `None`: it does something, or says itself why it does not.
+/// `None` if it does something, or says itself why it does not.
 pub(super) fn why(app: &mut App, action: &Action) -> Option<String> {
     match action {
         Action::Unbound(key) => Some(unbound(app, *key)),
@@ -74,7 +74,7 @@ fn unexplained(app: &App) -> Option<String> {
     }
 }
 
-/// Where there is nothing to move in.
+/// Why there is nothing to move in.
 fn unmoved(app: &App) -> Option<String> {
     let (is_empty, what) = match app.page {
         Page::Overview | Page::Rank | Page::Steps => (app.job_view.order.is_empty(), "no rank to select"),
@@ -88,7 +88,7 @@ fn unmoved(app: &App) -> Option<String> {
     says(is_empty, what)
 }
 
-/// A key without a meaning here: where it has one.
+/// For a key without an action here: where it has one.
 fn unbound(app: &App, key: Key) -> String {
     let mut places: Vec<_> = app
         .keymap
@@ -101,7 +101,7 @@ fn unbound(app: &App, key: Key) -> String {
     places.dedup();
     let help = app.key("help");
     match &places[..] {
-        [] => format!("{key} has no meaning here: {help} lists the keys"),
-        places => format!("{key} has a meaning on {} only: {help} lists the keys", places.join(", ")),
+        [] => format!("{key} does nothing here: {help} lists the keys"),
+        places => format!("{key} works only on {}: {help} lists the keys", places.join(", ")),
     }
 }

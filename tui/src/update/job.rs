@@ -1,4 +1,4 @@
-//! From job to job.
+//! Changes the shown job.
 
 use xpu_client::nearest::nearest;
 use xpu_model::job::Job;
@@ -27,7 +27,7 @@ fn only(app: &App) -> String {
     app.job().map_or_else(|| "no job yet".to_owned(), |job| format!("{} is the only job", job.name()))
 }
 
-/// The job that was named, if there is one.
+/// The job of this name, if there is one.
 pub(super) fn choose(app: &mut App, name: JobName) -> Option<Effect> {
     if app.jobs.get(&name).is_some() {
         show(app, name);

@@ -1,4 +1,4 @@
-//! The list that one of is chosen from: what each key does to it.
+//! The effect of each key on an open list to choose from.
 
 use super::update;
 use crate::{
@@ -21,14 +21,14 @@ pub(super) fn jump(app: &mut App, letter: char) {
     }
 }
 
-/// Does what this line is for.
+/// Applies this line.
 pub(super) fn choose(app: &mut App, line: Option<usize>) -> Option<Effect> {
     let picker = app.picker.take()?;
     let action = picker.action(line.unwrap_or_else(|| picker.at()))?;
     update(app, action)
 }
 
-/// Whether the action is the list's while it is open.
+/// Whether the open list handles the action.
 pub(super) fn takes(app: &mut App, action: &Action) -> bool {
     let Some(picker) = &mut app.picker else { return false };
     match action {

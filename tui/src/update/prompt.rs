@@ -1,4 +1,4 @@
-//! Lines that are typed: what each key does to them, and what they do once they are whole.
+//! Lines being typed: the effect of each key, and of the complete line.
 
 use xpu_client::filter::{self, Filter, Subject};
 use xpu_model::job::Job;
@@ -13,13 +13,13 @@ use crate::{
 };
 
 pub(super) fn open(app: &mut App, kind: Kind) {
-    // On the help page it is its lines that are sifted.
+    // On the help page, the line filters the entries.
     let searches = app.overlay == Overlay::Help && kind == Kind::Filter;
     let kind = if searches { Kind::Search } else { kind };
     if !searches {
         app.overlay = Overlay::None;
     }
-    // What is in force is what one wants to change.
+    // The line starts with the active filter, which the user most likely wants to change.
     let text = match kind {
         Kind::Filter => app.filter.as_ref().map_or("", Filter::text),
         Kind::Search => &app.sought,
@@ -31,7 +31,7 @@ pub(super) fn open(app: &mut App, kind: Kind) {
 pub(super) fn edit(app: &mut App, edit: &Edit) -> Option<Effect> {
     let mut prompt = app.prompt.take()?;
     match edit {
-        // Nothing is left to take back: that is how one gets out of a line.
+        // Nothing is left to delete, so this leaves the line.
         Edit::Erase if prompt.text().is_empty() => return cancel(app, prompt.kind),
         Edit::Cancel => return cancel(app, prompt.kind),
         Edit::Enter => return enter(app, prompt),
@@ -41,7 +41,8 @@ pub(super) fn edit(app: &mut App, edit: &Edit) -> Option<Effect> {
         }
         edit => prompt.edit(edit, &app.lines),
     }
-    // What is typed is seen at once. While it is not whole, what was whole last stays.
+    // The effect of the text is visible at once. While the text is incomplete, the last complete filter
+    // stays.
     match prompt.kind {
         Kind::Filter => sift(app, prompt.text(), false),
         Kind::Search => seek(app, prompt.text()),
@@ -60,13 +61,13 @@ fn cancel(app: &mut App, kind: Kind) -> Option<Effect> {
     None
 }
 
-/// Looks for these words in the help page, from its first line on.
+/// Searches these words in the help page, from its first line on.
 fn seek(app: &mut App, words: &str) {
     words.trim().clone_into(&mut app.sought);
     app.help = 0;
 }
 
-/// While being typed, a word that matches no host counts as the begin of something else.
+/// While it is typed, a word that matches no host counts as the begin of another filter.
 fn sift(app: &mut App, text: &str, whole: bool) {
     if text.trim().is_empty() {
         app.filter = None;
@@ -88,7 +89,7 @@ fn enter(app: &mut App, prompt: Prompt) -> Option<Effect> {
     let text = prompt.text().to_owned();
     match prompt.kind {
         Kind::Filter => {
-            // The fault is under the line, and stays there.
+            // The error is shown under the line, and stays there.
             if !text.trim().is_empty() && Filter::read(&text).is_err() {
                 app.prompt = Some(prompt);
                 return None;

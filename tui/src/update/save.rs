@@ -1,4 +1,4 @@
-//! What is kept of the screen: pictures and texts, each with its own name.
+//! Saves the screen: pictures and texts, each with its own name.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub(super) fn picture(app: &mut App) -> Effect {
     Effect::Save(named(app, "xpu-top", "svg"))
 }
 
-/// The screen in a file of this name; what is known, as text, where the name says so.
+/// Writes the screen to a file of this name, or the data as text, depending on the name.
 pub(super) fn to(app: &mut App, path: PathBuf) -> Option<Effect> {
     app.settle();
     if path.extension().is_some_and(|ending| ending == "txt") {
@@ -55,7 +55,7 @@ pub(super) fn report(app: &mut App) -> Option<Effect> {
 
 /// `xpu-top-llama-70b-20270115T080000Z.svg`
 fn named(app: &App, what: &str, ending: &str) -> PathBuf {
-    // The name came over the network: cleaned, it is no path.
+    // The name came over the network; once cleaned, it cannot be a path.
     let job = app.job().map(|job| format!("{}-", JobName::cleaned(job.name().as_str()))).unwrap_or_default();
     PathBuf::from(format!("{what}-{job}{}.{ending}", figure::stamp(app.now)))
 }

@@ -1,4 +1,4 @@
-//! What the list that is shown is sorted by.
+//! Sets the order of the shown list.
 
 use crate::app::{App, Order, Page, Sort};
 
@@ -12,7 +12,7 @@ pub(super) fn by(app: &mut App, column: usize) {
     }
 }
 
-/// The other way round.
+/// Reverses the order.
 pub(super) fn turn(app: &mut App) {
     match app.page {
         Page::Gemms => app.gemms.order = app.gemms.order.turned(),

@@ -1,4 +1,4 @@
-//! Effects of time: a hung job is shown by itself, with its stacks.
+//! Effects of time: the screen opens the stacks of a hung job by itself.
 
 use xpu_client::live::WatchedRanks;
 
@@ -12,7 +12,7 @@ pub(super) fn look(app: &mut App) -> Option<Effect> {
         && app.alarmed != Some(incident.since)
     {
         app.alarmed = Some(incident.since);
-        // Another page is not replaced: the first line of every view shows it.
+        // Other pages are not replaced, because the first line of every view shows the hang.
         if app.page == Page::Overview && app.overlay == Overlay::None && app.picker.is_none() {
             app.page = Page::Stacks;
         }
@@ -22,7 +22,7 @@ pub(super) fn look(app: &mut App) -> Option<Effect> {
     Some(Effect::AskStacks { job, ranks, reading: Reading::Kept })
 }
 
-/// Asks for the details of those that are looked at now, and of no other any more.
+/// Subscribes to the details of the shown ranks, and of no others.
 pub(super) fn follow(app: &mut App) -> Option<Effect> {
     let wanted = app.looked_at();
     let WatchedRanks { job, ranks } = wanted.clone().unwrap_or_default();
@@ -34,13 +34,13 @@ pub(super) fn follow(app: &mut App) -> Option<Effect> {
     Some(Effect::WatchRanks(wanted))
 }
 
-/// Opening the stacks page without stacks reads them.
+/// Opening the stacks page requests stacks if there are none.
 pub(super) fn visit(app: &mut App) -> Option<Effect> {
     let has_some = app.job()?.stacks().next().is_some() || app.stacks.was_asked();
     if has_some { None } else { ask(app) }
 }
 
-/// Has them read now, whatever was read before.
+/// Requests them now, even if they were read before.
 pub(super) fn ask(app: &mut App) -> Option<Effect> {
     let job = app.job()?.name().clone();
     let is_stuck = app.job_view.standstill().is_some();
@@ -49,12 +49,12 @@ pub(super) fn ask(app: &mut App) -> Option<Effect> {
     Some(Effect::AskStacks { job, ranks: Vec::new(), reading })
 }
 
-/// What a key of the stacks page asks for.
+/// The request of a key on the stacks page.
 pub(super) fn read(app: &mut App, action: &Action) -> Option<Effect> {
     if matches!(action, Action::AskGpus) { ask_gpus(app) } else { ask(app) }
 }
 
-/// The kernels on the GPUs, of a job that hangs, at the second request: reading them ends the ranks.
+/// The kernels on the GPUs of a hung job, at the second request: reading them ends the ranks.
 fn ask_gpus(app: &mut App) -> Option<Effect> {
     let job = app.job()?.name().clone();
     if app.is_past() || app.is_replay() {

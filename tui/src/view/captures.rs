@@ -1,4 +1,4 @@
-//! Captures and recordings: those under way, and those that lie in the folder.
+//! Captures and recordings: the running ones, and those in the folder.
 
 mod opened;
 mod under_way;
@@ -26,7 +26,8 @@ use crate::{
     width::Breakpoint,
 };
 
-/// A file without an end that was written so lately is still being written: recorders write every second.
+/// A file without an end that was written this recently is still being written, because recorders write every
+/// second.
 const WRITING: Duration = Duration::from_secs(5);
 
 /// Columns of the longest name.
@@ -42,7 +43,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     let files = app.files.all().len() as u16;
     let opened = if matches!(app.files.opened, Opened::Nothing) { 0 } else { rest.height * 6 / 10 };
     let listed = rest.height - opened;
-    // A short list leaves the room to what is open.
+    // A short list leaves the space to what is open.
     let listed = if opened > 0 { listed.min(files.saturating_add(frame + 1).max(4)) } else { listed };
     let [list, open] = Layout::vertical([Constraint::Length(listed), Constraint::Fill(1)]).areas(rest);
     draw_list(app, breakpoint, list, buffer, hits);
@@ -108,7 +109,7 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
 }
 
 fn cells(app: &App, file: &ListedFile, name: usize) -> Vec<Cell> {
-    // A replay has another time than the files have.
+    // A replay has another time than the files.
     let age = app.files.listing.as_ref().map_or(app.now, |listing| listing.looked).since(file.written);
     let (sign, kind, role) = match &file.label {
         Err(_) => (glyph::ALARM, "broken", Role::Alarm),

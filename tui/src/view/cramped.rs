@@ -1,4 +1,4 @@
-//! A terminal too small for anything: one line, and still the figure that matters most.
+//! A terminal that is too small: one line with the most important figure.
 
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 use xpu_model::figure;

@@ -1,4 +1,4 @@
-//! Texts about the filter: how many ranks match.
+//! Texts about the filter: the number of matching ranks.
 
 use xpu_client::filter::Filter;
 use xpu_model::figure;
@@ -14,12 +14,12 @@ pub(super) fn ranks(app: &App) -> String {
     }
 }
 
-/// The filter that is in force, to be put after something: ` / tflops<0.9*median`.
+/// The active filter, as a suffix: ` / tflops<0.9*median`.
 pub(super) fn filter(app: &App) -> String {
     app.filter.as_ref().map(Filter::text).map_or_else(String::new, |text| format!(" / {text}"))
 }
 
-/// The filter leaves no rank.
+/// No rank matches the filter.
 pub(super) fn nobody(app: &App) -> String {
     let filter = app.filter.as_ref().map_or("", Filter::text);
     let key = app.key("filter");

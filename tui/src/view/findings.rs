@@ -76,7 +76,7 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
     let about = if findings.is_empty() { String::new() } else { "by cost".to_owned() };
     let right = figure::counted(findings.len(), "finding", "findings");
     let right = match app.job_view.cost.filter(|_| findings.len() > 1) {
-        // The whole cost is on the header of the overview.
+        // The total cost is in the header of the overview.
         Some(cost) if breakpoint < Breakpoint::Wide => {
             format!("{right}, together {:.0} % of the time", cost.pct)
         }
@@ -95,19 +95,20 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
             let text = format!("{} no findings{at}: {heard}", glyph::GOOD);
             Line::styled(text, app.palette.of(Role::Good))
         };
-        let also = app
-            .job_view
-            .bound
-            .as_ref()
-            .map(|bound| Line::styled(bound.to_string(), app.palette.of(Role::Muted)));
         let outlier =
             notices::outlier_text(app).map(|text| Line::styled(text, app.palette.of(Role::Warning)));
-        for (line, y) in [line].into_iter().chain(outlier).chain(also).zip(inner.y..inner.bottom()) {
+        let mut lines: Vec<_> = [line].into_iter().chain(outlier).collect();
+        if let Some(bound) = &app.job_view.bound {
+            let left = usize::from(inner.height).saturating_sub(lines.len());
+            let bound = wrapped(&bound.to_string(), usize::from(inner.width), left);
+            lines.extend(bound.into_iter().map(|text| Line::styled(text, app.palette.of(Role::Muted))));
+        }
+        for (line, y) in lines.into_iter().zip(inner.y..inner.bottom()) {
             buffer.set_line(inner.x, y, &line, inner.width);
         }
         return;
     }
-    // On a narrow terminal the headline has the line for itself; the detail names the class.
+    // On a narrow terminal the headline takes the whole line, and the detail names the class.
     let class = |finding: &Finding| {
         if breakpoint == Breakpoint::Wide { format!("{}  ", name(finding)) } else { String::new() }
     };
@@ -145,7 +146,7 @@ fn word(value: &impl Serialize) -> String {
     json.as_ref().and_then(Value::as_str).unwrap_or("unknown").replace('_', " ")
 }
 
-/// What is known of one finding.
+/// The details of one finding.
 fn detail<'a>(app: &App, finding: &'a Finding, width: usize) -> Vec<Line<'a>> {
     let (_, role) = headline::loudness(finding);
     let mut lines = Vec::new();
@@ -156,7 +157,7 @@ fn detail<'a>(app: &App, finding: &'a Finding, width: usize) -> Vec<Line<'a>> {
         }
     };
     let headline = finding.headline(app.job());
-    // The list has it, where it has room.
+    // The list has it, if there is room.
     if headline.width() + SIGN > width {
         put("what", &headline, role, 2);
     }

@@ -1,4 +1,4 @@
-//! The keys worth knowing, and what the last one did.
+//! Useful keys, and the effect of the last one.
 
 use ratatui::{
     buffer::Buffer,
@@ -20,20 +20,21 @@ use crate::{
     widget::{ends, wrap::cut_at_word},
 };
 
-/// Columns that are kept for other keys where the overview names the views in full.
+/// Columns that are kept for other keys if the overview has the full names of the views.
 const OTHERS: usize = 24;
 
-/// How the views are named.
+/// The names of the views.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Names {
     Full,
     Short,
-    /// Only the present one has a name: there is no room for more.
+    /// Only the present one has a name, because there is no room for more.
     Digits,
 }
 
 impl Names {
-    /// In full where all keys of the page have room beside them; the overview leads to the others, so there they go before.
+    /// In full if all keys of the page fit beside them. On the overview they take precedence, because it
+    /// leads to the other views.
     fn fitting(views: &[Offer], others: usize, width: usize) -> Self {
         let taken = |names: Self| {
             let gap = names.gap().len();
@@ -53,8 +54,8 @@ impl Names {
     }
 }
 
-/// Draws the keys, and beside them what the last one did; above them, on the last line of `above`, where that has
-/// no room: the names of the views stay.
+/// Draws the keys, and beside them the effect of the last one. If that does not fit, it goes above them, on
+/// the last line of `above`, so that the names of the views stay.
 pub(super) fn draw(app: &App, area: Rect, above: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let width = usize::from(area.width);
     let keys = app.keymap.in_force(app.scope()).filter_map(|(binding, keys)| {
@@ -62,7 +63,7 @@ pub(super) fn draw(app: &App, area: Rect, above: Rect, buffer: &mut Buffer, hits
         is_useful(binding, app).then_some(Offer { binding, key, short })
     });
     let (views, mut others): (Vec<_>, Vec<_>) = keys.partition(|offer| page_of(offer.binding).is_some());
-    // Of a job that hangs the report goes before a choice of ranks.
+    // For a hung job, the report takes precedence over choosing ranks.
     if app.page == Page::Stacks {
         others.sort_by_key(|offer| matches!(offer.binding.action, Action::Open(Kind::Filter)));
     }
@@ -72,7 +73,7 @@ pub(super) fn draw(app: &App, area: Rect, above: Rect, buffer: &mut Buffer, hits
     for offer in &views {
         let here = page_of(offer.binding) == Some(app.page);
         let text = offer.named(names, here);
-        // The blanks on both sides belong to it: a number alone is small for a hand.
+        // The blanks on both sides belong to it, because a digit alone is a small target.
         let (x, width) = ((line.width() as u16).saturating_sub(1), text.width() as u16 + 2);
         hits.put(within(area, x, width), Target::Do(offer.binding.action.clone()));
         let style = if here { app.palette.selected() } else { app.palette.of(Role::Muted) };
@@ -110,7 +111,7 @@ pub(super) fn draw(app: &App, area: Rect, above: Rect, buffer: &mut Buffer, hits
     ends::draw(&line, &note, area, buffer);
 }
 
-/// The last key's effect, within this width.
+/// The effect of the last key, within this width.
 fn note(app: &App, most: usize) -> Line<'static> {
     let (sign, text, role) = match &app.note {
         Some(Note::Done(text)) => (glyph::GOOD, text, Role::Good),
@@ -130,7 +131,7 @@ fn word(binding: &Binding, app: &App) -> Option<&'static str> {
     }
 }
 
-/// A part of the line that may not reach beyond it.
+/// A part of the line, with its limit.
 fn within(area: Rect, x: u16, width: u16) -> Rect {
     Rect { x: area.x + x, width, height: 1, ..area }.intersection(area)
 }
@@ -152,7 +153,7 @@ impl Offer {
     }
 }
 
-/// The view a key leads to by its number.
+/// The view to which a digit leads.
 fn page_of(binding: &Binding) -> Option<Page> {
     match binding.action {
         Action::Go(page) => Some(page),
@@ -161,7 +162,7 @@ fn page_of(binding: &Binding) -> Option<Page> {
     }
 }
 
-/// A key that would do nothing now is not offered.
+/// A key that would do nothing now is left out.
 fn is_useful(binding: &Binding, app: &App) -> bool {
     match binding.action {
         Action::NextJob | Action::Pick(Choosing::Job) => {

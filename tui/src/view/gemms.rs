@@ -1,4 +1,4 @@
-//! GEMMs by shape: how fast each is, and on which ranks it is slow.
+//! GEMMs by shape: the speed of each, and the ranks on which it is slow.
 
 mod detail;
 
@@ -31,10 +31,10 @@ const LONGEST: usize = 34;
 /// Lines of the list before the detail gets the space.
 const LISTED: usize = 14;
 
-/// A request is answered after this long, if it ever is: summaries come once a second.
+/// An answer takes at most this long, because summaries come once a second.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// From its begin on, a recording has the first summary of each rank within this.
+/// A recording has the first summary of each rank within this time from its begin.
 const FIRST_REPORTS: std::time::Duration = std::time::Duration::from_secs(2);
 
 pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
@@ -85,7 +85,7 @@ fn title(app: &App, breakpoint: Breakpoint) -> Title<'static> {
     Title { name: "GEMM by shape", about: if shapes == 0 { String::new() } else { about.to_owned() }, right }
 }
 
-/// `64 ranks`, `32 of 10,000 ranks`: of whom all this is.
+/// `64 ranks`, `32 of 10,000 ranks`: the ranks that the page covers.
 fn heard(app: &App) -> String {
     let (heard, of) = (app.gemms.heard, app.job().map_or(0, |job| job.ranks().len()));
     if heard == of {
@@ -95,16 +95,16 @@ fn heard(app: &App) -> String {
     }
 }
 
-/// Why there is nothing to list, and what to do.
+/// Why the list is empty, and what to do.
 fn nothing(app: &App) -> Option<(Role, String)> {
     let asked = figure::counted(app.watched.ranks.len(), "rank", "ranks");
     let waited = app.now.since(app.watched.since);
     let heard = app.gemms.heard;
-    // The slowest of a few is no verdict over all. A recording may never have the others.
+    // The slowest of a few ranks need not be the slowest of all. A recording may never have the others.
     let is_early = app.playback().is_none() && heard < app.watched.ranks.len() && waited < PATIENCE;
     if heard > 0 && is_early {
         let text =
-            format!("Shapes of {} of {asked} have come; the others follow.", figure::count(heard as u64));
+            format!("Shapes of {} of {asked} have arrived; the others follow.", figure::count(heard as u64));
         return Some((Role::Muted, text));
     }
     if !app.gemms.shapes().is_empty() {
@@ -189,7 +189,7 @@ fn cells(gemm: &Gemm) -> Vec<Cell> {
     ]
 }
 
-/// `▼ 37 -24 %`: the sign only where it is more than noise.
+/// `▼ 37 -24 %`: the sign only if it is more than noise.
 fn slowest(gemm: &Gemm) -> Cell {
     let (Some((rank, below)), Some(&(_, rate))) = (gemm.slowest(), gemm.rates.first()) else {
         return known(None);

@@ -1,4 +1,4 @@
-//! What job this is, whether it runs, and how fast.
+//! The job's name, whether it runs, and its pace.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     }
 }
 
-/// The title, and the worst that is wrong on a line below it. Returns what is left.
+/// The title, and the worst finding on a line below it. Returns the remaining area.
 pub(super) fn draw_brief(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) -> Rect {
     draw_title(app, breakpoint, Rect { height: 1, ..area }, buffer);
     let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
@@ -70,7 +70,7 @@ pub(super) fn draw_title(app: &App, breakpoint: Breakpoint, area: Rect, buffer: 
     }
     right.push(Span::styled(format!("{glyph} {words}"), palette.of(role).patch(strong)));
     if breakpoint < Breakpoint::Wide && app.job().is_some() {
-        // What the tiles say on a wide terminal, where there is room for it.
+        // The additional text of the tiles on a wide terminal, if there is room.
         let dropped = app.job_view.losses.records + app.job_view.losses.frames;
         let text = format!(
             "overhead {:.2} %   dropped {}   ",
@@ -92,7 +92,7 @@ pub(super) struct Sign {
     pub(super) role: Role,
 }
 
-/// Whether what is on the screen is of now.
+/// Whether the screen shows the present.
 pub(super) fn status(app: &App) -> Sign {
     let job_view = &app.job_view;
     if app.job().is_none() {
@@ -129,7 +129,7 @@ struct Figure {
     /// What it takes beside value and unit to know what it is, where there is no label.
     before: &'static str,
     after: &'static str,
-    /// Louder than its fellows.
+    /// Emphasized.
     role: Role,
 }
 
@@ -168,12 +168,12 @@ fn figures(job_view: &JobView) -> Vec<Figure> {
     } else {
         [("step time", ""), ("GEMM", ""), ("NCCL bus", ""), ("tokens", ""), ("MFU", "MFU ")]
     };
-    // Where steps are known, the last of them says how long ago that was.
+    // If steps are known, the last one shows its age.
     let ago = age.filter(|_| job_view.since_step.is_none());
     let ago = ago.map_or_else(String::new, |age| format!(" {} ago", figure::age(age)));
     let dropped = job_view.losses.records + job_view.losses.frames;
     let all = format!("of {}", figure::count(of as u64));
-    // Only where they are known: few programs say their tokens, and not every GPU's peak is listed.
+    // Only known figures: few programs report tokens, and not every GPU's peak is listed.
     let tokens = tokens_per_s.map(figure::three);
     let mfu = mfu.map(|share| figure::tenths(share * 100.0));
     let known = [
@@ -199,7 +199,8 @@ fn figures(job_view: &JobView) -> Vec<Figure> {
     all
 }
 
-/// Steps as a range, because a rank that stays behind is news; and how long ago, once that is longer than it should be.
+/// Steps as a range, because a rank that falls behind matters; and the age of the last one, once that is
+/// unusual.
 fn step(job_view: &JobView) -> Figure {
     let value = match job_view.steps {
         None => glyph::UNKNOWN.to_owned(),
@@ -230,11 +231,12 @@ fn tiles(figures: &[Figure], palette: Palette, area: Rect, buffer: &mut Buffer) 
         .iter()
         .map(|figure| figure.line(palette).width().max(figure.label.len()) as u16 + 2)
         .collect();
-    // The last say least.
+    // The last ones matter least.
     while widths.iter().sum::<u16>() > area.width && widths.len() > 1 {
         widths.pop();
     }
-    // All alike, so that nothing moves when a figure gets longer, but for one that has no room then, and where there is room for no other way.
+    // All have the same width, so that nothing moves when a figure gets longer; unless a figure does not fit,
+    // or there is no room for this.
     let alike = area.width / widths.len().max(1) as u16;
     let even: Vec<u16> = widths.iter().map(|&width| width.max(alike)).collect();
     let widths = if even.iter().sum::<u16>() > area.width + alike { widths } else { even };
@@ -246,7 +248,7 @@ fn tiles(figures: &[Figure], palette: Palette, area: Rect, buffer: &mut Buffer) 
     }
 }
 
-/// The first figures in one line, as many as there is room for.
+/// As many of the first figures as fit into one line.
 fn row(figures: &[Figure], palette: Palette, area: Rect, buffer: &mut Buffer) {
     let mut line = Line::default();
     for figure in figures {

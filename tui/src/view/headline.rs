@@ -1,4 +1,4 @@
-//! The worst that is wrong, in a sentence: above every view.
+//! The worst finding in a sentence, above every view.
 
 use ratatui::{
     buffer::Buffer,
@@ -20,10 +20,11 @@ use crate::{
 /// Most lines of a hang's details.
 const MOST: usize = 2;
 
-/// Columns from which on the states of the GPUs have a line: narrow terminals are low, and need it for the stacks.
+/// Columns from which the states of the GPUs have a line: narrow terminals are mostly low, and need it for
+/// the stacks.
 const FOR_GPUS: usize = 110;
 
-/// The worst finding on one line; nothing if nothing is wrong.
+/// The worst finding on one line; empty without findings.
 pub(super) fn brief(app: &App, width: usize) -> Option<Line<'static>> {
     let finding = app.job_view.findings.first()?;
     let (sign, role) = loudness(finding);
@@ -33,8 +34,8 @@ pub(super) fn brief(app: &App, width: usize) -> Option<Line<'static>> {
     ))
 }
 
-/// Who, where, what and the cost on one line. What is not certain says so, where that has room as well:
-/// the details below always say it.
+/// Who, where, what and the cost on one line. An uncertain finding says so if there is room; the details
+/// below always do.
 pub(super) fn short(app: &App, finding: &Finding, width: usize) -> String {
     let line = finding.headline(app.job());
     let unsure = format!("{}{line}", sure(finding.confidence));
@@ -47,7 +48,7 @@ pub(super) fn incident(app: &App, width: usize) -> Vec<Line<'static>> {
     let finding = &incident.finding;
     let Some(over) = incident.over else {
         let mut lines = standstill(app, finding, width);
-        // The stacks are below: advice to look at them must not need anything that is absent.
+        // The stacks are below it, so advice to look at them must not appear without them.
         if app.stacks.rows().is_empty() {
             lines.push(next(app, finding, "", width));
         }
@@ -55,7 +56,7 @@ pub(super) fn incident(app: &App, width: usize) -> Vec<Line<'static>> {
     };
     let style = app.palette.of(Role::Good);
     let head = format!("{} RESUMED at {} UTC ", glyph::GOOD, figure::time_of_day(over));
-    // The finding's statement no longer holds.
+    // The finding no longer holds.
     let until = "  until then: ";
     let line = short(app, finding, width.saturating_sub(until.width()));
     let mut lines = vec![Line::styled(head, loud(app, style)), Line::styled(format!("{until}{line}"), style)];
@@ -63,7 +64,7 @@ pub(super) fn incident(app: &App, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// The same on a page that does not show the stacks, with the key that does.
+/// The same on a page without the stacks, with the key that shows them.
 pub(super) fn banner(app: &App, finding: &Finding, width: usize) -> Vec<Line<'static>> {
     let mut lines = standstill(app, finding, width);
     lines.push(next(app, finding, "; s shows every rank's stack", width));
@@ -94,7 +95,7 @@ fn loud(app: &App, style: Style) -> Style {
     style.patch(app.palette.of(Role::Strong)).add_modifier(Modifier::REVERSED)
 }
 
-/// Where the first of its ranks is in its code, once its stack is known.
+/// The code position of its first rank, once its stack is known.
 fn place(app: &App, finding: &Finding, is: &str, style: Style, width: usize) -> Option<Line<'static>> {
     let rank = *finding.ranks.first()?;
     let word = app.stacks.tree().place_of(rank)?;
@@ -106,7 +107,7 @@ pub(super) fn loudness(finding: &Finding) -> (&'static str, Role) {
     if finding.stops_the_job() { (glyph::ALARM, Role::Alarm) } else { (glyph::WARNING, Role::Warning) }
 }
 
-/// Draws lines from the top of the area on, and says what is left below them.
+/// Draws lines from the top of the area on, and returns the area below them.
 pub(super) fn lines(lines: &[Line<'_>], area: Rect, buffer: &mut Buffer) -> Rect {
     for (line, y) in lines.iter().zip(area.y..area.bottom()) {
         buffer.set_line(area.x, y, line, area.width);

@@ -29,18 +29,18 @@ use crate::{
 
 /// Columns between the two panels.
 const BETWEEN: u16 = 2;
-/// From this width on a panel says what its figures mean.
+/// From this width on, a panel explains its figures.
 const ROOMY: u16 = 56;
 /// Columns between a name and its meaning.
 const GAP: usize = 2;
 /// Runs of ranks named under a map.
 const RUNS: usize = 3;
-/// Columns a name may take.
+/// Most columns of a name.
 const LABEL: usize = 12;
-/// Columns of a panel that are no map: borders, and a blank on each side.
+/// Columns of a panel beside the map: borders, and a blank on each side.
 const EDGES: usize = 4;
 
-/// Both panels: the same layout, so that a rank is in the same place of both.
+/// Both panels have the same layout, so a rank has the same place in both.
 pub(super) enum Panels {
     Places(Places),
     Past(Past),
@@ -94,13 +94,13 @@ struct Frame<'a> {
     scale: Option<&'a Scale>,
     /// Text after the worst rank, if it fits: the number of folded ones.
     notes: Vec<String>,
-    /// Said in place of the figures, as much as there is room for.
+    /// The text that replaces the figures, as much of it as fits.
     caption: Vec<String>,
-    /// Right at the bottom, where there is room.
+    /// At the bottom right, if there is room.
     corner: &'a str,
 }
 
-/// Draws it, and returns what is left in it.
+/// Draws it, and returns the area inside.
 fn framed(app: &App, frame: &Frame<'_>, area: Rect, buffer: &mut Buffer, hits: &mut Hits) -> Rect {
     let palette = app.palette;
     let metric = frame.metric;
@@ -135,12 +135,12 @@ fn framed(app: &App, frame: &Frame<'_>, area: Rect, buffer: &mut Buffer, hits: &
     }
     let inner = block.inner(area);
     block.render(area, buffer);
-    // The title opens the list of quantities, as its key does.
+    // A click on the title opens the list of quantities, as its key does.
     hits.put(Rect { height: 1, ..area }, Target::Do(Action::Pick(Choosing::Metric)));
     Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner }
 }
 
-/// The figures, so that no information is in colour alone: as many as fit, the worst rank first.
+/// The figures, so that no information is in colours only: as many as fit, the worst rank first.
 fn caption(job_view: &JobView, metric: Metric, notes: &[String], width: usize) -> String {
     let mut parts = Vec::new();
     match (job_view.scale(metric), job_view.worst(metric)) {

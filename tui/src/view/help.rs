@@ -1,4 +1,4 @@
-//! All keys, from the table that dispatches them, what the mouse does, and what the signs mean.
+//! All keys, from the table that dispatches them, the uses of the mouse, and the meaning of the signs.
 
 mod entry;
 
@@ -18,10 +18,10 @@ use crate::{
     palette::Role,
 };
 
-/// Of one column of keys.
+/// Columns of one list of keys.
 const WIDTH: u16 = 64;
 
-/// Columns of it that are no text: borders, and blanks beside them.
+/// Columns of it without text: borders, and blanks beside them.
 const EDGES: u16 = 6;
 
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
@@ -32,7 +32,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         parts.push(vec![Line::raw("No matching lines: Esc shows all.")]);
     }
     let lines: usize = parts.iter().map(Vec::len).sum();
-    // Side by side only where one below the other has no room.
+    // Side by side only if they do not fit one below the other.
     let columns = if lines + 2 > usize::from(area.height) && area.width >= 2 * WIDTH { 2 } else { 1 };
     let mut sides: Vec<Vec<Line<'_>>> = vec![Vec::new()];
     for part in parts {
@@ -80,12 +80,12 @@ fn title(app: &App) -> Vec<Span<'_>> {
     title
 }
 
-/// Entries that have the words that are looked for.
+/// Entries with the searched words.
 pub(super) fn found(app: &App) -> usize {
     sifted(app).iter().map(|part| part.entries.len()).sum()
 }
 
-/// What has all the words, under its head.
+/// Entries with all the words, under their heads.
 fn sifted(app: &App) -> Vec<Part> {
     let words: Vec<_> = app.sought.split_whitespace().map(str::to_lowercase).collect();
     let mut parts = parts(app);

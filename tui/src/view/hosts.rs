@@ -1,4 +1,4 @@
-//! Hosts: whether they are heard, their collectors, what is lost on the way, what watching costs, and how their GPUs are.
+//! Hosts: their connections, collectors, lost frames, the cost of watching, and the state of their GPUs.
 
 mod detail;
 
@@ -65,7 +65,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     }
 }
 
-/// How many there are of each kind; the bad ones first.
+/// The number of each kind; bad ones first.
 fn title(app: &App) -> Title<'static> {
     let hosts = app.hosts.all();
     let count = |health: Health| hosts.iter().filter(|host| host.health == health).count();
@@ -108,7 +108,7 @@ fn columns(app: &App) -> [Column; 15] {
     ]
 }
 
-/// Columns whose figures are as old as what was heard last.
+/// Columns whose figures are as old as the last report.
 const OLD: std::ops::Range<usize> = 6..12;
 
 fn place(column: HostColumn) -> usize {
@@ -180,7 +180,7 @@ fn cells(host: &Host) -> Vec<Cell> {
         detail::worst(host),
     ];
     if silent {
-        // What it said last is not of now.
+        // Its last report is not current.
         for (_, role) in &mut cells[OLD] {
             *role = Role::Muted;
         }

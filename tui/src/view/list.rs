@@ -1,4 +1,4 @@
-//! A list: a head, lines of cells below it, one of them selected. Only the lines that are seen are made.
+//! A list: a head, and lines of cells below it, one of them selected. Only visible lines are created.
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
@@ -16,7 +16,8 @@ pub(super) type Cell = (String, Role);
 pub(super) struct Column {
     pub head: &'static str,
     place: row::Column,
-    /// Where there is no room the column with the highest number gives way first; that of number 0 never does.
+    /// If there is no room, the column with the highest number is left out first; the one with number 0 never
+    /// is.
     pub spare: u8,
 }
 
@@ -34,7 +35,7 @@ impl Column {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List<'a> {
     pub columns: &'a [Column],
-    /// The column that it is sorted by, and whether its figures grow downwards.
+    /// The sort column, and whether its figures grow downwards.
     pub sorted: Option<(usize, bool)>,
     pub selected: Option<usize>,
     pub lines: usize,
@@ -45,7 +46,7 @@ const GAP: usize = 2;
 const MARGIN: usize = 1;
 
 impl List<'_> {
-    /// The last column, if it is text, has all the room that is left.
+    /// The last column takes the remaining space if it is text.
     fn place(&self, kept: &[usize], at: usize, left: u16) -> row::Column {
         let place = self.columns[at].place;
         if kept.last() == Some(&at) && !place.is_figure() {
@@ -55,7 +56,7 @@ impl List<'_> {
         }
     }
 
-    /// Draws as many lines as there is room for, and says which.
+    /// Draws as many lines as fit, and returns which.
     pub(super) fn draw(
         &self,
         palette: Palette,
@@ -112,7 +113,7 @@ impl List<'_> {
         }
     }
 
-    /// The columns there is room for.
+    /// The columns that fit.
     fn kept(&self, width: usize) -> Vec<usize> {
         let mut kept: Vec<usize> = (0..self.columns.len()).collect();
         let taken = |kept: &[usize]| {
@@ -129,7 +130,7 @@ impl List<'_> {
     }
 }
 
-/// A figure, or the sign for one that is not known.
+/// A figure, or the sign for an unknown one.
 pub(super) fn known(text: Option<String>) -> Cell {
     text.map_or_else(|| (glyph::UNKNOWN.to_owned(), Role::Faint), |text| (text, Role::Text))
 }

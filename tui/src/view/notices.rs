@@ -1,4 +1,4 @@
-//! Problems, in sentences: findings first, then outliers, then blind spots, and if there are none: that.
+//! Problems in sentences: findings first, then outliers, then blind spots; if there are none, this is said.
 
 use ratatui::text::{Line, Span};
 use xpu_model::{
@@ -16,7 +16,7 @@ use crate::{
     widget::wrap::{clauses, wrapped},
 };
 
-/// One sentence, and how loud it is.
+/// One sentence, and its emphasis.
 struct Notice {
     glyph: &'static str,
     role: Role,
@@ -55,7 +55,7 @@ pub(super) fn title(app: &App) -> Title<'static> {
 /// All notices in `most` lines; those that do not fit are counted.
 pub(super) fn lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
     let invitation = invitation(app, width);
-    // Of a command that cannot be copied in full nobody has anything.
+    // A command that is cut off is useless.
     if invitation.is_empty() || invitation.len() + 2 > most || app.job_view.standstill().is_some() {
         return found_lines(app, width, most);
     }
@@ -64,7 +64,7 @@ pub(super) fn lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> 
     lines
 }
 
-/// How others can look as well, in as many lines as that takes.
+/// How to watch from another terminal, in as many lines as needed.
 fn invitation(app: &App, width: usize) -> Vec<Line<'static>> {
     let Some(text) = app.invitation() else { return Vec::new() };
     let texts = wrapped(text, width.saturating_sub(2), usize::MAX);
@@ -88,7 +88,7 @@ fn found_lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
     let left = most - lines.len();
     let shown = if notices.len() > left { left - 1 } else { notices.len() };
     for (index, notice) in notices[..shown].iter().enumerate() {
-        // What comes after must have a line each; the worst has the rest.
+        // Each later notice gets one line; the worst gets the rest.
         let after = shown - index - 1 + usize::from(shown < notices.len());
         let space = most.saturating_sub(lines.len() + after).min(if index == 0 { 4 } else { each }).max(1);
         lines.extend(notice.lines(app.palette, width, space));
@@ -101,8 +101,8 @@ fn found_lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
 }
 
 impl Notice {
-    /// The headline or the sentence, and under it what to do next; on the same line where there is room for no
-    /// more. What to do next is worth a line more than details, of which the page of findings has all.
+    /// The headline or the sentence, and below it what to do next; on the same line if there is no room. What
+    /// to do next takes precedence over details, because the findings page has all of these.
     fn lines(&self, palette: Palette, width: usize, space: usize) -> Vec<Line<'static>> {
         let style = palette.of(self.role);
         let words = if self.role == Role::Good { palette.of(Role::Muted) } else { style };
@@ -128,7 +128,7 @@ impl Notice {
     }
 }
 
-/// All except the reason of a hang, which is shown before.
+/// All except the reason of a hang, which is shown first.
 fn notices(app: &App, standstill: Option<&Finding>, width: usize) -> Vec<Notice> {
     let others = app.job_view.findings.iter().filter(|finding| Some(*finding) != standstill);
     let mut all: Vec<_> = others.map(|finding| found(app, finding, width)).collect();
@@ -163,7 +163,7 @@ fn found(app: &App, finding: &Finding, width: usize) -> Notice {
 /// Why there is no bandwidth, if there are collectives.
 fn partly_seen(app: &App) -> Option<Notice> {
     let PartlySeen { ranks, of } = app.job_view.partly_seen.filter(|_| !app.job_view.is_frozen())?;
-    // With a host down, that is why.
+    // If a host is down, that is the reason.
     let advice = if app.connections.down().next().is_some() { "" } else { "; name all hosts of the job" };
     let text = format!("bus GB/s needs all ranks of a communicator: {ranks} of {of} seen{advice}");
     Some(Notice::warning(text))
@@ -186,7 +186,7 @@ fn blind(app: &App) -> Option<Notice> {
     (!app.job_view.blind.is_empty()).then_some(Notice::warning(text))
 }
 
-/// What was said of the groups does not fit the job.
+/// The given groups do not fit the job.
 fn laid_out(app: &App) -> Option<Notice> {
     let said = app.groups.as_ref()?.world_size();
     let has = app.job_view.world_size;
@@ -207,7 +207,7 @@ fn turned_away(app: &App) -> Option<Notice> {
     (processes > 0).then_some(Notice::warning(text))
 }
 
-/// The conspicuous rank, unless a finding has named it.
+/// The outlier, unless a finding names it.
 fn outlier(app: &App) -> Option<Notice> {
     outlier_text(app).map(|text| Notice::new(glyph::LOW, Role::Warning, text))
 }
@@ -245,7 +245,7 @@ fn unreachable(app: &App) -> Option<Notice> {
     let down: Vec<_> = app.connections.down().collect();
     let (_, why) = down.first()?;
     let named: Vec<_> = down.iter().map(|(endpoint, _)| *endpoint).collect();
-    // Different reasons are rare; the first one represents them, and names where to look.
+    // Different reasons are rare: the first one represents them, and says where to look.
     let text =
         format!("{} unreachable: {}: {why}", figure::counted(down.len(), "host", "hosts"), names(&named));
     Some(Notice::new(glyph::ALARM, Role::Alarm, text))

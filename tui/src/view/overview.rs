@@ -1,4 +1,4 @@
-//! All ranks: what is wrong, two quantities of each as maps, how long steps take where there is room, and the ranks one by one.
+//! All ranks: findings, two maps of quantities, step times if there is room, and the table of ranks.
 
 use ratatui::{
     buffer::Buffer,
@@ -13,10 +13,10 @@ use crate::{
     width::Breakpoint,
 };
 
-/// From this width on step times are beside the maps: of 200 columns, one is left free on each side.
+/// From this width on, step times are beside the maps: 200 columns, less one on each side.
 const ROOMY: u16 = 198;
 
-/// Columns of the step times, between them and the maps, and the lines they need to say something.
+/// Columns of the step times, columns between them and the maps, and the lines that they need to be useful.
 const STEPS: u16 = 58;
 const BETWEEN: u16 = 2;
 const TALL: u16 = 12;
@@ -29,7 +29,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         (false, None) => 4,
     };
     let notices = notices::lines(app, usize::from(area.width) - if wide { 4 } else { 0 }, most);
-    // Where there is room the notices have a frame, else nothing is lost on lines.
+    // The notices have a frame if there is room; otherwise no line is spent on it.
     let frame = if wide { 2 } else { 0 };
     let above = header::height(breakpoint) + notices.len() as u16 + frame;
     let body = area.height.saturating_sub(above);

@@ -1,4 +1,4 @@
-//! The list that one of is chosen from, over the view it belongs to.
+//! The list to choose from, over its view.
 
 use ratatui::{
     buffer::Buffer,
@@ -21,7 +21,7 @@ use crate::{
 /// Columns beside the text: frame, cursor, and blanks.
 const EDGES: usize = 6;
 
-/// Columns between an item and what it means.
+/// Columns between an item and its meaning.
 const GAP: usize = 2;
 
 pub(super) fn draw(app: &App, picker: &Picker, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {

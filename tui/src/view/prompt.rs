@@ -1,4 +1,4 @@
-//! The line that is being typed, and under it where it is wrong or what it would do.
+//! The line being typed, and below it the error or the effect.
 
 use ratatui::{
     buffer::Buffer,
@@ -23,7 +23,7 @@ use crate::{
     widget::{ends, wrap::cut_at_word},
 };
 
-/// Lines it takes, where the footer takes one.
+/// Its lines; the footer takes one.
 pub(super) const HEIGHT: u16 = 2;
 
 pub(super) fn draw(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) {
@@ -53,7 +53,7 @@ pub(super) fn draw(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) 
     }
 }
 
-/// The text with its cursor, as much as there is room for. Says how many columns are hidden left of it.
+/// The text with its cursor, as much as fits. Returns how many columns are hidden on the left.
 fn typed(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) -> usize {
     let strong = app.palette.of(Role::Strong);
     let (before, after) = prompt.halves();
@@ -73,7 +73,7 @@ fn typed(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) -> usize {
     before[..from].width()
 }
 
-/// The error in the present line. An empty one is only begun.
+/// The error in the present line. An empty line is no error.
 fn fault(prompt: &Prompt) -> Option<Fault> {
     let text = prompt.text();
     if text.trim().is_empty() {
@@ -82,7 +82,7 @@ fn fault(prompt: &Prompt) -> Option<Fault> {
     match prompt.kind {
         Kind::Filter => Filter::read(text).err(),
         Kind::Command => {
-            // What is being typed may become a name yet.
+            // The text may still become a name.
             let begun = prompt_command::names().iter().any(|name| name.starts_with(text.trim_start()));
             prompt_command::read(text).err().filter(|_| !begun)
         }
@@ -90,7 +90,7 @@ fn fault(prompt: &Prompt) -> Option<Fault> {
     }
 }
 
-/// A caret under the place, and what was expected there: after it, or before it where there is no room.
+/// A caret under the error, and what was expected there: after the caret, or before it if there is no room.
 fn point(app: &App, what: &str, column: usize, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width);
     let column = column.min(width.saturating_sub(1));
@@ -101,7 +101,7 @@ fn point(app: &App, what: &str, column: usize, area: Rect, buffer: &mut Buffer) 
     } else if needed <= column + 1 {
         (column + 1 - needed, format!("{what} {}", glyph::CARET))
     } else {
-        // As much of both as there is room for: where it is can be seen from the line above.
+        // As much of both as fits: the line above shows the position.
         (0, format!("{} {}", glyph::CARET, cut_at_word(what, width.saturating_sub(2))))
     };
     buffer.set_stringn(area.x + x as u16, area.y, text, width - x, style);
@@ -134,7 +134,7 @@ fn effect(app: &App, prompt: &Prompt) -> (Line<'static>, &'static str) {
             let name = prompt.text().split_whitespace().next().unwrap_or_default();
             let help = match (prompt_command::named(name), name) {
                 (Some(known), _) => format!("{} {}  {}", known.names[0], known.takes, known.help),
-                (None, "") => "for example metric power, sort late, rank 37, capture 5".to_owned(),
+                (None, "") => "for example metric power, sort skew, rank 37, capture 5".to_owned(),
                 (None, _) => String::new(),
             };
             (Line::styled(help, muted), "Tab completes   Esc leaves")

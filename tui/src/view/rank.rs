@@ -1,4 +1,4 @@
-//! One rank alone: what it is, how it does beside those that do the same work, how its GPU does, what it spends its time in, and how
+//! One rank: its identity, its figures beside those of its peers, its GPU, its GEMMs and collectives, and how
 //! closely it is watched.
 
 mod company;
@@ -25,17 +25,17 @@ use crate::{
     glyph,
     hits::Hits,
     palette::Role,
-    widget::wrap::cut_at_word,
+    widget::wrap::{cut_at_word, cut_spans},
     width::Breakpoint,
 };
 
 /// Fewest lines of a useful list: its head and one entry.
 const LEAST: u16 = 2;
 
-/// Columns of the right side, which holds the driver's description of an error.
+/// Columns of the right side, which fit the driver's description of an error.
 const SIDE: u16 = 56;
 
-/// Communicators listed where others need the room too.
+/// Communicators that are listed if other panels need the space too.
 const MEMBERSHIPS: u16 = 8;
 
 /// Columns between two panels.
@@ -55,7 +55,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     }
 }
 
-/// There is no rank to show, and the key to one.
+/// The text if no rank is selected, with the keys that select one.
 fn nobody(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
     let text = if filtered::is_empty(app) {
         filtered::nobody(app)
@@ -68,7 +68,7 @@ fn nobody(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
     panel::paragraph(app.palette, Role::Muted, &text, inner, buffer);
 }
 
-/// What it does left, what it is right; the tables take what is left of the height.
+/// Its activity on the left, its properties on the right; the tables take the remaining height.
 fn wide(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let right = (area.width * 2 / 5).clamp(SIDE, 80);
     let [left, right] =
@@ -107,7 +107,7 @@ fn wide(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer, hits: &mu
     lines(&watched, inner, buffer);
 }
 
-/// One below the other; what says least gives way first.
+/// One below the other; the least important is left out first.
 fn narrow(
     app: &App,
     rank: &Inspection,
@@ -125,7 +125,7 @@ fn narrow(
         left -= taken;
         taken
     };
-    // The three that are asked for first have a share each.
+    // The three most important ones share the height.
     let share = area.height / 3;
     let first = take((figures.height() + 1).min(share.max(5) + 2), LEAST);
     let health = take(1, 1);
@@ -142,7 +142,9 @@ fn narrow(
         let inner = panel::draw(app.palette, breakpoint, figures.title(), first, buffer);
         figures.draw(app, rank, indented(inner), buffer, hits);
     }
-    lines(&[device::brief(app, rank)], indented(health), buffer);
+    let health = indented(health);
+    let gpu = cut_spans(device::brief(app, rank).spans, usize::from(health.width));
+    lines(&[gpu], health, buffer);
     if second.height > 0 {
         tables::gemms(app, rank, breakpoint, second, buffer);
     }
@@ -165,7 +167,7 @@ fn lines(lines: &[Line<'_>], area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// Its identity, on the frame; its progress, and its state, in it. Returns what is left below.
+/// Its identity on the frame; its progress and its state inside. Returns the area below.
 fn identity(app: &App, rank: &Inspection, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) -> Rect {
     let palette = app.palette;
     let status = &rank.status;
@@ -201,9 +203,9 @@ fn identity(app: &App, rank: &Inspection, breakpoint: Breakpoint, area: Rect, bu
         Span::styled(format!("{sign} {word}"), palette.of(role).patch(palette.of(Role::Strong))),
     ]);
     for text in progress(rank) {
-        line.push_span(Span::raw("   "));
-        line.push_span(Span::styled(text, palette.of(Role::Text)));
+        line.push_span(Span::styled(format!("   {text}"), palette.of(Role::Text)));
     }
+    let line = cut_spans(line.spans, usize::from(inner.width));
     buffer.set_line(inner.x, inner.y, &line, inner.width);
     below
 }

@@ -1,4 +1,4 @@
-//! The ranks one by one. Only the rows that are seen are made.
+//! The table of ranks. Only visible rows are created.
 
 use ratatui::{
     buffer::Buffer,
@@ -24,11 +24,12 @@ use crate::{
 
 /// Smallest useful width of the sparkline.
 const HISTORY: usize = 8;
-/// Width that goes before the process id, which says nothing of how a rank does: with it the sparkline has its title.
+/// Width of the sparkline that takes precedence over the process id, which says nothing about the rank's
+/// performance: with it the sparkline has its title.
 const TITLED: usize = 14;
 /// Largest useful width.
 const LONGEST: usize = 60;
-/// Columns that give way where there is no room, the first of them first.
+/// Columns that are left out if there is no room, the first of them first.
 const SPARE: [Column; 8] = [
     Column::Pid,
     Column::Memory,
@@ -40,7 +41,7 @@ const SPARE: [Column; 8] = [
     Column::StepTime,
 ];
 
-/// Widest name of what ranks are folded into.
+/// Widest name of a group.
 const LEAD: usize = 28;
 
 /// Widest host name.
@@ -50,7 +51,7 @@ const HOST: usize = 20;
 struct Place {
     column: Column,
     cells: row::Column,
-    /// Distance to the next column: a name after a figure needs more space than a figure after a figure.
+    /// Distance to the next column: a name after a figure needs more space than a second figure.
     gap: usize,
 }
 
@@ -94,7 +95,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         let text = "no rank matches the filter: / edits it, Esc drops it";
         buffer.set_stringn(inner.x, inner.y + 1, text, usize::from(inner.width), palette.of(Role::Muted));
     }
-    // Folded ranks begin with what they are folded into.
+    // Rows of folded ranks begin with their group.
     let widest = app.job_view.bundles.iter().map(|bundle| lead(bundle).width()).max();
     let indent = widest.map_or(0, |width| width.min(LEAD) as u16 + 2);
     let table = Rect { x: inner.x + indent, width: inner.width.saturating_sub(indent), ..inner };
@@ -143,12 +144,12 @@ fn title(app: &App, width: usize) -> Line<'static> {
     title
 }
 
-/// What ranks are folded into, and how many they are.
+/// The group, and the number of its ranks.
 fn lead(bundle: &Bundle) -> String {
     format!("{} ×{}", bundle.name, figure::count(bundle.rows.len() as u64))
 }
 
-/// The columns there is room for: what identifies a process goes first, what judges it last.
+/// The columns that fit: those that identify a process are left out first, those that judge it last.
 fn places(app: &App, width: usize) -> Vec<Place> {
     let host = app
         .job_view
@@ -211,7 +212,7 @@ fn head(app: &App, places: &[Place], area: Rect, buffer: &mut Buffer, hits: &mut
         let style = app.palette.of(if sorted { Role::Accent } else { Role::Muted });
         let right = area.right().saturating_sub(x);
         buffer.set_stringn(x, area.y, place.cells.cell(&text), usize::from(right), style);
-        // Once more sorts the other way round.
+        // A second click reverses the order.
         let sort = Sort { column: place.column, reversed: sorted && !app.sort.reversed };
         let width = (place.cells.width as u16).min(right);
         hits.put(Rect { x, width, height: 1, ..area }, Target::Do(Action::SortBy(sort)));
@@ -253,7 +254,7 @@ fn body(app: &App, places: &[Place], row: &Row, selected: bool, area: Rect, buff
         && let Some(view) = app.job().and_then(|job| job.rank(row.status.rank))
     {
         let metric = app.sort.column.metric().unwrap_or_default();
-        // The job has single seconds of this one; of the others the screen has what it saw.
+        // The job has every second of this figure; of the others, the screen has what it received.
         let history: Vec<_> = match metric {
             Metric::Gemm => view.gemm_history().collect(),
             _ => app
@@ -298,7 +299,7 @@ fn value(app: &App, row: &Row, column: Column) -> (String, Role) {
         Column::StepTime => known(status.step_ms_mean.map(figure::tenths)),
         Column::Gemm => compared(Metric::Gemm),
         Column::Bus => compared(Metric::Bus),
-        // As long as noise is measured against a step, arrival skew is too.
+        // Noise is measured against a step, and so is arrival skew.
         Column::Skew => match (status.lateness_ms_p50, job_view.step_time.map(Nanoseconds::milliseconds)) {
             (Some(late), Some(step)) if row.is_heard() && late > step * ALIKE => {
                 (format!("{WARNING} {}", figure::tenths(late)), Role::Warning)

@@ -1,4 +1,4 @@
-//! No job on the screen: which hop is silent, and what to try.
+//! The screen without a job: which connection is silent, and what to try.
 
 use ratatui::{
     buffer::Buffer,
@@ -88,7 +88,7 @@ fn headline(app: &App, standing: Standing) -> Line<'static> {
     Line::styled(format!("{glyph} {text}"), style)
 }
 
-/// How data comes here, with the hop that is silent.
+/// The path of the data, with the part that is silent.
 fn chain(standing: Standing, palette: Palette) -> Line<'static> {
     let (program, collector) = match standing {
         Standing::Connecting => (Hop::Unknown, Hop::Waiting),
@@ -128,7 +128,7 @@ impl Hop {
     }
 }
 
-/// The hosts, those of one fate together; those that fail first.
+/// The hosts, grouped by their state; failing ones first.
 fn hosts(app: &App, width: usize) -> Vec<Line<'static>> {
     let palette = app.palette;
     let mut fates: Vec<(&Link, Vec<&Endpoint>)> = Vec::new();

@@ -1,5 +1,5 @@
-//! Positions of all ranks: the merged stacks, the fewest first, and beside them the positions in the
-//! communicator.
+//! The code positions of all ranks: the merged stacks, the fewest ranks first, and beside them the positions
+//! in the communicator.
 
 mod frames;
 mod whereabouts;
@@ -28,7 +28,7 @@ use crate::{
 /// Columns of the positions, beside the tree.
 const BESIDE: u16 = 62;
 
-/// Height from which on there is always room for what the letters mean.
+/// Height from which there is always room for the legend of letters.
 const LEGEND: u16 = 20;
 
 /// Notes shown under the tree.
@@ -124,7 +124,7 @@ fn draw_tree(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
     headline::lines(&lines, inner, buffer);
 }
 
-/// The tree, and under it what could not be read.
+/// The tree, and below it what could not be read.
 fn full(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let mut notes = Vec::new();
     for note in app.stacks.notes().iter().take(NOTES) {
@@ -133,7 +133,7 @@ fn full(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
             notes.push(Line::styled(format!("{sign} {text}"), app.palette.of(Role::Warning)));
         }
     }
-    // The frames go before what their letters mean.
+    // Frames take precedence over the legend of letters.
     let lines = app.stacks.rows().len() + notes.len();
     let legend = usize::from(area.height) > lines || area.height > LEGEND;
     let [tree, said, key] = Layout::vertical([

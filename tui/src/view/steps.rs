@@ -1,4 +1,4 @@
-//! Step times over time, their changes, what they are made of, and the ranks that lengthen them.
+//! Step times over time, their changes, their parts, and the ranks that lengthen them.
 
 mod breakdown;
 mod line;
@@ -26,11 +26,11 @@ use crate::{
     width::Breakpoint,
 };
 
-/// Lines of what a step is made of, and those of a line that says something.
+/// Lines for the parts of a step, and least lines of a useful plot.
 const PARTS: u16 = 5;
 const LEAST: u16 = 4;
 
-/// Columns of the spread, beside what a step is made of.
+/// Columns of the spread, beside the parts of a step.
 const BESIDE: u16 = 46;
 
 pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
@@ -86,9 +86,9 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     draw_ranks(app, breakpoint, ranks, buffer, hits);
 }
 
-/// How long steps take and what they are made of, in a frame beside something else.
+/// Step times and the parts of a step, in a frame beside other panels.
 pub(super) fn beside(app: &App, area: Rect, buffer: &mut Buffer) {
-    // Narrow, its title says no more than how long they take now.
+    // If it is narrow, its title has only the present step time.
     let inner =
         panel::draw(app.palette, Breakpoint::Wide, line::title(app, Breakpoint::Narrow), area, buffer);
     if app.job_view.steps.is_none() {

@@ -1,4 +1,5 @@
-//! Where a replay stands: `REPLAY 02:14:07 x4`, a bar with the findings on it, and what the keys of time do.
+//! The position of a replay: `REPLAY 02:14:07 x4`, a bar with the findings on it, and the keys that move
+//! time.
 
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ pub(super) fn height(app: &App) -> u16 {
     u16::from(app.playback().is_some())
 }
 
-/// The word of the header that says that this is not now.
+/// The header's word for a screen that does not show the present.
 pub(super) fn word(playback: &Playback) -> &'static str {
     match playback.of {
         Of::File => "REPLAY",
@@ -45,7 +46,7 @@ pub(super) fn recording(app: &App) -> Option<Span<'static>> {
     Some(Span::styled(text, app.palette.of(Role::Alarm)))
 }
 
-/// `CAPTURE steps 812 to 814 ▰▰▰▱▱ 5/8`, for the header, while it comes in.
+/// `CAPTURE steps 812 to 814 ▰▰▰▱▱ 5/8`, for the header, while it arrives.
 pub(super) fn capture(app: &App) -> Option<Span<'static>> {
     let text = match &app.capture {
         Standing::Beginning => "CAPTURE ...".to_owned(),
@@ -85,7 +86,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) 
     }
 }
 
-/// What comes next, and how much there is.
+/// The next finding, and the total length.
 fn caption(playback: &Playback) -> String {
     let passed = format!("{} of {}", time::span(playback.passed()), time::span(playback.length()));
     let next = match playback.next_mark() {
@@ -100,7 +101,7 @@ fn caption(playback: &Playback) -> String {
     format!("{passed}   {next}{out}")
 }
 
-/// One cell is a share of the time: passed or to come, and whether something began to be wrong in it.
+/// One cell is a share of the time: passed or to come, and whether a finding begins in it.
 fn bar(app: &App, playback: &Playback, area: Rect, buffer: &mut Buffer) {
     let length = playback.length().max(Duration::from_nanos(1)).as_secs_f64();
     let cell = |moment: Moment| {

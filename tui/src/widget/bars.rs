@@ -1,11 +1,11 @@
-//! Figures as columns that stand side by side, each cell of a line in eighths.
+//! Figures as columns side by side, in eighths of a cell.
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
 use crate::glyph::EIGHTHS;
 
-/// Draws each share, from 0 to 1, as a column of one cell's width from the left of the area on: its body, and the uppermost cell.
-/// What is more than nothing is seen.
+/// Draws each share, from 0 to 1, as a column of one cell's width, from the left of the area on: its body,
+/// and the uppermost cell. Any share above 0 is visible.
 pub fn draw(shares: &[f64], body: Style, top: Style, area: Rect, buffer: &mut Buffer) {
     let eighths = EIGHTHS.len();
     let full = usize::from(area.height) * eighths;

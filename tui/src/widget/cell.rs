@@ -1,4 +1,4 @@
-//! What one place of a heatmap shows, and how it looks.
+//! The content of one place of a heatmap, and its look.
 
 use ratatui::{buffer::Buffer, layout::Position, style::Style};
 
@@ -7,28 +7,28 @@ use crate::{
     palette::{Palette, Role},
 };
 
-/// From harmless to worst: folded, the greatest decides.
+/// From harmless to worst: of folded ranks, the greatest decides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell {
     /// No rank belongs here.
     Absent,
-    /// Somebody looks for other ranks.
+    /// The filter leaves it out.
     Aside,
-    /// The rank has not said it.
+    /// The rank has not reported it.
     Unknown,
-    /// It says nothing of it, because it waits for another.
+    /// It has no current value, because it waits for another rank.
     Waits,
     Value {
         value: f64,
         step: usize,
-        /// How much worse than its fellows.
+        /// How much worse it is than the others.
         badness: f64,
         /// Drawn on it where it is bad enough.
         sign: Option<&'static str>,
     },
-    /// What it said is old.
+    /// Its report is old.
     Stale { value: Option<f64> },
-    /// The job stands for it.
+    /// The job hangs because of it.
     Alarm,
 }
 
@@ -59,7 +59,7 @@ impl Cell {
         }
     }
 
-    /// Whether something is wrong with it that its colour alone must not say.
+    /// Whether it has a problem, which must not be shown by colour alone.
     fn is_loud(self) -> bool {
         matches!(self, Self::Value { sign: Some(_), .. } | Self::Stale { .. } | Self::Alarm)
     }
@@ -80,7 +80,7 @@ impl Cell {
         }
     }
 
-    /// Nothing written on it; without colours what stands for its step.
+    /// Without text; without colours, the glyph of its step.
     pub(super) fn blank(self, palette: Palette, width: usize) -> String {
         match self {
             Self::Value { step, .. } if !palette.has_colour() => String::from(RAMP[step]).repeat(width),
@@ -89,8 +89,8 @@ impl Cell {
     }
 }
 
-/// Two cells in a terminal line: the upper half is the letter's colour, the lower half its ground. Where one of them has something to
-/// say that a colour alone must not, the worse has all of it, with its sign.
+/// Two cells in a terminal line: the upper half has the letter's colour, the lower half its background. If
+/// one of them needs a sign, the worse one takes the whole place, with its sign.
 pub(super) fn draw_halves(
     upper: Option<Cell>,
     lower: Option<Cell>,

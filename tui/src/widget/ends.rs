@@ -1,4 +1,4 @@
-//! A line with two ends: what stands left, what stands right, and nothing of the left one written over by the right.
+//! A line with two ends: a left and a right text, without overlap.
 
 use ratatui::{
     buffer::Buffer,
@@ -10,7 +10,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::wrap::{cut, cut_words};
 
-/// Draws both into the first line of `area`; the left one gives way.
+/// Draws both into the first line of `area`; the left one is cut if needed.
 pub fn draw(left: &Line<'_>, right: &Line<'_>, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
@@ -35,11 +35,11 @@ pub struct Title {
 pub fn title(name: &str, about: &str, right: &str, width: usize) -> Title {
     let padded = |text: String| if text.is_empty() { text } else { format!(" {text} ") };
     let name = padded(cut(name, width.saturating_sub(3)));
-    // A piece of the edge is seen between them.
+    // A piece of the edge is visible between them.
     let left = width.saturating_sub(name.width() + 1);
     let right = padded(cut_words(right, left.saturating_sub(2)));
     let kept = cut_words(about, left.saturating_sub(right.width() + 1));
-    // Less than half of a sentence says nothing.
+    // Less than half of a sentence is left out.
     let about = if kept.width() * 2 < about.width() { String::new() } else { kept };
     let about = if about.is_empty() { about } else { format!("{about} ") };
     Title { name, about, right }

@@ -1,11 +1,12 @@
-//! Where on a heatmap a rank is, and which ranks are at a place: pure arithmetic, each the inverse of the other.
+//! The place of a rank on a heatmap, and the ranks at a place: pure arithmetic, each the inverse of the
+//! other.
 //!
 //! Ranks come in groups (hosts) of equal size; a slot is a rank's place among them, `group * size + position`. A host
 //! that has fewer ranks than the largest leaves slots empty.
 
 use std::ops::Range;
 
-/// How many groups there are, and how many slots each has.
+/// The number of groups, and of slots in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub groups: usize,
@@ -43,7 +44,7 @@ pub struct Grid {
     pitch: usize,
     cell: usize,
     lines: usize,
-    /// Terminal lines of one line of cells, where it is not half a terminal line.
+    /// Terminal lines of one line of cells, if it is not half a terminal line.
     tall: usize,
     halves: bool,
 }
@@ -100,7 +101,7 @@ impl Grid {
                 .filter_map(|step| Self::unfolded(shape, step, width))
                 .filter(|grid| grid.height() <= height)
         };
-        // A line is named by its first host: where there are lines enough, none holds a second one.
+        // A line is named by its first host. If there are enough lines, each has only one host.
         let mut alone =
             fitting().map(|grid| grid.one_abreast(shape.groups)).filter(|grid| grid.height() <= height);
         // A host in one line is easier to read than a figure in every cell.
@@ -117,7 +118,7 @@ impl Grid {
     fn unfolded(shape: Shape, step: Step, width: usize) -> Option<Self> {
         let Step { density, pitch, cell, gap } = step;
         let size = shape.size.max(1);
-        // The gap after the last cell of a line may hang over the edge.
+        // The gap after the last cell of a line may exceed the edge.
         let fits = (width + pitch - cell) / pitch;
         let chunk = size.min(fits);
         if chunk == 0 {
@@ -142,12 +143,12 @@ impl Grid {
         })
     }
 
-    /// The same with each of its groups in lines of its own.
+    /// The same, with separate lines for each group.
     fn one_abreast(self, groups: usize) -> Self {
         Self { abreast: 1, lines: groups * self.size.div_ceil(self.chunk), ..self }
     }
 
-    /// As many ranks to a cell as must be: a power of two, so that the ranks of a host stay together.
+    /// As many ranks per cell as necessary: a power of two, so that the ranks of a host stay together.
     fn folded(shape: Shape, width: usize, height: usize, halves: bool) -> Self {
         let size = shape.size.max(1);
         let slots = shape.groups * size;

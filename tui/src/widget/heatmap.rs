@@ -70,7 +70,7 @@ impl<Cells: Fn(usize) -> Cell> Heatmap<'_, Cells> {
             if row == 0 {
                 buffer.set_stringn(x, y, &text, place.width, style);
             } else if let (Some(ground), true) = (style.bg, self.palette.has_halves() && row == tall - 1) {
-                // Half a line of air to the next host.
+                // Half an empty line before the next host.
                 buffer.set_stringn(x, y, "▀".repeat(place.width), place.width, Style::new().fg(ground));
             } else {
                 buffer.set_stringn(x, y, self.blank(cell, place.width), place.width, style);
@@ -81,7 +81,7 @@ impl<Cells: Fn(usize) -> Cell> Heatmap<'_, Cells> {
         }
     }
 
-    /// Brackets where there is room for them between cells, else a sign on the cell.
+    /// Brackets if there is room for them between cells, else a sign on the cell.
     fn mark(&self, x: u16, y: u16, width: usize, area: Rect, buffer: &mut Buffer) {
         let loud = self.palette.of(Role::Strong);
         if self.grid.spacing() == 0 {
@@ -113,7 +113,7 @@ impl<Cells: Fn(usize) -> Cell> Heatmap<'_, Cells> {
         }
     }
 
-    /// A cell with nothing written on it; its figure stands for it where there is one.
+    /// A cell without text, or with its figure if it has one.
     fn blank(&self, cell: Cell, width: usize) -> String {
         if self.grid.density == Density::Figures {
             " ".repeat(width)

@@ -1,4 +1,4 @@
-//! Rows of cells under the heads of their columns: the side that a text keeps to, and what of it is left out.
+//! Rows of cells under the heads of their columns: the alignment of a text, and how it is cut.
 
 use unicode_width::UnicodeWidthStr as _;
 
@@ -15,7 +15,7 @@ enum Align {
 enum Elision {
     BetweenWords,
     AtAnyLetter,
-    /// It is not: the cells behind it move to the right.
+    /// Not at all: the following cells move to the right.
     Never,
 }
 
@@ -78,12 +78,12 @@ pub fn line<T: AsRef<str>>(columns: &[Column], cells: &[T]) -> String {
     cells.join(" ")
 }
 
-/// The width that these take together.
+/// The total width of these.
 pub fn needed(columns: &[Column]) -> usize {
     (columns.iter().map(|column| column.width + 1).sum::<usize>()).saturating_sub(1)
 }
 
-/// How many of the columns fit: the last give way first, and the first one stays.
+/// How many of the columns fit: the last are left out first, and the first one stays.
 pub fn fitting(columns: &[Column], width: usize) -> usize {
     (1..=columns.len()).rev().find(|&kept| needed(&columns[..kept]) <= width).unwrap_or(1)
 }
@@ -98,7 +98,7 @@ mod tests {
             ("node", "node  ", "  node"),
             ("日本", "日本  ", "  日本"),
             ("日本語機", "日本… ", " 日本…"),
-            // One letter and an accent of its own; two that are one picture.
+            // A letter with a combining accent; two characters that form one glyph.
             ("cafe\u{301}", "cafe\u{301}  ", "  cafe\u{301}"),
             ("👩\u{200d}💻", "👩\u{200d}💻    ", "    👩\u{200d}💻"),
         ] {

@@ -1,4 +1,4 @@
-//! Which of eight steps a value is drawn in.
+//! The step, of eight, in which a value is drawn.
 //!
 //! The scale belongs to the job, not to the hardware: the median rank is always step [`MIDDLE`], and the steps below
 //! and above reach to the lowest and the highest rank. But noise is never stretched into a pattern:
@@ -16,7 +16,7 @@ pub const MIDDLE: usize = 4;
 /// Differences smaller than this share of the median mean nothing.
 pub const ALIKE: f64 = 0.05;
 
-/// Which end of a scale is the bad one: it is drawn dark, whichever it is.
+/// The bad end of a scale, which is always drawn dark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worse {
     Low,
@@ -37,12 +37,13 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Of rates: more is better. `None` while no value is known.
+    /// For rates: more is better. `None` while no value is known.
     pub fn of(values: Vec<f64>) -> Option<Self> {
         Self::measured(values, Worse::Low, None)
     }
 
-    /// Of times: less is better. Differences are measured against `whole` where the median itself is near nothing.
+    /// For times: less is better. Differences are measured against `whole`, because the median itself may be
+    /// almost zero.
     pub fn of_times(values: Vec<f64>, whole: Option<f64>) -> Option<Self> {
         Self::measured(values, Worse::High, whole)
     }
@@ -66,7 +67,7 @@ impl Scale {
         Self { median, lowest, highest, worse, alike, bad, good }
     }
 
-    /// How far the ranks are apart, as a share of the median.
+    /// The spread of the ranks, as a share of the median.
     pub fn spread(&self) -> f64 {
         if self.median > 0.0 { (self.highest - self.lowest) / self.median } else { 0.0 }
     }
@@ -100,12 +101,12 @@ impl Scale {
         if self.median > 0.0 { value / self.median - 1.0 } else { 0.0 }
     }
 
-    /// Whether a value is so much worse than its fellows that it is worth a sign of its own.
+    /// Whether a value is so much worse than the others that it gets a sign.
     pub fn is_bad(&self, value: f64) -> bool {
         !self.is_noise() && self.badness(value) >= self.alike
     }
 
-    /// The values the first step, the bad end, and the last stand for.
+    /// The values of the first step, the bad end, and the last.
     pub fn ends(&self) -> (f64, f64) {
         let (bad, good) = (self.bad * MIDDLE as f64, self.good * (STEPS - 1 - MIDDLE) as f64);
         let ends = match self.worse {

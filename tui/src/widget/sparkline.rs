@@ -2,11 +2,11 @@
 
 use crate::glyph::{BARS, LEVEL};
 
-/// The values as `width` bars at most, the newest last; several values in one bar are shown by their mean.
+/// The values as at most `width` bars, the newest last; a bar of several values shows their mean.
 ///
-/// The highest bar stands for `full`, or for the highest value if that is more; the lowest for half of it, or for the
-/// lowest value. So noise of a few percent stays flat, a rank that lost a third of its speed is seen to have, and
-/// lines with one `full` can be compared.
+/// The highest bar represents `full`, or the highest value if that is more; the lowest bar half of it, or the
+/// lowest value. So noise of a few percent stays flat, a loss of a third of the speed is visible, and lines
+/// with the same `full` can be compared.
 pub fn bars(values: &[f32], full: f32, width: usize) -> String {
     let highest = values.iter().copied().fold(full, f32::max);
     let lowest = values.iter().copied().fold(highest * 0.5, f32::min);
@@ -25,7 +25,7 @@ pub fn bars(values: &[f32], full: f32, width: usize) -> String {
     (0..bars).map(bar).collect()
 }
 
-/// The same as a thin line where all bars are alike: nothing happened, and nothing draws the eye.
+/// The same as a thin line if all bars are equal, because nothing happened.
 pub fn calm(bars: String) -> String {
     let mut letters = bars.chars();
     let first = letters.next();

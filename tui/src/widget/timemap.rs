@@ -8,7 +8,7 @@ use ratatui::{
 use super::cell::{Cell, draw_halves};
 use crate::palette::Palette;
 
-/// How many rows and moments there are, and how many of them one cell stands for.
+/// The numbers of rows and moments, and how many of them one cell represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     pub rows: usize,
@@ -29,7 +29,7 @@ impl Frame {
     pub fn fit(rows: usize, size: usize, columns: usize, width: usize, height: usize, halves: bool) -> Self {
         let halves = halves && rows > height;
         let lines = height.max(1) * if halves { 2 } else { 1 };
-        // The ranks of a host stay together, and so do the parts of one that is cut.
+        // The ranks of a host stay together, as do the parts of a host that is divided.
         let needed = rows.div_ceil(lines).max(1);
         let fold = (needed..size).find(|fold| size.is_multiple_of(*fold));
         let fold = fold.unwrap_or_else(|| needed.next_multiple_of(if needed > 1 { size.max(1) } else { 1 }));
@@ -53,7 +53,7 @@ impl Frame {
 #[derive(Debug)]
 pub struct TimeMap<'a> {
     pub frame: Frame,
-    /// Of each row, the latest last.
+    /// The cells of each row, the latest last.
     pub cells: &'a [Vec<Cell>],
     /// Columns of the terminal to a cell.
     pub wide: u16,

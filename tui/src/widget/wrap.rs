@@ -1,11 +1,11 @@
-//! Sentences in a narrow place.
+//! Fits sentences into narrow places.
 
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::glyph::ELLIPSIS;
 
-/// The text in lines of `width` columns, at most `most` of them; what does not fit ends in an ellipsis.
+/// The text in at most `most` lines of `width` columns; a longer text ends in an ellipsis.
 pub fn wrapped(text: &str, width: usize, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
@@ -22,17 +22,16 @@ pub fn wrapped(text: &str, width: usize, most: usize) -> Vec<String> {
         lines.push(line);
     }
     if lines.len() > most {
-        lines.truncate(most);
-        if let Some(last) = lines.last_mut() {
-            last.push(' ');
-            last.push(ELLIPSIS);
+        let rest = lines.split_off(most.saturating_sub(1)).join(" ");
+        if most > 0 {
+            lines.push(cut_at_word(&rest, width));
         }
     }
     lines.into_iter().map(|line| cut(&line, width)).collect()
 }
 
-/// Clauses (`a; b; c`) in lines of `width` columns, at most `most` of them. The last clauses are left out whole where
-/// they do not fit; the first is cut.
+/// Clauses (`a; b; c`) in at most `most` lines of `width` columns. Last clauses that do not fit are left out
+/// completely; the first is cut.
 pub fn clauses(text: &str, width: usize, most: usize) -> Vec<String> {
     let mut kept = text;
     while wrapped(kept, width, usize::MAX).len() > most
@@ -43,7 +42,7 @@ pub fn clauses(text: &str, width: usize, most: usize) -> Vec<String> {
     wrapped(kept, width, most)
 }
 
-/// The text in `width` columns, its end made an ellipsis if it does not fit.
+/// The text in `width` columns, with an ellipsis at its end if it does not fit.
 pub fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -64,12 +63,12 @@ pub fn cut(text: &str, width: usize) -> String {
     kept
 }
 
-/// The text in `width` columns, cut between words; nothing where no word has room.
+/// The text in `width` columns, cut between words; empty if no word fits.
 pub fn cut_words(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
-    // A number is not parted from its unit.
+    // A number is not separated from its unit.
     let whole = text.match_indices(' ').map(|(end, _)| &text[..end]).filter(|kept| !ends_in_number(kept));
     let ends = whole.map(|kept| kept.trim_end_matches([' ', ',', ';', ':', '·']));
     let kept = ends.take_while(|kept| kept.width() + 2 <= width).last().unwrap_or_default();
@@ -82,13 +81,13 @@ fn ends_in_number(text: &str) -> bool {
     word.ends_with(|end: char| end.is_ascii_digit()) && !word.contains(char::is_alphabetic)
 }
 
-/// The text in `width` columns, cut between words where a word has room, and within the first otherwise.
+/// The text in `width` columns, cut between words, or within the first one if that does not fit.
 pub fn cut_at_word(text: &str, width: usize) -> String {
     let kept = cut_words(text, width);
     if kept.is_empty() { cut(text, width) } else { kept }
 }
 
-/// The end of the text in `width` columns: for names that differ there.
+/// The end of the text in `width` columns, for names that differ at their ends.
 pub fn cut_front(text: &str, width: usize) -> String {
     if text.width() <= width || width == 0 {
         return cut(text, width);
@@ -98,7 +97,7 @@ pub fn cut_front(text: &str, width: usize) -> String {
     format!("{ELLIPSIS}{tail}")
 }
 
-/// The spans in `width` columns; the last one that has room is cut.
+/// The spans in `width` columns; the last visible one is cut.
 pub fn cut_spans(spans: Vec<Span<'static>>, width: usize) -> Line<'static> {
     let mut line = Line::default();
     for span in spans {
@@ -112,7 +111,7 @@ pub fn cut_spans(spans: Vec<Span<'static>>, width: usize) -> Line<'static> {
     line
 }
 
-/// Cut between words. What is beside a name is left out whole where none of its words has room.
+/// Cut between words. A text beside a name is left out completely if none of its words fits.
 fn cut_span(text: &str, space: usize) -> String {
     let words = text.trim_start();
     let air = text.width() - words.width();
@@ -128,7 +127,7 @@ fn cut_span(text: &str, space: usize) -> String {
     }
 }
 
-/// The parts in one line of `width` columns, as many as fit, the first of them first.
+/// As many of the first parts as fit into one line of `width` columns.
 pub fn joined(mut parts: Vec<String>, width: usize) -> String {
     while parts.len() > 1 && parts.join(" · ").width() > width {
         parts.pop();
@@ -196,7 +195,7 @@ mod tests {
             ("… 2 lines › ", 2, "…"),
             ("… 2 lines › ", 8, "…"),
             ("… 2 lines › ", 0, ""),
-            // A name has no words.
+            // A name is not divided into words.
             ("vectorized_elementwise_kernel", 12, "vectorized_…"),
         ] {
             assert_eq!(cut_span(text, space), expected, "{text} in {space}");

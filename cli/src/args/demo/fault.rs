@@ -1,4 +1,4 @@
-//! What goes wrong in a demo, as it is written on the command line.
+//! The faults of a demo, parsed from the command line.
 
 use std::str::FromStr;
 
@@ -90,7 +90,7 @@ fn positive(text: &str) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0)
 }
 
-/// All of them, checked against the job.
+/// All faults, checked against the job.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     slow: Vec<SlowGpu>,
@@ -125,22 +125,22 @@ impl Faults {
         Ok(Self { slow: slow.to_vec(), throttle: throttle.to_vec(), slow_host: slow_host.to_vec(), hang })
     }
 
-    /// How many times slower a rank's GPU is.
+    /// The factor by which a rank's GPU is slower.
     pub fn slowdown(&self, rank: u32) -> Option<f64> {
         self.slow.iter().rev().find(|fault| fault.rank == rank).map(|fault| fault.factor)
     }
 
-    /// The clock a rank's GPU is held at.
+    /// The clock to which a rank's GPU is limited.
     pub fn throttled_mhz(&self, rank: u32) -> Option<u32> {
         self.throttle.iter().rev().find(|fault| fault.rank == rank).map(|fault| fault.megahertz)
     }
 
-    /// What a rank's loader loses in each step, in milliseconds.
+    /// The delay of a rank's loader in each step, in milliseconds.
     pub fn lost_ms(&self, rank: u32) -> Option<f64> {
         self.slow_host.iter().rev().find(|fault| fault.rank == rank).map(|fault| fault.milliseconds)
     }
 
-    /// The step a rank does not go beyond.
+    /// The step at which a rank hangs.
     pub fn hangs_at(&self, rank: u32) -> Option<u64> {
         self.hang.filter(|fault| fault.rank == rank).map(|fault| fault.step)
     }

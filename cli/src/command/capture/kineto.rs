@@ -1,4 +1,4 @@
-//! PyTorch's profiler beside a capture: it needs longer to begin, so its steps are agreed on first.
+//! PyTorch's profiler beside a capture. It needs longer to begin, so its steps are agreed on first.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,10 +22,10 @@ use xpu_wire::{
 
 use crate::args::CaptureArgs;
 
-/// How often it is looked whether it was ended.
+/// Interval of checks whether it was ended.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Where the traces of a capture lie: beside its file.
+/// The folder of a capture's traces, beside its file.
 pub(in crate::command) fn folder(capture: &Path) -> PathBuf {
     let mut name = capture.as_os_str().to_owned();
     name.push(".kineto");
@@ -38,7 +38,7 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// Until its steps are agreed on, or it is known that there will be none.
+    /// Waits until its steps are agreed on, or will not be.
     pub(super) async fn begin(
         args: &CaptureArgs,
         job: &JobName,
@@ -58,7 +58,7 @@ impl Beside {
             if let News::Line(line) = &item {
                 eprintln!("xpu-top: Kineto: {line}");
             }
-            // After the plan nobody listens.
+            // After the plan, nobody receives.
             let _ = news.send(item);
         };
         tracer.begin(job.clone(), Some(ranks.to_vec()), folder(&args.output), wanted, report);
@@ -74,7 +74,7 @@ impl Beside {
         Ok(Self { tracer, window })
     }
 
-    /// When the capture begins: with the same step, or at the same moment.
+    /// The begin of the capture: with the same step, or at the same moment.
     pub(super) fn when(&self) -> Begin {
         match self.window {
             Some(KinetoWindow::Steps { first, .. }) => Begin::Step(first),
@@ -83,7 +83,7 @@ impl Beside {
         }
     }
 
-    /// Waits for the traces, and says what came. Whether all did.
+    /// Waits for the traces and reports the result. Returns whether all arrived.
     pub(super) async fn end(&mut self, stop: &Stop) -> bool {
         while self.tracer.is_tracing() {
             if stop.swap(false, Relaxed) {

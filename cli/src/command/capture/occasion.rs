@@ -1,4 +1,4 @@
-//! Waiting for something to be found, to capture what it was.
+//! Waits for a finding, to capture its steps.
 
 use std::{fmt, sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -8,7 +8,7 @@ use xpu_client::{arrival::Arrivals, capture::Stop, follow::Following, interactiv
 use xpu_model::finding::{self, Kind};
 use xpu_wire::{id::JobName, unit::Moment};
 
-/// The awaited occasion, and the time limit: none by default.
+/// The awaited kinds of findings, and the time limit: none by default.
 pub(super) struct Occasion<'a> {
     /// Any if there is none.
     pub(super) kinds: &'a [Kind],
@@ -23,10 +23,10 @@ impl fmt::Display for Occasion<'_> {
     }
 }
 
-/// How often it is looked.
+/// Interval of checks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What was found, in one line; `None` if the time went by.
+/// The finding in one line; `None` if the time limit passed.
 pub(super) async fn wait_for(
     occasion: &Occasion<'_>,
     job: &JobName,
@@ -39,7 +39,7 @@ pub(super) async fn wait_for(
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            arrival = arrivals.recv() => following.take(arrival.context("the follower ended")?),
+            arrival = arrivals.recv() => following.take(arrival.context("the connection to the collectors ended")?),
             _ = look.tick() => {
                 if stop.swap(false, Relaxed) || end.is_some_and(|end| Instant::now() >= end) {
                     return Ok(None);

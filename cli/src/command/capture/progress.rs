@@ -1,4 +1,4 @@
-//! One line on standard error with a capture's progress, rewritten if that is a terminal.
+//! One line on standard error with a capture's progress, rewritten in place on a terminal.
 
 use std::io::{IsTerminal as _, Write as _};
 
@@ -22,7 +22,7 @@ impl Progress {
             return;
         }
         let mut out = std::io::stderr();
-        // Without a reader it is not missed.
+        // Nobody misses it without a reader.
         let _ = if out.is_terminal() {
             write!(out, "\r\x1b[Kxpu-top: {line}").and_then(|()| out.flush())
         } else {

@@ -12,7 +12,7 @@ use xpu_wire::{
 #[derive(Debug, Serialize)]
 pub(super) struct Document<'a> {
     job: &'a JobName,
-    /// Where the calls part for the first time; `null` if they do not, as far as they are recorded.
+    /// The first divergence of the calls; `null` if the recorded calls do not diverge.
     divergence: Option<&'a Divergence>,
     ranks: Vec<OneRank<'a>>,
     no_answer: Vec<Rank>,
@@ -24,7 +24,7 @@ struct OneRank<'a> {
     host: HostName,
     pid: Pid,
     read_at: Moment,
-    /// Calls in all since it began.
+    /// Number of calls since its start.
     made: u64,
     calls: Vec<OneCall<'a>>,
 }
@@ -34,7 +34,7 @@ struct OneCall<'a> {
     order: u64,
     communicator: String,
     name: &'a str,
-    /// Of a collective, in its communicator; of a send or receive, between the two ranks.
+    /// For a collective, its number in the communicator; for a send or receive, between the two ranks.
     number: Option<u64>,
     operation: Operation,
     datatype: String,
@@ -55,7 +55,7 @@ struct OneCall<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     frames: &'a [StackFrame],
     returns_to: Option<String>,
-    /// `libtorch_cuda.so+0x1a2b3c`: the file of that address, and the offset in it.
+    /// `libtorch_cuda.so+0x1a2b3c`: the file that contains this address, and the offset in it.
     native: Option<&'a str>,
 }
 

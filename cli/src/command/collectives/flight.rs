@@ -1,6 +1,7 @@
-//! Records in the form of PyTorch's flight recorder, for its analyser (`torchfrtrace DIR --prefix nccl_trace_rank_`): one pickle a rank.
+//! Records in the format of PyTorch's flight recorder, for its analyser (`torchfrtrace DIR --prefix
+//! nccl_trace_rank_`): one pickle per rank.
 //!
-//! Collectives only: sends and receives it matches by groups that NCCL's calls do not show.
+//! Only collectives: the analyser matches sends and receives by groups, which NCCL's calls do not show.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,12 +23,12 @@ use xpu_wire::{
 use super::pickle::Value;
 use crate::args::UsageError;
 
-/// The version of the form.
+/// The version of the format.
 const VERSION: &str = "2.9";
 
 const PREFIX: &str = "nccl_trace_rank_";
 
-/// Files of another job among these would be taken for ranks of this one.
+/// The analyser would read files of another job as ranks of this one.
 pub(super) fn check(folder: &Path) -> Result<(), UsageError> {
     let Ok(mut entries) = fs::read_dir(folder) else { return Ok(()) };
     if entries.next().is_none() {
@@ -67,7 +68,7 @@ fn groups(job: &Job) -> BTreeMap<CommunicatorId, Vec<Rank>> {
     members.into_iter().map(|(id, of)| (id, of.into_iter().map(|(_, rank)| rank).collect())).collect()
 }
 
-/// Collectives that are known to have ended on any rank: on the others they are known a little later.
+/// Collectives that are known to have ended on any rank; on the others this is known a little later.
 fn done(job: &Job) -> BTreeMap<CommunicatorId, u64> {
     let mut done = BTreeMap::new();
     for record in job.records() {
@@ -108,7 +109,7 @@ fn description(name: &str) -> &str {
     if name.is_empty() { "undefined" } else { name }
 }
 
-/// As PyTorch calls it.
+/// PyTorch's name for it.
 fn name(operation: Operation) -> Option<&'static str> {
     Some(match operation {
         Operation::AllReduce => "nccl:all_reduce",
@@ -140,7 +141,7 @@ fn datatype(of: DataType) -> &'static str {
     }
 }
 
-/// Elements that go in and come out.
+/// Elements of input and output.
 fn elements(call: &RecordedCall, size: u64) -> (u64, u64) {
     let all = call.bytes / call.datatype.bytes().max(1);
     let part = all / size.max(1);

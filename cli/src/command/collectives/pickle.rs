@@ -1,4 +1,4 @@
-//! Values in Python's pickle format, version 2: lists, maps, texts and numbers, and nothing that runs.
+//! Values in Python's pickle format, version 2: lists, maps, texts and numbers, but no code.
 
 #[derive(Clone, Debug)]
 pub(super) enum Value {
@@ -9,7 +9,7 @@ pub(super) enum Value {
     List(Vec<Value>),
     Pair(Box<[Value; 2]>),
     Map(Vec<(&'static str, Value)>),
-    /// One whose keys are data.
+    /// A map whose keys are data.
     Table(Vec<(String, Value)>),
 }
 

@@ -1,4 +1,4 @@
-//! Records as text: where they part, and the calls before it.
+//! Records as text: where they diverge, and the calls before that.
 
 use std::fmt::Write as _;
 
@@ -8,11 +8,11 @@ use xpu_wire::{
     id::Rank,
 };
 
-/// Calls of a rank, and ranks, unless others are asked for.
+/// Calls per rank, and ranks, by default.
 const CALLS: usize = 16;
 const RANKS: usize = 8;
 
-/// Calls after the one at which ranks part.
+/// Calls after the divergence.
 const AFTER: usize = 4;
 
 /// `chosen`: no ranks were named, and the informative ones are shown.
@@ -95,7 +95,7 @@ fn one(
     }
 }
 
-/// Each with whether it is a number.
+/// Columns; each with whether it is a number.
 const COLUMNS: [(&str, bool); 9] = [
     ("order", true),
     ("communicator", false),

@@ -1,4 +1,4 @@
-//! A process that ends with the demo, however the demo ends.
+//! A process that ends together with the demo, however the demo ends.
 
 use std::{
     fs::File,
@@ -9,10 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a process may take to end in its own way.
+/// Time limit for a process to end by itself.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Bytes of its last words that are shown.
+/// Bytes of its last output that are shown.
 const TAIL: u64 = 2048;
 
 /// A child in a process group of its own, killed when this is dropped and by the kernel when the demo is killed.
@@ -24,8 +24,8 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts it with both outputs in `log`. Only from the main thread: the kernel's promise ends with the thread that
-    /// started the child.
+    /// Starts it with both outputs in `log`. Call it only on the main thread, because the kernel's signal at
+    /// the parent's end is tied to the thread that started the child.
     pub(super) fn start(command: &mut Command, log: PathBuf) -> io::Result<Self> {
         let output = File::create(&log)?;
         command
@@ -62,12 +62,11 @@ impl Child {
     }
 
     fn signal(&self, signal: libc::c_int) {
-        // SAFETY: kill has no memory to get wrong; the group is that of a child not waited for, so its number is not
-        // somebody else's.
+        // SAFETY: kill touches no memory; the group is that of a child that was not waited for, so its number is not reused.
         unsafe { libc::kill(-(self.process.id() as libc::pid_t), signal) };
     }
 
-    /// Waits for its end for a while.
+    /// Waits for its end, within a time limit.
     pub(super) fn ends_before(&mut self, deadline: Instant) -> bool {
         while self.ended().is_none() {
             if Instant::now() >= deadline {
@@ -78,7 +77,7 @@ impl Child {
         true
     }
 
-    /// The last that it wrote.
+    /// The end of its output.
     pub(super) fn stderr_tail(&self) -> String {
         tail(&self.log).unwrap_or_default()
     }
@@ -102,7 +101,7 @@ impl Drop for Child {
     }
 }
 
-/// Asks all to end, and waits until they have or the grace is over.
+/// Asks all to end, and waits until they have ended or the time limit passes.
 pub(super) fn end_all<'a>(children: impl Iterator<Item = &'a mut Child>) {
     let mut children: Vec<_> = children.collect();
     for child in &mut children {

@@ -1,4 +1,4 @@
-//! A demo without a screen: runs to its end, or until nothing moves any more, and prints the last status.
+//! A demo without a screen: runs to its end, or until it makes no progress, and prints the last status.
 
 use std::{path::Path, process::ExitCode, time::Duration};
 
@@ -26,25 +26,25 @@ use crate::command::{living, stacks::write_to, status::print};
 /// A job that completes no step for this long hangs.
 const STANDSTILL: Duration = Duration::from_secs(20);
 
-/// What many ranks may take to load and meet on a small machine.
+/// Time for many ranks to start and connect on a small machine.
 const START: Duration = Duration::from_secs(90);
 
-/// How long the others may go on when a rank failed: mostly they wait for it.
+/// How long the others may run on after a rank failed; mostly they wait for it.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
-/// How long the last words of ranks that ended may be on their way.
+/// How long last messages of ended ranks may take to arrive.
 const DRAIN: Duration = Duration::from_secs(3);
 
-/// How often the ranks' processes are looked at.
+/// Interval of checks of the ranks' processes.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How often it is asked whether the job hangs.
+/// Interval of checks whether the job hangs.
 const EXAMINE: Duration = Duration::from_millis(500);
 
-/// How long the stacks of a job that hangs may take to come.
+/// Time limit for the stacks of a hung job.
 const STACKS: Duration = Duration::from_secs(10);
 
-/// The way to the collectors.
+/// The connection to the collectors.
 pub(super) struct Link {
     pub arrivals: Arrivals,
     pub live: Live,
@@ -57,7 +57,7 @@ enum End {
     /// Every rank ended by itself.
     Over,
     Standstill,
-    /// It hangs, and why is known.
+    /// It hangs, and the reason is known.
     Hang,
     /// The user ended it.
     Signal {
@@ -74,7 +74,7 @@ pub(super) async fn follow(
 ) -> anyhow::Result<ExitCode> {
     let mut following = Following::new(link.endpoints.clone(), None);
     let end = run_to_end(&mut following, &mut cast.workers, &mut link.arrivals, plan).await?;
-    // A demo left hanging has shown everything: ending it is expected.
+    // A demo that is left hanging has shown everything, so ending it is no failure.
     let was_left = matches!(end, End::Signal { .. }) && plan.stays;
     if matches!(end, End::Hang | End::Standstill) || (was_left && hangs(&following)) {
         living::take_stacks(&mut following, &mut link.arrivals, &link.live, STACKS).await;
@@ -97,7 +97,7 @@ pub(super) async fn follow(
     print(&status, None, json)?;
     if let (Some(path), Some(stacks)) = (svg, &status.stacks) {
         let written = flame::svg(&stacks.tree, &status.job).and_then(|picture| write_to(path, &picture));
-        // What was found is worth more than its picture.
+        // The findings are worth more than the flame graph.
         if let Err(error) = written {
             eprintln!("demo: {error:#}");
         }
@@ -124,7 +124,7 @@ async fn run_to_end(
     let mut second = Instant::now();
     loop {
         select! {
-            arrival = arrivals.recv() => following.take(arrival.context("the follower ended")?),
+            arrival = arrivals.recv() => following.take(arrival.context("the connection to the collectors ended")?),
             number = signals.next() => return Ok(End::Signal { number }),
             _ = look.tick() => {
                 let now = Instant::now();
@@ -155,13 +155,13 @@ async fn run_to_end(
     }
 }
 
-/// Steps of all ranks together.
+/// The sum of steps over all ranks.
 fn steps(following: &Following) -> u64 {
     let ranks = following.job().into_iter().flat_map(Job::ranks);
     ranks.filter_map(|(_, view)| view.step()).map(|step| step.0).sum()
 }
 
-/// Whether a hang was found. A dead rank is reported when the others had their time.
+/// Whether a hang was found. A dead rank is reported after the others had time to end.
 fn hangs(following: &Following) -> bool {
     let findings = following.job().map(|job| finding::examine(job, Moment::now())).unwrap_or_default();
     findings.iter().any(|finding| finding.kind == finding::Kind::Hang)

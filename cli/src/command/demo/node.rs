@@ -14,7 +14,7 @@ use xpu_wire::endpoint::{BasePort, RuntimeDir};
 
 use super::{child::Child, port, stage::Stage};
 
-/// How long a collector may take to serve; a loaded machine starts many at once.
+/// Time limit for a collector to start; a loaded machine starts many at once.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Ports for the pretend hosts: the same three on an address each.
+//! Ports for the simulated hosts: the same three on an address for each.
 
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -8,13 +8,13 @@ use xpu_wire::endpoint::BasePort;
 /// Base ports tried after the usual one.
 const TRIES: u16 = 200;
 
-/// The address of a pretend host.
+/// The address of a simulated host.
 pub(super) fn address(node: u32) -> Ipv4Addr {
     // Nodes are at most 250 (MOST_NODES).
     Ipv4Addr::new(127, 0, 0, node as u8 + 1)
 }
 
-/// The base port that was named, the usual one, or the next that is free on all pretend hosts.
+/// The given base port, the usual one, or the next that is free on all simulated hosts.
 pub(super) fn choose(named: Option<BasePort>, nodes: u32) -> anyhow::Result<BasePort> {
     if let Some(base) = named {
         if is_free(base, nodes) {
@@ -34,7 +34,7 @@ fn is_free(base: BasePort, nodes: u32) -> bool {
     (0..nodes).all(|node| ports.iter().all(|&port| TcpListener::bind((address(node), port)).is_ok()))
 }
 
-/// What to type in another terminal to watch it.
+/// The command to watch it from another terminal.
 pub(super) fn viewer(nodes: u32, base: BasePort) -> String {
     let hosts = if nodes == 1 { "127.0.0.1".to_owned() } else { format!("127.0.0.[1-{nodes}]") };
     let port = if base == BasePort::DEFAULT { String::new() } else { format!(" --base-port {}", base.0) };

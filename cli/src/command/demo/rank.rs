@@ -1,4 +1,4 @@
-//! A pretend rank: the worker, started as a launcher and `xpu-top run` would.
+//! A simulated rank: the worker, started as by a launcher and `xpu-top run`.
 
 use std::{
     io::{self, Write as _},
@@ -16,14 +16,14 @@ use super::{
     stage::Stage,
 };
 
-/// Failed ranks whose last words are shown: the others mostly failed for their sake.
+/// Failed ranks whose last output is shown; the others mostly failed because of them.
 const SHOWN: usize = 3;
 
 #[derive(Debug)]
 pub(super) struct Worker {
     rank: u32,
     child: Child,
-    /// Whether it was asked to end: then its exit status means nothing.
+    /// Whether it was asked to end; its exit status then means nothing.
     dismissed: bool,
 }
 
@@ -75,13 +75,13 @@ impl Worker {
         self.child.ended()
     }
 
-    /// How it ended, if that was not as it should.
+    /// How it ended, if it failed.
     pub(super) fn failure(&mut self) -> Option<ExitStatus> {
         self.ended().filter(|status| !status.success() && !self.dismissed)
     }
 }
 
-/// Reports ranks that failed by themselves. `true` if there was one.
+/// Reports ranks that failed by themselves; `true` if there was one.
 pub(super) fn report_failures(workers: &mut [Worker]) -> bool {
     let failed: Vec<_> = workers.iter_mut().filter_map(|worker| Some((worker.failure()?, worker))).collect();
     for (status, worker) in failed.iter().take(SHOWN) {
@@ -89,13 +89,13 @@ pub(super) fn report_failures(workers: &mut [Worker]) -> bool {
             words if words.is_empty() => " without a word".to_owned(),
             words => format!("; its last output:\n{words}"),
         };
-        // The terminal may have gone away meanwhile.
+        // The terminal may be gone by now.
         let _ = writeln!(io::stderr(), "rank {} failed ({status}){words}", worker.rank);
     }
     !failed.is_empty()
 }
 
-/// Ends those that still run, in their own way if they can.
+/// Ends those that still run; first by asking them.
 pub(super) fn dismiss(workers: &mut [Worker]) {
     for worker in workers.iter_mut() {
         worker.dismissed |= worker.ended().is_none();

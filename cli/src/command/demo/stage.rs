@@ -1,4 +1,5 @@
-//! The directory a demo lives in: the stand-ins under the names CUDA's libraries have, the worker, the Python package.
+//! The directory of a demo: the stand-ins under the names of CUDA's libraries, the worker, and the Python
+//! package.
 
 use std::{
     fs::{self, DirBuilder},
@@ -18,7 +19,7 @@ const WORKER: &str = include_str!("worker.py");
 /// What of `pybind/python/xpu_top/__init__.py` the worker uses.
 const PACKAGE: &str = "from ._native import Tracer, __version__\n";
 
-/// What a process that uses CUDA looks for, and what it finds here.
+/// The names of CUDA's libraries, and the stand-ins behind them.
 const LIBRARIES: [(&str, Part); 7] = [
     ("libcuda.so.1", Part::SimgpuDriver),
     ("libcudart.so.13", Part::SimgpuCudart),
@@ -90,7 +91,8 @@ impl Stage {
         self.root.join("rendezvous")
     }
 
-    /// Where the pretended NCCL keeps what ranks share; here, it goes away with the rest.
+    /// Where the simulated NCCL keeps the ranks' shared data; within this directory, it is removed with the
+    /// rest.
     pub(super) fn shared_memory(&self) -> PathBuf {
         self.root.join("shm")
     }
@@ -104,7 +106,7 @@ impl Stage {
         self.root.join("log")
     }
 
-    /// The runtime directory of one node: short, since a socket's path has 107 bytes.
+    /// The runtime directory of one node; its path is short, because a socket's path has at most 107 bytes.
     pub(super) fn runtime(&self, node: u32) -> PathBuf {
         self.root.join(format!("n{}", node + 1))
     }
@@ -116,10 +118,10 @@ impl Drop for Stage {
     }
 }
 
-/// What the directories of demos are called, before their process and a number.
+/// Prefix of demos' directories; the process id and a number follow.
 const PREFIX: &str = "xpu-top-demo-";
 
-/// A demo that was killed could not tidy up; the next one does.
+/// A killed demo leaves its directory; the next demo removes it.
 fn sweep(base: &Path) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -132,7 +134,7 @@ fn sweep(base: &Path) {
     }
 }
 
-/// A fresh directory of this user alone.
+/// A new directory that only this user can access.
 fn make_root() -> anyhow::Result<PathBuf> {
     let base = std::env::temp_dir();
     sweep(&base);
@@ -151,7 +153,7 @@ fn make_root() -> anyhow::Result<PathBuf> {
     bail!("{} is full of old demos; remove {0}/{PREFIX}*", base.display())
 }
 
-/// The interpreter itself: `python3` may be a script that starts several shells before it.
+/// The interpreter itself, because `python3` may be a script that starts several shells first.
 fn find_python() -> anyhow::Result<PathBuf> {
     const NEEDED: &str = "the demo needs Python 3.9 or newer as `python3` in PATH";
     let asked = Command::new("python3")

@@ -14,10 +14,10 @@ use xpu_wire::endpoint::RuntimeDir;
 use super::{Examination, redaction::Redaction};
 use crate::args::DoctorArgs;
 
-/// Of a log, so much of its end.
+/// Bytes of the end of a log.
 const LOG: u64 = 256 << 10;
 
-/// Files of the machine that are taken along whole.
+/// Files of the machine that are included completely.
 const MACHINE: [&str; 6] = [
     "/proc/version",
     "/proc/cpuinfo",
@@ -27,10 +27,10 @@ const MACHINE: [&str; 6] = [
     "/etc/os-release",
 ];
 
-/// Of these, so much.
+/// Bytes of these files.
 const MOST: u64 = 64 << 10;
 
-/// Writes a gzipped tar, for its owner alone. Gives how many files are in it.
+/// Writes a gzipped tar that only its owner can read. Returns the number of files in it.
 pub(super) fn write(path: &Path, examination: &Examination, args: &DoctorArgs) -> anyhow::Result<usize> {
     let redaction = Redaction::of_this_user(args.of.way.key_file.as_deref());
     let file =

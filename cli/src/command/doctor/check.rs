@@ -1,4 +1,4 @@
-//! One thing that was looked at.
+//! The result of one check.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ const WIDTH: usize = 12;
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
     Ok,
-    /// It works, with less to see.
+    /// It works, but less is visible.
     Warn,
     /// It does not work.
     Fail,
@@ -46,7 +46,7 @@ impl Check {
             State::Fail => "FAIL",
         };
         let Self { name, found, .. } = self;
-        // Under what was found.
+        // Below the result.
         let margin = " ".repeat(word.len() + 2 + WIDTH + 2);
         let remedy = self.remedy.as_ref().map_or_else(String::new, |remedy| format!("{margin}-> {remedy}\n"));
         format!("{word}  {name:WIDTH$}  {found}\n{remedy}")

@@ -1,4 +1,4 @@
-//! Whether the hosts that were named answer, and what lives there.
+//! Checks whether the given hosts answer, and which jobs run there.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) fn checks(args: &DoctorArgs, holder: &Holder) -> anyhow::Result<Vec<C
         .map(|warning| Check::warn("hosts", warning.place.clone(), warning.what.clone()))
         .collect();
     let mut following = Following::new(hosts.endpoints.iter().cloned(), None);
-    // An unreadable key is reported already.
+    // Another check reports an unreadable key.
     let (live, mut arrivals) = live::connect(hosts.endpoints, of.way.key().unwrap_or_default(), None);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let deadline = Instant::now() + PATIENCE;

@@ -11,7 +11,7 @@ use super::check::Check;
 /// Kineto's abstract name for its daemon, as `/proc/net/unix` shows it: its closing NUL is part of it.
 const ABSTRACT: &str = "@dynolog@";
 
-/// The same of a name in a folder, and the variable that names the folder.
+/// The same for a name in a folder, and the variable that names the folder.
 const IN_FOLDER: &str = "dynolog";
 const FOLDER: &str = "KINETO_IPC_SOCKET_DIR";
 
@@ -44,7 +44,7 @@ fn of(listed: &str, shown: &str) -> Check {
         return Check::ok("kineto", format!("{shown} is free: a collector serves PyTorch's profiler there"));
     }
     let mut holders = holders(&inodes);
-    // One that has lost its file to the other is listed until it sees that.
+    // A collector whose file another daemon has removed is listed until it notices.
     holders.sort_by_key(|(_, name)| name == COLLECTOR);
     match holders.first() {
         Some((pid, name)) if name == COLLECTOR => {
@@ -64,12 +64,13 @@ fn of(listed: &str, shown: &str) -> Check {
     }
 }
 
-/// A file whose socket nobody has is no daemon. An abstract name has no file.
+/// A socket file that no process has open is no daemon. An abstract name has no file.
 fn is_reached(name: &str) -> bool {
     name.starts_with('@') || UnixDatagram::unbound().is_ok_and(|socket| socket.connect(name).is_ok())
 }
 
-/// Of the sockets by this name, in the kernel's list: the seventh field is its inode, the last its name.
+/// Inodes of the sockets with this name in the kernel's list: the seventh field is the inode, the last is the
+/// name.
 fn inodes(sockets: &str, name: &str) -> Vec<String> {
     let of = |line: &str| {
         let mut fields = line.split_ascii_whitespace();

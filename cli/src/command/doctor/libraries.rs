@@ -1,4 +1,4 @@
-//! The libraries a job calls: where they are, which versions, and what can be seen of them.
+//! The libraries that a job calls: their places and versions, and how much of them is visible.
 
 use std::{
     collections::BTreeSet,
@@ -19,10 +19,10 @@ const CUBLAS: [&str; 3] = ["libcublas.so.13", "libcublas.so.12", "libcublas.so.1
 const NCCL: [&str; 1] = ["libnccl.so.2"];
 const CUPTI: [&str; 3] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so.11"];
 
-/// Folders looked at in all.
+/// Most folders that are searched.
 const FOLDERS: usize = 512;
 
-/// Prints the folders Python's packages are in.
+/// Prints the folders of Python's packages.
 const ASK_PYTHON: &str =
     "import sys; print('\\n'.join(path for path in sys.path if path.endswith('-packages')))";
 
@@ -71,7 +71,7 @@ fn runtime(found: Option<PathBuf>) -> Check {
     }
 }
 
-/// What can be seen of NCCL does not depend on its version, but on how it is called.
+/// How much of NCCL is visible depends on how it is called, not on its version.
 fn nccl(found: Option<PathBuf>) -> Check {
     let Some(path) = found else { return plain("nccl", None, "collectives are not seen") };
     let version = number(&path, b"ncclGetVersion\0").map(version_of_nccl);
@@ -129,7 +129,7 @@ fn cupti(found: Option<PathBuf>) -> Check {
     }
 }
 
-/// What a function with a place for one number says.
+/// The number that a function stores at its argument.
 fn number(path: &Path, function: &[u8]) -> Option<c_int> {
     // SAFETY: loading runs the library's own initializers, which are NVIDIA's, and are made for that.
     let library = unsafe { Library::new(path) }.ok()?;

@@ -83,8 +83,7 @@ fn ptrace() -> Check {
         Some(scope) => Check::warn(
             "stacks",
             format!("kernel.yama.ptrace_scope is {scope}: stacks of Python and native frames cannot be read"),
-            "as root: sysctl kernel.yama.ptrace_scope=0; in a container: --cap-add SYS_PTRACE; what a rank is inside of by \
-             its ledger page is shown all the same",
+            "as root: sysctl kernel.yama.ptrace_scope=0; in a container: --cap-add SYS_PTRACE; the call that each rank is in is still shown, from its ledger page",
         ),
     }
 }

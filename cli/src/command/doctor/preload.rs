@@ -1,4 +1,4 @@
-//! The parts, and whether a program starts under the hook: a tiny one is started.
+//! Checks the parts, and whether a tiny program starts under the hook.
 
 use std::{
     path::Path,
@@ -8,7 +8,7 @@ use std::{
 use super::check::Check;
 use crate::parts::{Part, Parts};
 
-/// What a program under the hook prints: the files it is made of.
+/// The output of a program under the hook: its mapped files.
 const TINY: [&str; 2] = ["cat", "/proc/self/maps"];
 
 pub(super) fn checks() -> Vec<Check> {
@@ -37,7 +37,7 @@ fn preload(hook: &Path) -> Check {
     let outcome = match started {
         Ok(outcome) => outcome,
         Err(error) => {
-            return Check::fail(name, format!("`{program}` cannot be started: {error}"), "look at PATH");
+            return Check::fail(name, format!("`{program}` cannot be started: {error}"), "check PATH");
         }
     };
     let said = String::from_utf8_lossy(&outcome.stderr);

@@ -1,4 +1,4 @@
-//! What must not leave the house is taken out of every text: keys, tokens, the user's name and home.
+//! Removes private data from every text: keys, tokens, the user's name and home.
 
 use std::{env, fs, path::Path};
 
@@ -8,7 +8,7 @@ use xpu_wire::endpoint::user_id;
 /// Words in the name of a variable that holds a secret.
 const SECRET: [&str; 8] = ["TOKEN", "KEY", "SECRET", "PASSW", "PASSPHRASE", "CREDENTIAL", "AUTH", "COOKIE"];
 
-/// What is shorter would be found everywhere, and guessed.
+/// Shorter secrets would match everywhere, and could be guessed.
 const SHORTEST: usize = 5;
 
 /// Variables that are shown.
@@ -22,7 +22,7 @@ pub(super) struct Redaction {
 }
 
 impl Redaction {
-    /// By this process's surroundings.
+    /// From this process's environment.
     pub(super) fn of_this_user(key_file: Option<&Path>) -> Self {
         let mut pairs = Vec::new();
         let file = key_file.map(Path::to_owned).or_else(Key::path);
@@ -38,7 +38,7 @@ impl Redaction {
     }
 
     fn new(pairs: Vec<(String, &'static str)>) -> Self {
-        // A name of a user may be short, and is one all the same.
+        // A user name is removed even if it is short.
         let worth = |(text, place): &(String, &str)| {
             text.len() >= if *place == "[user]" { 2 } else { SHORTEST } || *place == "~" && text.len() > 1
         };
@@ -52,13 +52,13 @@ impl Redaction {
         self.pairs.iter().fold(text.to_owned(), |text, (secret, place)| text.replace(secret.as_str(), place))
     }
 
-    /// Variables that say how a job is watched, with their values, and the names of no others.
+    /// The variables that control how a job is watched, with their values, and no others.
     pub(super) fn environment(&self) -> String {
         let shown = |name: &str| SHOWN.iter().any(|prefix| name.starts_with(prefix));
         let mut lines: Vec<_> = env::vars()
             .filter(|(name, _)| shown(name))
             .map(|(name, value)| {
-                // Where a key is, is no secret.
+                // The place of a key is no secret.
                 let value = if is_secret(&name) && !value.starts_with('/') {
                     "[secret]".to_owned()
                 } else {

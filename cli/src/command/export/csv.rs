@@ -1,4 +1,4 @@
-//! Tables as CSV (RFC 4180), what is unknown empty.
+//! Tables as CSV (RFC 4180); unknown values are empty.
 
 use std::io::Write;
 
@@ -29,7 +29,7 @@ fn quoted(text: &str) -> String {
     format!("\"{quote}{}\"", text.replace('"', "\"\""))
 }
 
-/// Whether a spreadsheet would work it out: a name may be anything.
+/// Whether a spreadsheet would evaluate it; names may be any text.
 fn is_formula(text: &str) -> bool {
     text.starts_with(['=', '+', '-', '@', '\t', '\r'])
 }

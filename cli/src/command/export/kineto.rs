@@ -1,5 +1,5 @@
-//! A capture in the form of PyTorch's profiler (Kineto), one file a rank: for what reads its traces, as Holistic Trace Analysis, `TensorBoard`
-//! and Perfetto.
+//! A capture in the format of PyTorch's profiler (Kineto), one file per rank, for readers of its traces:
+//! Holistic Trace Analysis, `TensorBoard` and Perfetto.
 //!
 //! HTA finds the rank by `"rank": N` at the begin of the file, with a blank; takes stream 0 for none; and drops what runs on the GPU if no
 //! call on the host has its correlation id.
@@ -23,14 +23,14 @@ use xpu_wire::{id::Rank, unit::Moment};
 
 use crate::args::UsageError;
 
-/// Which file each rank goes to.
+/// The file of each rank.
 ///
 /// # Errors
 /// If one file is named and there are several ranks.
 pub(super) fn paths(capture: &Capture, place: &Path) -> Result<Vec<(Rank, PathBuf)>, UsageError> {
     let name = place.to_string_lossy();
     if !name.ends_with(".json") && !name.ends_with(".json.gz") {
-        // TensorBoard reads what is called so.
+        // `TensorBoard` reads files of this name.
         let path = |rank: Rank| place.join(format!("rank-{:04}.pt.trace.json.gz", rank.process().0));
         return Ok(capture.ranks.keys().map(|&rank| (rank, path(rank))).collect());
     }
@@ -65,7 +65,7 @@ pub(super) fn write(capture: &Capture, paths: &[(Rank, PathBuf)]) -> anyhow::Res
     Ok(())
 }
 
-/// What times of all files are counted from, so that those of two ranks can be compared.
+/// The common origin of times in all files, so that ranks can be compared.
 fn begin(capture: &Capture, clocks: &Clocks) -> u64 {
     let begins = capture.ranks.values().flat_map(|of| {
         let first = of.operations.first().map(|single| single.at);

@@ -14,7 +14,7 @@ use parquet::{
 
 use super::sheet::{Cell, Kind, Sheet, Source};
 
-/// Rows that are written together, and held until then.
+/// Rows that are kept and then written together.
 const GROUP: usize = 1 << 16;
 
 pub(super) fn write(sheet: &Sheet, source: &Source<'_>, out: impl Write + Send) -> anyhow::Result<()> {
@@ -85,7 +85,7 @@ fn group(
     Ok(())
 }
 
-/// What is unknown is left out, and said by the levels.
+/// Unknown values are left out and marked by the levels.
 fn put<T: DataType>(
     column: &mut SerializedColumnWriter<'_>,
     cells: &[Cell],

@@ -1,4 +1,4 @@
-//! Traces that PyTorch's profiler wrote of the steps of a capture.
+//! Traces of a capture's steps by PyTorch's profiler.
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +29,7 @@ struct OneRank {
     file: Option<String>,
 }
 
-/// Of the ranks of the capture those that have one. A trace that cannot be read is said, and left out.
+/// The traces of the capture's ranks. An unreadable trace is reported and left out.
 pub(super) fn read(
     capture: &Capture,
     file: &Path,
@@ -47,7 +47,7 @@ pub(super) fn read(
     let mut profiles = BTreeMap::new();
     for OneRank { rank, file } in ranks {
         let Some(name) = file.filter(|_| capture.ranks.contains_key(&rank)) else { continue };
-        // Only a file of that folder.
+        // Only files of that folder.
         let Some(name) = Path::new(&name).file_name() else { continue };
         let path = place.join(name);
         match one(&path) {

@@ -1,4 +1,4 @@
-//! A capture as tables, one for each kind of what happened and a row for each time: for CSV and Parquet alike.
+//! A capture as tables, one per kind of operation, with a row for each operation; for CSV and Parquet.
 
 mod rows;
 
@@ -26,19 +26,19 @@ pub(super) enum Kind {
     Flag,
 }
 
-/// A table without its rows. Of columns there are first those of [`RANK`], then one for each axis of the groups.
+/// A table without its rows. The columns of [`RANK`] come first, then one for each axis of the groups.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sheet {
     pub(super) name: &'static str,
     columns: &'static [(&'static str, Kind)],
-    /// Of what; the steps are of all.
+    /// The kinds of operations in it; the table of steps covers all.
     of: Option<ExportKind>,
     rows: fn(&Source<'_>, &mut Put<'_>) -> anyhow::Result<()>,
 }
 
 pub(super) type Put<'a> = dyn FnMut(Vec<Cell>) -> anyhow::Result<()> + 'a;
 
-/// What rows are made of.
+/// The source of rows.
 #[derive(Debug)]
 pub(super) struct Source<'a> {
     pub(super) capture: &'a Capture,
@@ -156,7 +156,7 @@ pub(super) const SHEETS: [Sheet; 6] = [
 ];
 
 impl Sheet {
-    /// Whether it is written where these kinds are asked for; none: all.
+    /// Whether it is written for these requested kinds; none means all.
     pub(super) fn is_meant(&self, kinds: &[ExportKind]) -> bool {
         kinds.is_empty() || self.of.is_none_or(|of| kinds.contains(&of))
     }

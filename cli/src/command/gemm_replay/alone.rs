@@ -44,7 +44,7 @@ pub(super) fn time(gpu: &mut Gpu, gemm: &Gemm, iterations: Option<u32>) -> Resul
     let sets = gpu.sets(gemm.bytes());
     let mut times =
         |warm, blocks| gpu.times(Plan { warm, blocks, each: 1 }, |gpu, turn| gpu.multiply(gemm, turn % sets));
-    // The first ones load code: the estimate comes after two runs.
+    // The first runs load code, so the estimate is made after two runs.
     times(0, 2)?;
     let one = median(times(0, 3)?).max(1e-6);
     let warm = (WARM / one).clamp(1.0, 2000.0) as usize;

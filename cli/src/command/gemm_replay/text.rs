@@ -1,4 +1,4 @@
-//! What a replay comes to, as text.
+//! The result of a replay, as text.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -18,7 +18,7 @@ pub(super) fn text(document: &Document, top: usize) -> String {
         document.job,
         counted(of.ranks.len(), "rank", "ranks"),
         gpu.device,
-        gpu.name.as_deref().unwrap_or("of unknown name"),
+        gpu.name.as_deref().unwrap_or("without a name"),
         gpu.cublas,
     );
     let (replayed, others): (Vec<_>, Vec<_>) = of.shapes.iter().partition(|row| row.not_replayed.is_none());

@@ -1,4 +1,4 @@
-//! What was measured so far, and what is being measured: readable while a GPU does not answer.
+//! The results so far, and the present measurements: readable even while a GPU does not answer.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -14,7 +14,8 @@ pub(super) struct Board {
     begun: Instant,
 }
 
-/// Per GPU: what has not begun by then is left out, and what has not ended is a failure.
+/// Per GPU: measurements that have not begun by then are left out, and those that have not ended are
+/// failures.
 const LIMIT: Duration = Duration::from_mins(1);
 
 impl Board {
@@ -27,13 +28,13 @@ impl Board {
         self.host.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When everything has to be over.
+    /// The deadline of all measurements.
     pub(super) fn deadline(&self) -> Instant {
         let gpus = self.lock().gpus.len().max(1) as u32;
         self.begun + LIMIT * gpus
     }
 
-    /// A measurement of one GPU: noted before and after, and not begun when the time is up.
+    /// A measurement of one GPU, noted before and after it; it is not begun when the time is up.
     pub(super) fn gpu(
         &self,
         place: usize,
@@ -56,7 +57,7 @@ impl Board {
         });
     }
 
-    /// The same for what all GPUs do together.
+    /// The same for measurements of all GPUs together.
     pub(super) fn host(&self, what: &str, measure: impl FnOnce() -> Result<(), String>) {
         if Instant::now() >= self.deadline() {
             self.lock().not_measured.push(format!("{what}: the time was up"));
@@ -77,7 +78,7 @@ impl Board {
         }
     }
 
-    /// What is known at the end, or when the time is up: what has not returned is an error.
+    /// The results at the end, or when the time is up; a measurement that has not returned is an error.
     pub(super) fn close(&self) -> Host {
         let mut host = self.lock();
         host.seconds = self.begun.elapsed().as_secs_f64();
@@ -91,7 +92,7 @@ impl Board {
     }
 }
 
-/// Whether the GPU or the library has no such thing, which is no fault.
+/// Whether the GPU or the library lacks this function, which is no failure.
 fn is_missing(why: &str) -> bool {
     ["NOT_SUPPORTED", "ARCH_MISMATCH"].iter().any(|status| why.contains(status))
 }

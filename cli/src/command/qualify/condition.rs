@@ -1,4 +1,4 @@
-//! What NVML says of a GPU: its links' and its memory's peaks, and its clocks and temperature while it works.
+//! NVML's data of a GPU: the peaks of its links and memory, and its clocks and temperature under load.
 
 use std::{
     sync::{
@@ -16,7 +16,7 @@ use nvml_wrapper::{
 use xpu_analysis::qualify::Condition;
 use xpu_wire::{frame::Throttle, id::DeviceUuid};
 
-/// Between two looks at the sensors.
+/// Interval of reading the sensors.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// GB/s of one `PCIe` lane by generation, from the first on, without encoding.
@@ -33,14 +33,15 @@ pub(super) fn memory_peak(device: &Device<'_>) -> Option<f64> {
     Some(2.0 * f64::from(mhz) * 1e6 * f64::from(bits) / 8.0 / 1e9).filter(|peak| *peak > 0.0)
 }
 
-/// GB/s of its link to the host, one way, at the best that GPU and slot can do together.
+/// GB/s of its link to the host in one direction, at the best that GPU and slot support together.
 pub(super) fn pcie_peak(device: &Device<'_>) -> Option<f64> {
     let generation = device.max_pcie_link_gen().ok()?;
     let lanes = device.max_pcie_link_width().ok()?;
     Some(LANE.get(generation.checked_sub(1)? as usize)? * f64::from(lanes)).filter(|peak| *peak > 0.0)
 }
 
-/// Looks at the sensors of all GPUs until it is dropped, on a thread of its own: a call can block on a faulty GPU.
+/// Reads the sensors of all GPUs until it is dropped, on a separate thread, because a call can block on a
+/// faulty GPU.
 #[derive(Debug)]
 pub(super) struct Watch {
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -52,7 +53,7 @@ impl Watch {
         let seen = Arc::new(Mutex::new(vec![Seen::default(); gpus.len()]));
         let over = Arc::new(AtomicBool::new(false));
         let (for_thread, end) = (Arc::clone(&seen), Arc::clone(&over));
-        // Without a thread, nothing is seen.
+        // Without a thread, there are no readings.
         let _ = thread::Builder::new().name("gpu-sensors".to_owned()).spawn(move || {
             while !end.load(Relaxed) {
                 for (place, &uuid) in gpus.iter().enumerate() {
@@ -67,7 +68,7 @@ impl Watch {
         Self { seen, over }
     }
 
-    /// What was seen so far, in the order of the GPUs.
+    /// The readings so far, in the order of the GPUs.
     pub(super) fn seen(&self) -> Vec<Condition> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).iter().map(Seen::condition).collect()
     }
@@ -76,7 +77,7 @@ impl Watch {
 #[derive(Clone, Debug, Default)]
 struct Seen {
     extremes: Condition,
-    /// MHz of each look at which it worked.
+    /// MHz of each reading under load.
     clocks: Vec<f64>,
 }
 
@@ -93,7 +94,7 @@ impl Drop for Watch {
     }
 }
 
-/// One look, without a lock held.
+/// One reading, without a lock.
 #[derive(Debug)]
 struct Look {
     temperature: Option<u32>,
@@ -123,7 +124,7 @@ impl Look {
         to.power_w = self.power.map(|power| to.power_w.unwrap_or(0.0).max(power)).or(to.power_w);
         (to.sm_clock_max_mhz, to.power_limit_w) =
             (self.clock_max.or(to.sm_clock_max_mhz), self.limit.or(to.power_limit_w));
-        // Between two GEMMs' matrices the GPU is idle, at whatever clock.
+        // Between two sets of matrices the GPU is idle, and its clock means nothing.
         if self.throttle.has(Throttle::IDLE) {
             return;
         }

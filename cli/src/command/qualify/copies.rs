@@ -11,7 +11,7 @@ use xpu_analysis::qualify::{Figure, Kind, Pair};
 use super::timing::Timing;
 use crate::gpu::device::{Gpu, said};
 
-/// Bytes of one copy: enough that its start does not count.
+/// Bytes of one copy: enough to make its start negligible.
 const BYTES: usize = 64 << 20;
 const PEER_BYTES: usize = 128 << 20;
 
@@ -22,11 +22,11 @@ const PAIR: Timing = Timing { warm: 0.01, timed: 0.05 };
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pinned(*mut c_void);
 
-// SAFETY: an address, which CUDA alone follows.
+// SAFETY: an address that only CUDA dereferences.
 unsafe impl Send for Pinned {}
 
 impl Pinned {
-    /// Where the calling thread runs, as far as the system keeps to that.
+    /// Memory near the calling thread, as far as the system ensures that.
     pub(super) fn of(gpu: &Gpu) -> Result<Self, String> {
         gpu.choose()?;
         let mut address = ptr::null_mut();
@@ -36,7 +36,7 @@ impl Pinned {
     }
 }
 
-/// One way between a GPU and its host.
+/// One direction between a GPU and its host.
 pub(super) fn host(
     gpu: &mut Gpu,
     pinned: Pinned,
@@ -68,7 +68,7 @@ pub(super) fn peer(from: &mut Gpu, to: &Gpu, peak: Option<f64>) -> Result<Option
     let access = attribute(cudaDeviceP2PAttr::cudaDevP2PAttrAccessSupported) == Some(1);
     let link = attribute(cudaDeviceP2PAttr::cudaDevP2PAttrPerformanceRank);
     if access {
-        // SAFETY: it takes numbers. It fails where access is on already; that error is taken back.
+        // SAFETY: it takes numbers. It fails if access is enabled already; that error is cleared.
         unsafe {
             let _ = cudaDeviceEnablePeerAccess(to.ordinal, 0);
             let _ = cudaGetLastError();

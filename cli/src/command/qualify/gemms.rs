@@ -28,12 +28,12 @@ const TYPES: [(&str, DataType, ComputeType); 3] = [
 /// Bytes of random numbers, repeated up to the end of the memory.
 const NUMBERS: usize = 4 << 20;
 
-/// What the largest of them takes.
+/// Bytes of the largest of them.
 pub(super) fn bytes() -> u64 {
     3 * 4 * SIDES[2] * SIDES[2]
 }
 
-/// All of one GPU, one after the other.
+/// All measurements of one GPU, one after the other.
 pub(super) fn measure(gpu: &mut Gpu, place: usize, board: &Board, timing: Timing, peaks: Peaks) {
     if let Err(why) = gpu.choose() {
         return board.edit(place, |gpu| gpu.errors.push(why));
@@ -83,7 +83,7 @@ fn eight_bits(gpu: &mut Gpu, place: usize, board: &Board, timing: Timing, peaks:
     }
 }
 
-/// As a layer's forward has it: the first matrix transposed.
+/// As in the forward pass of a layer: the first matrix is transposed.
 fn square(side: u64) -> GemmShape {
     GemmShape {
         m: side,

@@ -1,4 +1,5 @@
-//! What a GPU reached in earlier runs: a file for each, by its UUID, so that it is found on whatever host it sits.
+//! The results of a GPU in earlier runs: one file per GPU, named by its UUID, so that it is found on any
+//! host.
 
 use std::{
     collections::BTreeMap,
@@ -11,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use xpu_analysis::qualify::{Gpu, Host, Verdict};
 use xpu_model::baseline;
 
-/// Runs that are kept of a GPU, and GPUs: a home directory may be shared by all hosts.
+/// Runs that are kept per GPU, and GPUs; all hosts may share a home directory.
 const RUNS: usize = 20;
 const GPUS: usize = 4096;
 
-/// Fewer runs are no past: one may have been lucky.
+/// With fewer runs there is no comparison, because one may have been lucky.
 const FEWEST: usize = 3;
 
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -28,11 +29,11 @@ struct Run {
     /// Seconds since 1970.
     at: u64,
     quick: bool,
-    /// Medians by the figures' titles.
+    /// Medians by the titles of figures.
     figures: BTreeMap<String, f64>,
 }
 
-/// Gives the figures of a GPU the medians of its earlier runs of this kind.
+/// Adds the medians of earlier runs of this kind to the figures of a GPU.
 pub(super) fn recall(gpu: &mut Gpu, quick: bool) {
     let Some(history) = gpu.uuid.as_deref().and_then(|uuid| read(&folder()?, uuid)) else { return };
     for figure in &mut gpu.figures {
@@ -91,7 +92,7 @@ fn file(uuid: &str) -> String {
     format!("{uuid}.json")
 }
 
-/// Removes those not qualified for longest, if there are too many.
+/// If there are too many, removes those that were not qualified for the longest time.
 fn forget(folder: &Path) {
     let all = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut all: Vec<_> =

@@ -1,5 +1,5 @@
-//! The measurements of one host, in an order in which none disturbs another: all GPUs compute at once, then each has
-//! the way to the host to itself, then pairs, then all together.
+//! The measurements of one host, in an order in which none disturbs another: all GPUs compute at once, then
+//! each copies to and from the host alone, then pairs, then all together.
 
 use std::{
     sync::{
@@ -29,8 +29,8 @@ use crate::gpu::{
     nccl::{Nccl, Ranks},
 };
 
-/// This host, judged with its own past; GPUs that pass are kept in it for the next time. The GPUs are for measurements
-/// with other hosts; none if they did not answer.
+/// Measures this host and judges it with its own past, to which GPUs that pass are added. Also returns the
+/// GPUs for measurements with other hosts; none if they did not answer.
 pub(super) fn here(how: &How) -> (Host, Option<Vec<Gpu>>) {
     let (host, gpus) = measure(how);
     let mut alone = Qualification { hosts: vec![host], quick: how.quick, ..Qualification::default() };
@@ -54,7 +54,7 @@ fn measure(how: &How) -> (Host, Option<Vec<Gpu>>) {
     let (for_thread, asked) = (Arc::clone(&board), how.clone());
     let spawned = thread::Builder::new().name("qualify".to_owned()).spawn(move || {
         let outcome = all(&for_thread, &asked);
-        // The receiver has gone if the time was up.
+        // The receiver is gone if the time was up.
         let _ = ends.send(outcome);
     });
     if let Err(error) = spawned {
@@ -68,7 +68,7 @@ fn measure(how: &How) -> (Host, Option<Vec<Gpu>>) {
             host.not_run = Some(format!("{error:#}"));
             None
         }
-        // What did not return is among the errors.
+        // Measurements that did not return are among the errors.
         None => None,
     };
     for gpu in &mut host.gpus {
@@ -79,7 +79,7 @@ fn measure(how: &How) -> (Host, Option<Vec<Gpu>>) {
 
 /// `None` when the time is up; it grows with the number of GPUs, which is known after the first calls.
 fn wait<T>(board: &Board, ended: &mpsc::Receiver<T>) -> Option<T> {
-    /// After the last measurement may begin, it may still end.
+    /// Time for the last measurement to end after it began.
     const LAST: std::time::Duration = std::time::Duration::from_secs(15);
     loop {
         let left = (board.deadline() + LAST).saturating_duration_since(Instant::now());
@@ -167,11 +167,12 @@ fn prepare(board: &Board, uuids: &[Option<DeviceUuid>], how: &How) -> anyhow::Re
     Ok(gpus)
 }
 
-/// Each GPU alone, then all at once, from CPUs that are near: on a thread of its own, which alone is bound.
+/// Each GPU alone, then all at once, from CPUs near the GPU: on a separate thread, because only that is
+/// bound.
 fn with_host(gpus: &mut [Gpu], board: &Board, nvml: Option<&Nvml>, timing: Timing) {
     let bind = |gpu: &Gpu| {
         let device = nvml.and_then(|nvml| condition::device(nvml, gpu.uuid));
-        // Where it is not allowed, the thread runs where it does.
+        // If binding is not allowed, the thread runs on any CPU.
         let _ = device.map(|mut device| device.set_cpu_affinity());
     };
     let mut memory: Vec<Option<Pinned>> = Vec::new();
@@ -208,7 +209,7 @@ fn with_host(gpus: &mut [Gpu], board: &Board, nvml: Option<&Nvml>, timing: Timin
     });
 }
 
-/// What NVML knows of the limits of memory and link.
+/// NVML's limits of memory and link.
 fn set_peaks(board: &Board, nvml: Option<&Nvml>, uuids: &[Option<DeviceUuid>]) {
     for (place, &uuid) in uuids.iter().enumerate() {
         let Some(device) = nvml.and_then(|nvml| condition::device(nvml, uuid)) else { continue };
@@ -225,7 +226,7 @@ fn set_peaks(board: &Board, nvml: Option<&Nvml>, uuids: &[Option<DeviceUuid>]) {
     }
 }
 
-/// Every GPU to every other, one copy at a time.
+/// From every GPU to every other, one copy at a time.
 fn pairs(gpus: &mut [Gpu], board: &Board) {
     for from in 0..gpus.len() {
         for to in 0..gpus.len() {

@@ -1,4 +1,4 @@
-//! Several hosts, each asked through ssh: each by itself, then pairs of hosts, then all together.
+//! Several hosts, asked through ssh: each alone, then pairs of hosts, then all together.
 
 use std::{
     io::{self, BufRead as _, BufReader, Write as _},
@@ -21,10 +21,11 @@ use crate::args::{QualifyArgs, quoted};
 const OPTIONS: [&str; 7] =
     ["-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15", "-o", "ConnectTimeout=10"];
 
-/// What a host of 16 GPUs may take by itself.
+/// Time limit for a host of 16 GPUs alone.
 const ALONE: Duration = Duration::from_secs(16 * 60 + 30);
 
-/// Rounds of pairs: in each, every host is in one. With more hosts than that, each meets only some of the others.
+/// Rounds of pairs; in each round every host is in one pair. With more hosts than rounds, a host is paired
+/// only with some of the others.
 const ROUNDS: usize = 15;
 
 /// A host, and the program there.
@@ -60,14 +61,14 @@ pub(super) fn qualify(args: &QualifyArgs) -> anyhow::Result<Qualification> {
             Ok(Answer::Measured(host)) => {
                 remote.gpus = host.gpus.len() as u32;
                 let complete = host.not_run.is_none();
-                // The name by which it was asked for: of two containers, both may call themselves alike.
+                // The given name, because two containers may have the same own name.
                 of.hosts.push(Host { host: remote.host.clone(), ..*host });
                 if complete && remote.gpus > 0 {
                     answering.push(remote);
                 }
             }
             Ok(_) => {
-                of.hosts.push(not_run(remote.host.clone(), "its answer is another program's".to_owned()));
+                of.hosts.push(not_run(remote.host.clone(), "the answer is not that of xpu-top".to_owned()));
             }
             Err(why) => of.hosts.push(not_run(remote.host.clone(), why)),
         }
@@ -129,7 +130,8 @@ fn pairs(hosts: &mut [Remote]) -> Vec<HostPair> {
     outcome
 }
 
-/// A tournament: the first stays, the others move on by one each round. With an odd number, one pauses.
+/// A round-robin tournament: the first stays, the others move by one each round. With an odd number, one
+/// pauses.
 fn rounds(hosts: usize) -> Vec<Vec<[usize; 2]>> {
     let seats = hosts.next_multiple_of(2);
     let others = seats.saturating_sub(1);
@@ -154,7 +156,7 @@ fn together(hosts: &mut [&mut Remote]) -> Result<Figure, String> {
     }
     let mut figures = Vec::new();
     for remote in hosts.iter_mut() {
-        // All are heard: an answer that stays would be the next request's.
+        // All answers are read, because a remaining one would be read as the answer to the next request.
         figures.push(match remote.answer(TOGETHER + TOGETHER / 2) {
             Ok(Answer::Reduced(figure)) => Ok(*figure),
             Ok(other) => Err(format!("{}: {}", remote.host, unexpected(other))),
@@ -166,7 +168,7 @@ fn together(hosts: &mut [&mut Remote]) -> Result<Figure, String> {
     slowest.ok_or_else(|| "no host answered".to_owned())
 }
 
-/// For ranks that meet at this host.
+/// For ranks that connect at this host.
 fn unique_id(host: &mut Remote) -> Result<String, String> {
     host.ask(&Request::UniqueId).map_err(|error| format!("{error:#}"))?;
     match host.answer(TOGETHER)? {
@@ -178,7 +180,7 @@ fn unique_id(host: &mut Remote) -> Result<String, String> {
 fn unexpected(answer: Answer) -> String {
     match answer {
         Answer::Failed(why) => why,
-        _ => "its answer is another program's".to_owned(),
+        _ => "the answer is not that of xpu-top".to_owned(),
     }
 }
 
@@ -191,7 +193,7 @@ impl Remote {
         let flags = [(args.quick, " --quick"), (args.beside_job, " --beside-job")];
         let flags: String = flags.iter().filter(|(set, _)| *set).map(|(_, flag)| *flag).collect();
         let port = args.of.way.base_port.map_or_else(String::new, |base| format!(" --base-port {}", base.0));
-        // ssh gives one text to the shell there.
+        // ssh passes one text to the shell there.
         command.arg(format!("{} qualify --worker{flags}{port}", quoted(&args.program)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("cannot start `{ssh}`"))?;
@@ -227,11 +229,11 @@ impl Remote {
         }
     }
 
-    /// What it said last, once it has ended.
+    /// Its last message, once it has ended.
     fn why_silent(&mut self) -> String {
         let _ = self.child.wait();
         self.messages.last().map_or_else(
-            || format!("the program on {} ended without a word", self.host),
+            || format!("the program on {} ended without an answer", self.host),
             |line| {
                 format!("{}; `ssh {} xpu-top --version` must work without a prompt", line.trim(), self.host)
             },

@@ -1,4 +1,5 @@
-//! Whether somebody else uses the GPUs: then both would slow down, and no figure would be the GPU's own.
+//! Checks whether another process uses the GPUs: both would slow down, and figures would not be those of the
+//! GPU.
 
 use std::{thread, time::Duration};
 
@@ -20,7 +21,7 @@ use crate::{
 /// Percent of time; less is noise.
 const BUSY: u32 = 10;
 
-/// How long what ended just now may still show in the driver's share of the last second.
+/// How long a process that has just ended may still show in the driver's utilisation of the last second.
 const FADES: Duration = Duration::from_secs(3);
 
 /// The reason not to measure; `None` if nobody is known to use these GPUs.
@@ -36,7 +37,7 @@ pub(super) fn found(way: &WayArgs, nvml: Option<&Nvml>, gpus: &[Option<DeviceUui
             let numbers: Vec<_> = processes.iter().map(ToString::to_string).collect();
             return Some(format!("GPU {place} is used by process {}", numbers.join(", ")));
         }
-        // A container hides the processes of others, and not their work.
+        // A container hides processes of others, but not their load.
         let busy = busy_for_long(&device)?;
         Some(format!("GPU {place} is {busy} % busy by a process that cannot be seen here"))
     })

@@ -78,7 +78,7 @@ fn of_host(host: &Host, out: &mut String) {
     if without > 0 {
         let _ = writeln!(
             out,
-            "{} through the host: no access to each other's memory",
+            "{} through the host: the GPUs cannot access each other's memory",
             counted(without, "direction goes", "directions go")
         );
     }
@@ -120,7 +120,7 @@ fn row(gpu: &Gpu) -> Vec<String> {
     cells
 }
 
-/// Each figure over all GPUs of a model: the median, and the lowest with what it is compared with.
+/// Each figure over all GPUs of a model: the median, and the lowest with its shares.
 fn figures(of: &Qualification, out: &mut String) {
     let gpus = || of.hosts.iter().flat_map(|host| host.gpus.iter().map(move |gpu| (host, gpu)));
     let mut models: Vec<_> = gpus().map(|(_, gpu)| gpu.name.as_deref().unwrap_or("unknown model")).collect();

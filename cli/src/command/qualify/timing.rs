@@ -1,15 +1,15 @@
-//! How long and how often something is measured.
+//! The duration and number of repeats of a measurement.
 
 use crate::gpu::device::{Gpu, Plan, median};
 
-/// Seconds between two events. It holds several of the turns that processes on one GPU take, so that each block
-/// shows what another process takes.
+/// Seconds between two events: long enough for several switches between processes on one GPU, so each block
+/// shows the load of another process.
 const BLOCK: f64 = 0.01;
 
 /// Fewest blocks, however long one takes.
 const FEWEST: usize = 3;
 
-/// Most times that work is done in one block: the launch queue has an end.
+/// Most repeats of work in one block, because the launch queue is limited.
 const MOST: f64 = 500.0;
 
 /// Seconds that one measurement takes.
@@ -24,13 +24,13 @@ impl Timing {
         if quick { Self { warm: 0.02, timed: 0.05 } } else { Self { warm: 0.05, timed: 0.2 } }
     }
 
-    /// Seconds that the work takes once, for each block.
+    /// For each block, the seconds of one repeat.
     pub(super) fn measure(
         self,
         gpu: &mut Gpu,
         work: impl Fn(&Gpu, u64) -> Result<(), String>,
     ) -> Result<Vec<f64>, String> {
-        // The first ones load code: the estimate comes after two runs.
+        // The first runs load code, so the estimate is made after two runs.
         gpu.times(Plan { warm: 2, blocks: 0, each: 0 }, &work)?;
         let one = median(gpu.times(Plan { warm: 0, blocks: 3, each: 1 }, &work)?).max(1e-6);
         let plan = self.plan(one);

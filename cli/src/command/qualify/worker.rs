@@ -1,5 +1,5 @@
-//! One of several hosts: measures its GPUs, alone and with those of others, as it is asked on standard input. A line of
-//! JSON asks, a line answers.
+//! One of several hosts: measures its GPUs, alone and with those of other hosts, on request. Requests and
+//! answers are lines of JSON on standard input and output.
 
 use std::{
     io::{self, BufRead as _, Write as _},
@@ -18,14 +18,14 @@ use crate::gpu::{
     nccl::{Nccl, Ranks, UniqueId},
 };
 
-/// How long the ranks of all hosts may take to meet and to reduce.
+/// Time limit for the ranks of all hosts to connect and to reduce.
 pub(super) const TOGETHER: Duration = Duration::from_secs(90);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Request {
     Measure,
-    /// NCCL's, for ranks that meet at this host.
+    /// NCCL's id for ranks that connect at this host.
     UniqueId,
     AllReduce {
         id: String,
@@ -43,7 +43,7 @@ pub(super) enum Answer {
     Failed(String),
 }
 
-/// Until standard input ends, or a GPU does not answer.
+/// Runs until standard input ends, or a GPU does not answer.
 pub(super) fn answer(how: &How) -> anyhow::Result<ExitCode> {
     let mut gpus = None;
     for line in io::stdin().lock().lines() {
@@ -79,9 +79,9 @@ fn unique_id() -> Result<String, String> {
     Ok(nccl()?.unique_id()?.text())
 }
 
-/// On a thread that is left behind, GPUs and all, if it does not come back.
+/// On a thread that is abandoned, together with the GPUs, if it does not return.
 fn reduce(gpus: &mut Option<Vec<Gpu>>, id: &str, ranks: Ranks) -> Result<Figure, String> {
-    let id = UniqueId::parse(id).ok_or("this is no id of NCCL's")?;
+    let id = UniqueId::parse(id).ok_or("this is not an id of NCCL")?;
     let nccl = nccl()?;
     let mut taken = gpus.take().ok_or("the GPUs of this host do not answer")?;
     let (ends, ended) = mpsc::channel();

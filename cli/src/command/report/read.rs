@@ -6,7 +6,7 @@ use xpu_analysis::{capture::Capture, file};
 
 use crate::args::UsageError;
 
-/// The capture in a file. Reports what of the file could not be read, and goes on with the rest.
+/// Reads the capture in a file. Reports unreadable parts, and continues with the rest.
 pub(in crate::command) fn read(path: &Path) -> Result<Capture, UsageError> {
     let wrong = |why: String| UsageError::Value(format!("cannot read {}: {why}", path.display()));
     let (capture, complaints) = file::open(path).map_err(wrong)?;

@@ -1,11 +1,11 @@
-//! Which ranks of a capture are looked at.
+//! Selects the ranks of a capture.
 
 use xpu_analysis::capture::{Capture, Groups};
 
 use crate::args::{SelectArgs, UsageError};
 
 impl SelectArgs {
-    /// Leaves out the ranks that were not asked for.
+    /// Leaves out ranks that were not requested.
     pub(in crate::command) fn apply(&self, capture: &mut Capture) -> Result<Option<&Groups>, UsageError> {
         let Some(groups) = &self.groups else { return Ok(None) };
         check(groups, capture).map_err(UsageError::Value)?;

@@ -20,18 +20,19 @@ use xpu_wire::endpoint::{self, BasePort, RuntimeDir};
 use super::{CollectorKey, warn};
 use crate::parts::{Part, Parts};
 
-/// How long training waits for the collector to say that it serves.
+/// How long training waits for the collector's ready line.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A log that is longer is begun anew.
+/// A longer log is started anew.
 const LONGEST_LOG: u64 = 1 << 20;
 
-/// Longest line that is read of a collector.
+/// Longest line that is read from a collector.
 const LONGEST_LINE: u64 = 4096;
 
-/// Returns when a collector serves, or with why none does.
+/// Returns when a collector serves, or with the reason if none does.
 pub(super) fn ensure(runtime: &RuntimeDir, base: BasePort, key: &CollectorKey<'_>) -> anyhow::Result<()> {
-    // Checked by its socket and not by its lock: a starting collector would find the lock held by the check.
+    // The check uses its socket and not its lock, because a starting collector would find the lock held by
+    // the check.
     if endpoint::connect(&runtime.socket(base)?).is_ok() {
         let without =
             fs::read_to_string(runtime.lock(base)).is_ok_and(|said| said == RuntimeDir::WITHOUT_KEY);
@@ -53,7 +54,7 @@ pub(super) fn ensure(runtime: &RuntimeDir, base: BasePort, key: &CollectorKey<'_
         .arg(runtime.path())
         .arg(format!("--ready-fd={}", ready.as_raw_fd()))
         .env_remove("LD_PRELOAD")
-        // It serves other jobs as well: what this one wants is read of its ranks.
+        // It also serves other jobs, so it reads this job's settings from the job's ranks.
         .env_remove(endpoint::variable::ON_HANG)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
@@ -78,18 +79,18 @@ pub(super) fn ensure(runtime: &RuntimeDir, base: BasePort, key: &CollectorKey<'_
 
 fn spawn(mut command: Command) -> anyhow::Result<()> {
     let mut child = command.spawn().context("cannot start it")?;
-    // The pipe's writing end belongs to the command: with it goes the last copy here.
+    // The command owns the writing end of the pipe: dropping it closes the last copy here.
     drop(command);
     match child.wait() {
-        // SIGCHLD is ignored, and the kernel has kept no status.
+        // SIGCHLD is ignored, so the kernel has kept no status.
         Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {}
         ended => drop(ended?),
     }
     Ok(())
 }
 
-/// Whether what a child leaves behind becomes a child of this process, and so of the program: of the first process
-/// of a container, and where it was asked for (`PR_SET_CHILD_SUBREAPER`).
+/// Whether orphans of children become children of this process, and so of the program: in the first process
+/// of a container, and with `PR_SET_CHILD_SUBREAPER`.
 fn adopts_orphans() -> bool {
     let mut asked: c_int = 0;
     // SAFETY: the kernel writes the number.
@@ -97,8 +98,8 @@ fn adopts_orphans() -> bool {
     std::process::id() == 1 || asked != 0
 }
 
-/// The same under a process that stays as long as the collector. `wait` passes over it, because it has not SIGCHLD to
-/// say that it ends (`clone(2)`, `__WCLONE`): a program may wait until it has no children left.
+/// The same, under a process that stays as long as the collector. `wait` ignores that process, because it
+/// does not end with SIGCHLD (`clone(2)`, `__WCLONE`): a program may wait until it has no children left.
 fn spawn_beside(command: Command) -> anyhow::Result<()> {
     // SAFETY: as fork: no memory is shared, and this process has one thread.
     match unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) } {
@@ -109,7 +110,7 @@ fn spawn_beside(command: Command) -> anyhow::Result<()> {
 }
 
 fn stay_with(command: Command) -> ! {
-    // SAFETY: none of these calls touches memory of this process but for reading the name.
+    // SAFETY: these calls touch no memory of this process except the name, which they read.
     unsafe {
         libc::setsid();
         libc::prctl(libc::PR_SET_NAME, c"xpu-top-keeper".as_ptr());
@@ -134,9 +135,9 @@ fn open_log(path: &Path) -> anyhow::Result<File> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Makes the command a session of its own and nobody's child: the job must not find it among its children. It keeps
-/// nothing of the job's open: somebody may wait for the end of a pipe, or for a lock, and the collector outlives the
-/// job.
+/// Makes the command a separate session and nobody's child, because the job must not find it among its
+/// children. It keeps none of the job's descriptors open: the collector outlives the job, and somebody may
+/// wait for the end of a pipe or for a lock.
 fn detach(command: &mut Command, ready: OwnedFd) {
     // SAFETY: this process has one thread, so the forked one may do all that this one may, and go on to exec.
     unsafe {
@@ -150,7 +151,7 @@ fn detach(command: &mut Command, ready: OwnedFd) {
                 0 => {}
                 _ => libc::_exit(0),
             }
-            // It was made to be closed by exec, and is to outlive this one.
+            // It was created to be closed by exec, but must survive this one.
             match libc::fcntl(ready.as_raw_fd(), libc::F_SETFD, 0) {
                 -1 => Err(io::Error::last_os_error()),
                 _ => Ok(()),
@@ -159,7 +160,7 @@ fn detach(command: &mut Command, ready: OwnedFd) {
     }
 }
 
-/// Has exec close all descriptors but the standard streams.
+/// Makes exec close all descriptors except the standard streams.
 fn close_at_exec() -> io::Result<()> {
     let (first, last) = (libc::STDERR_FILENO + 1, c_uint::MAX);
     // SAFETY: no memory is involved, and nothing is closed before exec.
@@ -177,7 +178,7 @@ fn close_at_exec() -> io::Result<()> {
     Ok(())
 }
 
-/// `ready`, or what is wrong.
+/// `ready`, or the error.
 fn read_answer(answer: OwnedFd, runtime: &RuntimeDir) -> anyhow::Result<()> {
     let mut item = libc::pollfd { fd: answer.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one pollfd, alive for the length of the call.

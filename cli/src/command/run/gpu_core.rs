@@ -1,12 +1,13 @@
-//! What CUDA's driver has to find in its environment to write a core dump of the GPUs on request, and at an exception (an
+//! The environment that makes CUDA's driver write a core dump of the GPUs on request, and at an exception (an
 //! illegal address, an assertion).
 //!
-//! It makes a pipe for each process at its first CUDA call, and writes the file when somebody writes to the pipe. Until
-//! then nothing changes: launches cost the same.
+//! It makes a pipe for each process at its first CUDA call, and writes the file when somebody writes to the
+//! pipe. Until then nothing changes, and launches cost the same.
 //!
-//! A core dump at an exception is never combined with `skip_abort`: the driver would return the error late, and calls in
-//! between succeed (`cudaDeviceSynchronize`, a copy of what the kernel has not written), so that a program can store wrong
-//! results, or end with 0 (H100, driver 580). Without a value for it, a core dump on request includes those at exceptions.
+//! A core dump at an exception is never combined with `skip_abort`: the driver would return the error late,
+//! and calls in between would succeed (`cudaDeviceSynchronize`, a copy of data that the kernel has not
+//! written). A program could store wrong results, or end with 0 (H100, driver 580). Without a value for it, a
+//! core dump on request includes those at exceptions.
 
 use std::{
     ffi::OsString,
@@ -24,18 +25,19 @@ use xpu_wire::{
 const ENABLE: &str = "CUDA_ENABLE_USER_TRIGGERED_COREDUMP";
 const AT_EXCEPTION: &str = "CUDA_ENABLE_COREDUMP_ON_EXCEPTION";
 
-/// The contents of memories, which are large and may be secret, stay out; modules stay in, for the names of kernels.
+/// The contents of memories are left out, because they are large and may be secret; modules are included for
+/// the names of kernels.
 const WITHOUT: &str = "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,\
     skip_constbank_memory";
 
-/// Whoever sets one of these has their own core dumps, which must stay as they are.
+/// A user who sets one of these has their own core dumps, which must stay unchanged.
 const OTHERS: [&str; 5] =
     [ENABLE, AT_EXCEPTION, "CUDA_COREDUMP_PIPE", "CUDA_COREDUMP_FILE", "CUDA_COREDUMP_GENERATION_FLAGS"];
 
 /// A collector reads a core dump within some seconds of the end of its process.
 const UNREAD: Duration = Duration::from_mins(1);
 
-/// What is to be set for the program; an error if somebody uses core dumps of GPUs already.
+/// The variables for the program; an error if core dumps of GPUs are configured already.
 pub(super) fn variables(
     runtime: &RuntimeDir,
     at_exception: bool,
@@ -63,7 +65,7 @@ pub(super) fn variables(
     ])
 }
 
-/// The pipes and files of processes that have ended, but for files so new that a collector may still want to read them.
+/// The pipes and files of processes that have ended, except recent files that a collector may still read.
 fn remove_old(folder: &Path, now: SystemTime) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();

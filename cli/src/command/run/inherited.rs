@@ -1,5 +1,6 @@
-//! What a program inherits from who starts it, and Rust's runtime changes before `main`: closed standard streams, which it opens, and an
-//! ignored SIGPIPE, for which it sets the default action where it starts a program.
+//! Inherited state that Rust's runtime changes before `main`: it opens closed standard streams, and resets an
+//! ignored SIGPIPE to the default action when it starts a program. The program must inherit the original
+//! state.
 
 use std::{
     ffi::c_int,
@@ -12,7 +13,7 @@ use std::{
 
 const STREAMS: c_int = 3;
 
-/// A bit for each standard stream that was closed, one for SIGPIPE that was ignored, and one for SIGXFSZ that was not.
+/// A bit for each standard stream that was closed, one if SIGPIPE was ignored, and one if SIGXFSZ was not.
 static CHANGED: AtomicU8 = AtomicU8::new(0);
 const IGNORED: u8 = 1 << STREAMS;
 const LIMITED: u8 = 1 << (STREAMS + 1);
@@ -41,7 +42,8 @@ extern "C" fn look() {
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;
 
-/// Where files may not grow (`ulimit -f`), a write fails and ends nothing: the program is to start.
+/// If files may not grow (`ulimit -f`), a write fails without ending this process, because the program must
+/// start.
 pub(super) fn outlive_full_files() {
     // SAFETY: no function is called for it.
     if unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) } == libc::SIG_DFL {
@@ -49,7 +51,7 @@ pub(super) fn outlive_full_files() {
     }
 }
 
-/// The program that is started finds it as it was.
+/// The started program finds the original state.
 pub(super) fn hand_on(command: &mut Command) {
     let changed = CHANGED.load(Relaxed);
     let restore = move || -> io::Result<()> {

@@ -1,6 +1,7 @@
-//! What PyTorch's own profiler, Kineto, has to find in its environment to be asked for a trace from outside.
+//! The environment that lets PyTorch's own profiler, Kineto, be started from outside.
 //!
-//! What is set already stays: somebody else may ask it too. Where nobody answers it, it asks again, on a thread of its own.
+//! Variables that are set already stay, because another daemon may use Kineto too. If no daemon answers,
+//! Kineto asks again, on its own thread.
 
 use std::{
     ffi::OsString,
@@ -13,19 +14,19 @@ use xpu_wire::endpoint::RuntimeDir;
 const USE_DAEMON: &str = "KINETO_USE_DAEMON";
 const CONFIG: &str = "KINETO_CONFIG";
 
-/// What Kineto reads where no file is named.
+/// The file that Kineto reads by default.
 const USUAL_CONFIG: &str = "/etc/libkineto.conf";
 
-/// It asks what to do every second in place of every five: a trace begins the sooner.
+/// Kineto then asks every second instead of every five, so a trace begins sooner.
 const ASK_OFTEN: &str = "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n";
 
-/// What is to be set for the program.
+/// The variables for the program.
 pub(super) fn variables(runtime: &RuntimeDir) -> Vec<(&'static str, OsString)> {
     let mut all = Vec::new();
     if !is_set(USE_DAEMON) {
         all.push((USE_DAEMON, "1".into()));
     }
-    // Who has settings of their own keeps them: there is one file only.
+    // A user's own settings stay, because there can be only one file.
     if !is_set(CONFIG)
         && !Path::new(USUAL_CONFIG).exists()
         && let Some(path) = config(runtime)
@@ -39,13 +40,13 @@ fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some()
 }
 
-/// The file, written if it is not there; `None` where it cannot be: then Kineto asks less often.
+/// The file, written if it does not exist; `None` if that fails, and then Kineto asks less often.
 fn config(runtime: &RuntimeDir) -> Option<PathBuf> {
     let path = runtime.path().join("kineto.conf");
     if fs::read_to_string(&path).is_ok_and(|found| found == ASK_OFTEN) {
         return Some(path);
     }
-    // Another rank may read it meanwhile: it is whole or not there.
+    // Another rank may read it at any moment, so it is written completely or not at all.
     let new = runtime.path().join(format!("kineto.conf.{}", std::process::id()));
     let written = fs::create_dir_all(runtime.path()).and_then(|()| fs::write(&new, ASK_OFTEN));
     written.and_then(|()| fs::rename(&new, &path)).ok()?;

@@ -8,7 +8,7 @@ use std::{
 
 use super::sanitizer;
 
-/// What the loader takes for the end of a path (ld.so(8)).
+/// Characters that end a path for the loader (ld.so(8)).
 fn separates(byte: u8) -> bool {
     byte == b':' || byte.is_ascii_whitespace()
 }
@@ -21,9 +21,9 @@ pub(super) fn listed(list: &OsStr) -> impl Iterator<Item = &OsStr> {
 /// Steps up from a program's folder to the root. A program that is deeper starts without the hook.
 const DEEPEST: usize = 40;
 
-/// The file as only glibc's loader finds it. `$ORIGIN` is the folder of the program that starts (ld.so(8)), and the
-/// steps up from there end at the root. musl's loader does not know the word, and passes over a preload that it cannot
-/// open; one that it opens, and that needs glibc, would end the program.
+/// A path that only glibc's loader resolves. `$ORIGIN` is the folder of the starting program (ld.so(8)), and
+/// the steps up from there end at the root. musl's loader does not know this word, and ignores a preload that
+/// it cannot open; a preload that it opens and that needs glibc would end the program.
 fn for_glibc(file: &Path) -> OsString {
     let mut path = OsString::from("$ORIGIN");
     path.push("/..".repeat(DEEPEST));
@@ -31,7 +31,8 @@ fn for_glibc(file: &Path) -> OsString {
     path
 }
 
-/// The hook, then what was to be loaded before; a sanitizer's runtime ends a program in which it is not the first.
+/// The hook, then the previous list; but a sanitizer's runtime stays first, because it ends a program in
+/// which it is not.
 pub(super) fn with(hook: &Path, before: &OsStr) -> anyhow::Result<OsString> {
     if hook.as_os_str().as_bytes().iter().any(|&byte| separates(byte)) {
         anyhow::bail!(
@@ -55,7 +56,7 @@ mod tests {
         with(Path::new("/x/libxpu_hook.so"), OsStr::new(before)).unwrap().into_string().unwrap()
     }
 
-    /// The list with the hook's path as it is.
+    /// The list with the hook's plain path.
     fn plain(before: &str) -> String {
         list(before).replace(for_glibc(Path::new("/x/libxpu_hook.so")).to_str().unwrap(), "/x/libxpu_hook.so")
     }

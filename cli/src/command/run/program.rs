@@ -1,5 +1,5 @@
-//! The file that a command runs, as far as the loader is concerned: what it links, and which loader it asks for. What
-//! the program starts itself is not looked at.
+//! The file that a command runs, with its linked libraries and its loader. Programs that it starts itself are
+//! not examined.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -18,22 +18,22 @@ use object::{
     },
 };
 
-/// Interpreters of interpreters the kernel goes through (execve(2)).
+/// Nested interpreters that the kernel follows (execve(2)).
 const INTERPRETERS: usize = 4;
 
-/// Longest first line the kernel reads of a script.
+/// Longest first line of a script that the kernel reads.
 const LONGEST_LINE: u64 = 256;
 
 /// A program of this kind of machine that is not linked statically.
 #[derive(Debug)]
 pub(super) struct Executable {
-    /// The libraries it names itself.
+    /// The libraries that it links directly.
     pub(super) needed: Vec<OsString>,
     loader: PathBuf,
 }
 
 impl Executable {
-    /// Of a script, what runs it.
+    /// For a script, its interpreter.
     pub(super) fn of(program: &OsStr) -> Option<Self> {
         let mut file = find(program)?;
         for _ in 0..INTERPRETERS {
@@ -64,14 +64,14 @@ impl Executable {
         Ok(Some(Self { needed: needed.collect(), loader: PathBuf::from(OsStr::from_bytes(loader)) }))
     }
 
-    /// Whether it is linked against musl, whose loader passes over the hook.
+    /// Whether it is linked against musl, whose loader ignores the hook.
     pub(super) fn is_of_musl(&self) -> bool {
         let name = self.loader.file_name().unwrap_or_default();
         name.as_bytes().starts_with(b"ld-musl-")
     }
 }
 
-/// As the shell finds it.
+/// Resolved as by a shell.
 fn find(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(program));
@@ -83,7 +83,7 @@ fn find(program: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(runs)
 }
 
-/// What runs a script: the program behind `#!`, or what `env` is to find.
+/// The interpreter of a script: the program behind `#!`, or the one that `env` looks up.
 fn interpreter(file: &Path) -> Option<PathBuf> {
     let mut begin = Vec::new();
     File::open(file).ok()?.take(LONGEST_LINE).read_to_end(&mut begin).ok()?;

@@ -1,5 +1,5 @@
-//! Programs with `AddressSanitizer`. Its runtime ends a program at once, in words of its own, where a preloaded library
-//! stands before it.
+//! Programs with `AddressSanitizer`. Its runtime ends a program at once, with its own message, if another
+//! library is preloaded before it.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -13,8 +13,8 @@ pub(super) fn is_runtime(file: &OsStr) -> bool {
     name.starts_with(b"libasan.so") || name.starts_with(b"libclang_rt.asan")
 }
 
-/// The runtime that must be loaded first for a program with these libraries, if it is not on the list. One that is
-/// linked into the program asks for nothing.
+/// The runtime that must be loaded first for a program with these libraries, if it is not on the list. A
+/// statically linked one needs nothing.
 pub(super) fn missing<'a>(
     needed: &[OsString],
     mut preloaded: impl Iterator<Item = &'a OsStr>,

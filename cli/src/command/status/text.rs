@@ -1,4 +1,4 @@
-//! A status for people: one line a rank, then what is wrong.
+//! A status for people: one line per rank, then the findings.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -16,7 +16,7 @@ use xpu_wire::{id::JobName, text::is_steering, unit::Moment};
 /// Lines of ranks; a longer job is for the screen.
 const RANKS: usize = 256;
 
-/// Findings that are gone, newest first; `--json` has more.
+/// Ended findings, newest first; `--json` has more.
 const GONE: usize = 8;
 
 /// Ranks whose code position is shown, and the longest position.
@@ -135,7 +135,7 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
     }
 }
 
-/// What was wrong for a while, by the clock of the hosts.
+/// Ended findings, by the clock of the hosts.
 fn write_gone(to: &mut String, gone: &Episode) -> std::fmt::Result {
     let moment = |seconds: f64| Moment((seconds.max(0.0) * 1e9) as u64);
     let lasted = Duration::from_secs_f64((gone.went_at - gone.came_at).max(0.0));
@@ -148,7 +148,7 @@ fn write_gone(to: &mut String, gone: &Episode) -> std::fmt::Result {
     )
 }
 
-/// The code position of the rank that the job hangs for.
+/// The code position of the rank for which the job waits.
 fn write_place(to: &mut String, status: &Status, finding: &Finding) -> std::fmt::Result {
     let Some(stacks) = status.stacks.as_ref().filter(|_| finding.stops_the_job()) else { return Ok(()) };
     let places = finding.ranks.iter().filter_map(|&rank| Some((rank, stacks.tree.place_of(rank)?)));
@@ -158,7 +158,7 @@ fn write_place(to: &mut String, status: &Status, finding: &Finding) -> std::fmt:
     Ok(())
 }
 
-/// What the job works through, as far as it is known.
+/// Throughput that the program reports, if known.
 fn work(status: &Status) -> String {
     let known = [
         status.tokens_per_s.map(|rate| format!(", {rate:.0} tokens/s")),
@@ -174,7 +174,7 @@ fn work(status: &Status) -> String {
     known.into_iter().flatten().collect()
 }
 
-/// How old the figures are, where no rank's are of now.
+/// The age of the figures, if no rank has current ones.
 fn how_old(status: &Status) -> String {
     let over = status.ranks.iter().all(|rank| rank.state == RankState::Exited);
     let what = if over { "last figures, of" } else { "nothing new for" };
@@ -182,7 +182,7 @@ fn how_old(status: &Status) -> String {
     status.figures_age_s.map_or_else(String::new, |age| format!("; {what} {age:.0} s{ago}"))
 }
 
-/// What is missing in the figures above, and why.
+/// What the figures above lack, and why.
 fn write_blindness(to: &mut String, status: &Status) -> std::fmt::Result {
     let coverage = &status.coverage;
     let partly_seen = coverage.ranks_seen < status.world_size;
@@ -206,7 +206,7 @@ fn write_blindness(to: &mut String, status: &Status) -> std::fmt::Result {
     Ok(())
 }
 
-/// Where processes use several GPUs, each of which is a row.
+/// If processes use several GPUs, each GPU is a row.
 fn gpus(status: &Status) -> String {
     let several = status.ranks.iter().any(|rank| rank.rank.gpu().is_some());
     if several { format!(" on {} GPUs", status.ranks.len()) } else { String::new() }
@@ -232,7 +232,7 @@ fn line(to: &mut String, rank: &RankStatus, wide: usize) -> std::fmt::Result {
     )
 }
 
-/// A host names itself: nothing of it may move the cursor.
+/// A host chooses its name, which must not move the cursor.
 fn printable(text: &str, wide: usize) -> String {
     text.chars().filter(|&c| !is_steering(c)).take(wide).collect()
 }
@@ -300,7 +300,7 @@ mod tests {
         status.coverage.turned_away = 2;
         status.ranks.iter_mut().for_each(|rank| rank.bus_gb_s = None);
         status.coverage.joined_pct = Some(0.0);
-        // All are there: hosts are not missing.
+        // All ranks are here, so no host is missing.
         assert!(!of(&status, None).contains("name all hosts"));
         status.world_size = 16;
         let text = of(&status, None);

@@ -1,5 +1,5 @@
-//! A Parquet file whose pages do not claim more memory than a page takes. The library allocates what a page's header claims, before it
-//! looks at the page.
+//! Checks that the pages of a Parquet file do not claim too much memory, because the library allocates what a
+//! page's header claims before it reads the page.
 
 use std::{
     fs::File,
@@ -56,8 +56,8 @@ impl ChunkReader for Pages {
     }
 }
 
-/// The uncompressed size in a page header: field 2, behind the page's type, both 32-bit numbers in Thrift's compact form. `None` of what is
-/// no header, which the library refuses.
+/// The uncompressed size in a page header: field 2, after the page's type; both are 32-bit numbers in
+/// Thrift's compact form. `None` for invalid headers, which the library refuses.
 fn claimed(header: &[u8]) -> Option<u64> {
     /// One field on, a 32-bit number.
     const NEXT_NUMBER: u8 = 0x15;

@@ -15,7 +15,7 @@ use xpu_wire::text;
 
 use super::pages::Pages;
 
-/// More rows are not read: a day of a large job. A row takes 72 bytes.
+/// Most rows that are read: a day of a large job. A row takes 72 bytes.
 const MOST_ROWS: usize = 8 << 20;
 
 /// Rows that are read at once.
@@ -24,27 +24,26 @@ const BATCH: usize = 1 << 16;
 /// Where traces of this form come from.
 const FORM: &str = "what-if reads traces in the form of github.com/ByteDance-Seed/StragglerAnalysis";
 
-/// Whether a file begins as one.
+/// Whether a file begins like one.
 pub(super) fn is_one(first: [u8; 4]) -> bool {
     first == *b"PAR1"
 }
 
 /// Errors include the remedy.
 pub(super) fn read(path: &Path) -> Result<Vec<Row>, String> {
-    // The library promises no panic, and has had some for damaged files.
+    // The library should not panic, but has done so for damaged files.
     catch_unwind(|| read_rows(path)).unwrap_or_else(|_| Err(damaged(&"the reader gave up")))
 }
 
 fn damaged(error: &dyn std::fmt::Display) -> String {
     let error = error.to_string();
     if error.contains("Disabled feature") {
-        return "its columns are compressed in a way that is not read: write it with Snappy compression"
-            .to_owned();
+        return "the compression of its columns is not supported: write it with Snappy".to_owned();
     }
     format!("the Parquet file is cut off or damaged ({}): copy it again", text::clean(&error))
 }
 
-/// A column of a row group, as it is needed.
+/// A column of a row group, converted.
 enum Cells {
     Whole(Vec<i64>),
     Real(Vec<f64>),
@@ -138,10 +137,10 @@ fn cells(name: &str, column: ColumnReader, most: usize) -> Result<Cells, String>
             let text = String::from_utf8_lossy(value.data());
             Kind::of_trace(&text).ok_or_else(|| {
                 let text: String = text.chars().take(40).flat_map(char::escape_default).collect();
-                format!("`{text}` in column `{name}` is no operation that is simulated; docs/what-if.md lists them")
+                format!("`{text}` in column `{name}` is no operation that what-if simulates; docs/what-if.md lists them")
             })
         })?),
-        _ => return Err(format!("column `{name}` has a type that is not read: {FORM}")),
+        _ => return Err(format!("column `{name}` has an unsupported type: {FORM}")),
     })
 }
 

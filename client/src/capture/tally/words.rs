@@ -1,4 +1,4 @@
-//! What came of a capture, in words.
+//! The result of a capture, in words.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ impl Tally {
         for (rank, account) in self.accounts() {
             match account.ended {
                 CaptureEnd::Done => {}
-                // The reason is given once, for all.
+                // The reason appears once, for all.
                 CaptureEnd::TimeUp if standstill.is_some() => {}
                 CaptureEnd::TimeUp => {
                     all.push(match self.window {
@@ -56,10 +56,10 @@ impl Tally {
         all
     }
 
-    /// What was asked for besides and could not be had, the ranks of one reason together.
+    /// Additional data that could not be had, with the ranks grouped by reason.
     fn refusals(&self) -> impl Iterator<Item = String> {
         let mut all: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
-        // A rank without a completed step has begun none, and the reason is given already.
+        // A rank without a completed step has begun none, and its reason is already given.
         for (rank, account) in self.accounts().filter(|(_, account)| account.marks.len() > 1) {
             let kinds = [("kernels", &account.activity), ("functions of Python", &account.functions)];
             for (what, tracing) in kinds {
@@ -88,7 +88,7 @@ impl Tally {
         )
     }
 
-    /// The requested steps, as far as all sending ranks have them.
+    /// The requested steps that all sending ranks have.
     fn steps(&self, ranks: &str) -> String {
         if self.window.is_some() {
             return format!("{} of {ranks}", Extent::of(self.order, self.window));
@@ -105,7 +105,7 @@ impl Tally {
         }
     }
 
-    /// Of which steps before those there is something.
+    /// The earlier steps with data.
     fn sampled(&self) -> String {
         let begins = |account: &CaptureAccount| account.marks.first().map(|mark| mark.completed);
         let sampled = self.accounts().filter(|(_, account)| account.sampled > begins(account));

@@ -1,4 +1,4 @@
-//! What a field is compared with: numbers with their units, figures of the job, words.
+//! The values that a field is compared with: numbers with units, figures of the job, words.
 
 use super::{Reader, Relation, fault};
 use crate::filter::{
@@ -146,7 +146,7 @@ impl<'t> Reader<'t> {
         Ok(if relation.is_negative() { Expression::Not(Box::new(test)) } else { test })
     }
 
-    /// Up to a blank or a sign of the language; a star is a letter of it.
+    /// Up to a blank or an operator; a star belongs to the word.
     pub(super) fn value(&mut self) -> String {
         let rest = self.rest();
         let ends = |c: char| c.is_whitespace() || "&|(),\"".contains(c);

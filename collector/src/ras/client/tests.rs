@@ -1,4 +1,4 @@
-//! Against real listeners: RAS as NCCL has it, and whatever else may have its port.
+//! Against real listeners: NCCL's RAS, and other programs that may have its port.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -15,7 +15,7 @@ use xpu_wire::id::Pid;
 use super::*;
 use crate::ras::answer::tests::OF_2_28;
 
-/// Short: what does not answer is not waited for in a test.
+/// Short: a test does not wait for listeners that do not answer.
 const LIMITS: Limits = Limits {
     line: Duration::from_millis(300),
     document: Duration::from_millis(500),

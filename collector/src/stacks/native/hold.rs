@@ -97,8 +97,8 @@ impl Copied {
 
 /// Stops a thread and copies it; `None` if it ended or does not stop.
 ///
-/// A thread that does not stop in time would do so later, once it is out of the kernel, and stay stopped as
-/// long as its tracer lives: the tracer is a thread that ends with this.
+/// A thread that does not stop in time would stop later, when it leaves the kernel, and stay stopped as long
+/// as its tracer lives. So the tracer is a thread that ends with this call.
 pub(super) fn copy(pid: Pid, number: u32) -> io::Result<Option<Copied>> {
     thread::scope(|scope| scope.spawn(|| trace(pid, number)).join())
         .unwrap_or_else(|_| Err(io::Error::other("it could not be copied")))

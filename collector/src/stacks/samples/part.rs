@@ -9,7 +9,7 @@ use xpu_wire::{
 
 use super::super::native;
 
-/// Takes the place of what a full list has no room for.
+/// Replaces entries for which a full list has no space.
 const MORE: &str = "(more)";
 
 /// Values in order of their first use, and the number of each.
@@ -117,7 +117,7 @@ impl Part {
         } else {
             addresses.iter().copied().zip(names.names(&addresses)).collect()
         };
-        // What has no room is one frame, as while it was filled.
+        // Frames without space share one entry, as when the part was filled.
         let python = frames.all.clone();
         let mut part = Self { frames: std::mem::take(&mut frames), ..Self::default() };
         let stacks = stacks.all.into_iter().map(|raw| {

@@ -150,7 +150,7 @@ impl Sampler {
         parts
     }
 
-    /// Who it is of is known here.
+    /// The sampler does not know the rank; it is known here.
     fn part(&mut self, part: PythonSamples) -> (Address, PythonSamples) {
         let number = self.number();
         let part = PythonSamples { number, job: self.job.clone(), rank: self.rank, part: self.next, ..part };

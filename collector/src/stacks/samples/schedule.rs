@@ -9,7 +9,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// Before a time: what is sampled too early is left out later.
+/// For a time: samples that are too early are left out later.
 const EARLY: Duration = Duration::from_millis(5);
 
 /// Steps that detection may lag behind: those completed in this time.
@@ -40,7 +40,7 @@ impl Schedule {
         if let Some(window) = self.order.window {
             return now.after(EARLY) >= window.at;
         }
-        // Without a ledger nothing is known of its steps: everything is sampled.
+        // Without a ledger its steps are unknown, so everything is sampled.
         let Some(page) = &self.ledger else { return true };
         let completed = page.ledger().completed();
         match self.before {

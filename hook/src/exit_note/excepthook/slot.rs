@@ -1,5 +1,5 @@
-//! Precedes one of Python's built-in functions invisibly: the object, its method and its hash stay the same,
-//! and only the pointer that a call goes through (`vectorcall` in `PyCFunctionObject`) leads here first.
+//! Runs before one of Python's built-in functions, invisibly: the object, its method and its hash stay the
+//! same. Only the pointer through which calls go (`vectorcall` in `PyCFunctionObject`) leads here first.
 
 use std::{
     ffi::{CStr, c_void},
@@ -36,9 +36,8 @@ impl Slot {
         Self { real: AtomicPtr::new(ptr::null_mut()), tell: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Has `own`, which calls [`Self::call`], precede `function` if that is the built-in one of this name,
-    /// with the expected layout.
-    /// `tell` is kept.
+    /// Makes `own`, which calls [`Self::call`], run before `function`, if that is the built-in function of
+    /// this name with the expected layout. Keeps `tell`.
     ///
     /// # Safety
     /// Both are objects; the calling thread holds the interpreter's lock.
@@ -50,7 +49,7 @@ impl Slot {
         tell: Object,
         own: Call,
     ) -> bool {
-        // SAFETY: the caller's promise. That it is a `PyCFunctionObject` is asked first; what is read of it is held against Python's answers.
+        // SAFETY: the caller's promise. Its type is checked to be `PyCFunctionObject` first, and the fields that are read are compared with Python's answers.
         unsafe {
             let code = (python.PyCFunction_GetFunction)(function);
             if code.is_null() {
@@ -101,7 +100,7 @@ impl Slot {
                 unsafe { python.untraced(|| report(python, tell, arguments, count & !OFFSET)) };
             }
         });
-        // SAFETY: it was there in this one's place, and gets what this one was given.
+        // SAFETY: the function that was in this place, with the arguments of this call.
         unsafe {
             let real = std::mem::transmute::<*mut c_void, Call>(self.real.load(Acquire));
             real(function, arguments, count, names)

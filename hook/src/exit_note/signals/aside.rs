@@ -20,7 +20,7 @@ unsafe impl Sync for Stack {}
 static STACK: Stack = Stack(UnsafeCell::new([0; SIZE]));
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Longer than any work there takes: its user is about to end this process.
+/// Longer than any work there takes, because its user is about to end this process.
 const PATIENCE: u32 = 1 << 20;
 
 type Work = extern "C" fn(usize) -> usize;
@@ -61,7 +61,7 @@ unsafe extern "C" fn switch(argument: usize, work: Work, top: *mut u8) -> usize 
     )
 }
 
-/// Elsewhere the current stack must do.
+/// On other machines the current stack is used.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn switch(argument: usize, work: Work, _top: *mut u8) -> usize {
     work(argument)

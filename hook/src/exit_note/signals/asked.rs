@@ -12,7 +12,7 @@ use std::{
 
 use super::FATAL;
 
-/// Flags that the kernel gets with other values, in bits that no address of a program has.
+/// Flags for which the kernel gets other values; they are kept in bits that no address of a program has.
 const FLAGS: [(u64, c_int); 4] = [
     (1 << 63, libc::SA_SIGINFO),
     (1 << 62, libc::SA_ONSTACK),
@@ -92,7 +92,7 @@ pub(super) fn take(place: usize) -> Asked {
 static OWNER: AtomicI32 = AtomicI32::new(0);
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// Longer than any use takes: in a child of a bare `clone` the holder may not exist.
+/// Longer than any use takes. In a child of a bare `clone` the holder may not exist.
 const PATIENCE: u32 = 1 << 16;
 
 /// Makes the table this process's.

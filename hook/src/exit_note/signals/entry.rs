@@ -74,7 +74,7 @@ unsafe extern "C" fn route(
 ) -> usize {
     let Some(place) = place(number) else { return 0 };
     let asked = asked::load(place);
-    // No handler repairs an abort, and glibc ends the process without the hook when its handler returns.
+    // No handler repairs an abort: when the handler returns, glibc ends the process without the hook.
     if number == libc::SIGABRT || asked.handler() == libc::SIG_DFL {
         return last(number, info, context, frame);
     }
@@ -90,7 +90,7 @@ unsafe extern "C" fn route(
     handler
 }
 
-/// Where it is likely to end.
+/// The likely end of the stack.
 #[cold]
 #[inline(never)]
 fn last(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void, frame: usize) -> usize {
@@ -142,7 +142,7 @@ unsafe fn end_by(number: c_int, info: *mut libc::siginfo_t) {
             return;
         }
         let (process, thread) = (libc::getpid(), libc::syscall(libc::SYS_gettid));
-        // With its original arguments, which a process may do to itself.
+        // With its original arguments; a process may send such a signal to itself.
         if libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, number, info) != 0 {
             libc::syscall(libc::SYS_tgkill, process, thread, number);
         }

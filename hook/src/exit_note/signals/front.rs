@@ -67,7 +67,7 @@ fn calls_come_here() -> bool {
     };
     // SAFETY: the name is NUL-terminated; dlsym has no other precondition.
     let called = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"sigaction".as_ptr()) };
-    // Not by the function's own address, which may be another's of its name.
+    // Not by the function's own address, which may be that of another function of the same name.
     let own = object_of(address() as *const c_void);
     own.is_some() && object_of(called) == own
 }
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn sigaction(
         let before = asked::load(place);
         let code = match mine {
             Some((action, Some(asked))) if asked::is_own() => {
-                // First: it must be there when the kernel calls the hook's handler.
+                // First, because it must be there when the kernel calls the hook's handler.
                 asked::store(place, asked.by_libc());
                 // SAFETY: the caller's promise of `old`.
                 let code = unsafe { real_sigaction(number, &raw const action, old) };
@@ -203,7 +203,7 @@ unsafe fn by_handler(
             return answer;
         }
         let mut action = kernels(number);
-        // A one-time handler is gone if the signal just came.
+        // A one-time handler is gone if the signal has just arrived.
         if action.sa_sigaction == address() {
             action.sa_sigaction = handler;
             asked::store(place, Asked::of(&action).unwrap_or(before));

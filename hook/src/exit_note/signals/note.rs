@@ -76,7 +76,7 @@ unsafe fn note(
     context: *mut c_void,
     frame: usize,
 ) {
-    // SAFETY: the caller's promise; what is read of `info` is there for the signal it describes.
+    // SAFETY: the caller's promise; the fields of `info` that are read exist for the signal that it describes.
     let (code, address) = unsafe {
         let code = (*info).si_code;
         let sender = || u64::from((*info).si_pid().cast_unsigned());
@@ -95,7 +95,7 @@ unsafe fn note(
     claimed.registers(registers, registers[1].saturating_sub(RED_ZONE) & !7);
 }
 
-/// Where the process ends, or is likely to. An earlier signal whose handler led here is kept: it is the
+/// Called where the process ends, or is likely to. An earlier signal whose handler led here is kept, as the
 /// cause.
 ///
 /// # Safety
@@ -123,7 +123,7 @@ fn is_inside(stack: usize) -> bool {
     THREAD.load(Relaxed) == this_thread() && is_on_that_stack
 }
 
-/// Whether the same position is interrupted as by the last noted signal.
+/// Whether this signal interrupted the same position as the last noted signal.
 fn is_same_place(words: &ExitNote, context: *mut c_void) -> bool {
     // SAFETY: what a handler was given, or is found further up on the stack of one that runs.
     let now = unsafe { registers(context) };
@@ -193,11 +193,11 @@ unsafe fn registers(context: *mut c_void) -> [u64; REGISTERS] {
     // SAFETY: the kernel gives a handler of SA_SIGINFO the context it interrupted.
     let all = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     let of = |register: c_int| all[register as usize].cast_unsigned();
-    // One by one: a loop would take them over the stack.
+    // One by one, because a loop would copy them over the stack.
     [of(REG_RIP), of(REG_RSP), of(REG_RBP), of(REG_RBX), of(REG_R12), of(REG_R13), of(REG_R14), of(REG_R15)]
 }
 
-/// Elsewhere nothing is unwound; the position and the stack are known, to distinguish signals.
+/// On other machines nothing is unwound; position and stack are only noted to distinguish signals.
 #[cfg(target_arch = "aarch64")]
 unsafe fn registers(context: *mut c_void) -> [u64; REGISTERS] {
     // SAFETY: as above.

@@ -40,8 +40,8 @@ const SECOND: u64 = 1_000_000_000;
 const LAUNCHES: u64 = 1_000_000;
 const SEARCHED: u64 = 600 * SECOND;
 
-/// The pause after a search without an answer; it doubles each time. At least 50 us for each launch that was
-/// reported: reporting one takes its thread 50 ns, which stays within a thousandth of the time.
+/// The pause after a search without an answer; it doubles each time. It is at least 50 us for each reported
+/// launch: reporting takes a thread 50 ns per launch, so it takes at most a thousandth of the time.
 const REST: u64 = 30 * SECOND;
 const REST_FOR_EACH: u64 = 50_000;
 const LONGEST_REST: u64 = 600 * SECOND;
@@ -49,12 +49,13 @@ const LONGEST_REST: u64 = 600 * SECOND;
 /// When a known period is searched for again, to check it; the interval quadruples each time.
 const FIRST_CHECK: u64 = 15 * SECOND;
 
-/// The interval between two looks, and the least multiple of the CPU time that a look takes.
+/// The interval between two searches of the log, which is also at least this multiple of the CPU time that
+/// one takes.
 const LOOK_AFTER: u64 = 2 * SECOND;
 const LOOKS_ONE_IN: u64 = 50;
 
-/// Another period replaces a known one after this many repetitions: for a while a part of a step may seem to repeat as well as
-/// the whole.
+/// Another period replaces a known one only after this many repetitions, because for a while a part of a step
+/// may seem to repeat as well as the whole.
 const TO_REPLACE: usize = 40;
 
 /// A period is dropped after this many consecutive searches that do not find it.
@@ -73,10 +74,10 @@ pub(super) struct Detector {
     tracked: Option<Tracked>,
     /// Names of the period's GEMMs, and the count of each in it.
     gemms: Vec<(u32, u32)>,
-    /// The same of their forms, which stay where sizes change.
+    /// The same for their forms, which remain when sizes change.
     forms: Vec<(u32, u32)>,
     doubts: u32,
-    /// What repeats is a forward pass alone.
+    /// Only a forward pass repeats.
     only_answers: bool,
     /// Measures looks, in nanoseconds: by CPU time, so that they do not become rarer on a busy machine.
     clock: fn() -> u64,
@@ -122,7 +123,7 @@ struct Counted {
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// `reported` launches since the search began, which is at the first; a pause of `rest` follows.
+    /// Launches `reported` since the search began, at the first of them; a pause of `rest` follows.
     Searching { since: Option<u64>, reported: u64, look_at: u64, rest: u64 },
     /// The pause after this one is `next`.
     Resting { until: u64, next: u64 },
@@ -182,8 +183,8 @@ impl Detector {
         if steps > 1 {
             return Some((tracked.base + steps - 1, at));
         }
-        // The first begins a step and ends none. The program continued during the search that found the
-        // period.
+        // The first launch begins a step and ends none, because the program continued during the search that
+        // found the period.
         let base = self.steps_before().unwrap_or(0).max(tracked.base);
         self.tracked = Some(Tracked { base, ..tracked });
         None
@@ -361,9 +362,9 @@ impl Detector {
         };
         // The total counts from the start.
         let base = if by == By::Total { 0 } else { period.seen as u64 };
-        // Totals of operations and of GEMMs count from the start. Otherwise earlier launches may include
-        // steps: JAX's first steps launch kernels one by one, the later ones graphs. Where the two differ, the GEMMs
-        // have the fewer.
+        // Whether the totals of operations and GEMMs cover the steps from the start. If not, earlier launches
+        // may include steps: JAX's first steps launch single kernels, later ones graphs. If the two totals
+        // differ, the GEMMs show fewer.
         let is_counted = by == By::Total || !(self.gemms.is_empty() || surplus);
         let hides_none = period.before.is_some_and(|before| before < launches);
         let is_late = !is_counted && !hides_none;

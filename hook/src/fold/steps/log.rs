@@ -1,8 +1,8 @@
 //! The launches of a process in order, in which the period of its steps is searched for.
 //!
 //! Every launch enters running sums, so that any two segments of the log can be compared at the price of a
-//! subtraction. Single launches are kept for rare names; of frequent ones (a kernel that every layer
-//! launches) only the first after a pause.
+//! subtraction. For rare names, single launches are kept; for frequent ones (a kernel that every layer
+//! launches), only the first after a pause.
 
 use std::collections::{HashMap, VecDeque, hash_map::Entry};
 
@@ -13,7 +13,7 @@ use crate::launches::{Kind, Launch};
 /// Launches kept one by one: 0.6 MiB.
 const KEPT: usize = 8192;
 
-/// The latest launches, except copies: 0.3 MiB.
+/// The latest launches without copies: 0.3 MiB.
 const RECENT: usize = 8192;
 
 /// A rarer name does not repeat anything yet.
@@ -129,8 +129,8 @@ impl Log {
         true
     }
 
-    /// The name under which a launch is kept, if it is. Copies after a pause are no sign: their loader caused
-    /// it.
+    /// The name under which a launch is kept, if it is. Copies after a pause do not count, because their
+    /// loader caused the pause.
     fn kept_as(&mut self, mut name: u32, kind: Kind) -> Option<u32> {
         while let Some(frequent) = self.frequent.get_mut(&name) {
             if kind == Kind::Copy || !frequent.begins(self.sums.count) {

@@ -1,11 +1,10 @@
 //! The period of a program's launches: the shortest one that includes everything, even what happens once.
 //!
-//! A name that occurs `count` times in every step has a searchable property: the launches between one of its
-//! occurrences and the `count`th after it are the same multiset, wherever one begins. Within a step (layers,
-//! buckets, micro-batches) that holds too, except for the segment with the unique launches. So each period
-//! found is judged by what it does *not* contain: an optimizer's kernels after every fourth micro-batch
-//! indicate a part of a step, the copy of a figure for the log does not. Where both are possible, there is no
-//! answer.
+//! A name that occurs `count` times in every step has a property to search for: the launches from any of its
+//! occurrences to the `count`th after it are always the same multiset. Parts of a step (layers, buckets,
+//! micro-batches) have it too, except in the segment with the unique launches. So each period found is judged
+//! by what it does *not* contain: an optimizer's kernels after every fourth micro-batch show that it is a
+//! part of a step, the copy of a figure for the log does not. If both are possible, the step is unknown.
 
 mod beside;
 mod forward;
@@ -41,20 +40,21 @@ const SAME_NUMBER: f64 = 0.005;
 /// A collective of fewer bytes carries a figure, not gradients.
 pub(super) const FIGURE: f32 = 4096.0;
 
-/// This few kernels may be a log entry that reads whole tensors: an update has one for each parameter, unless
-/// it is fused.
+/// A log entry that reads whole tensors may have this few kernels; an update has one for each parameter,
+/// unless it is fused.
 const FEW: usize = 4;
 /// Launches of a step that are compared one by one.
 const COMPARED: usize = 2048;
-/// Common numbers of micro-batches in a step. Something after every fifth, tenth or hundredth repetition may be a log entry;
-/// where one micro-batch has other launches, one more than were found alike is common.
+/// Common numbers of micro-batches in a step. Launches after every fifth, tenth or hundredth repetition may
+/// be a log entry. If one micro-batch has other launches, the number of equal ones plus one is a common
+/// number.
 const ACCUMULATED: [u32; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
 /// A period is accepted after at least this many repetitions over at least this many seconds; one of these is
 /// enough.
 const BELIEVED: [(usize, f64); 4] = [(1000, 0.3), (32, 3.0), (12, 15.0), (6, 60.0)];
 
-/// Repetitions of which the GEMMs are compared.
+/// Number of repetitions whose GEMMs are compared.
 const REPETITIONS: usize = 16;
 
 /// The contents of one step.
@@ -104,7 +104,7 @@ enum Judgement {
     VariedMicroBatch,
     /// Other work occurs too often beside it.
     Part,
-    /// It does not contain a whole number of batches: several of it may.
+    /// It does not contain a whole number of batches, though several of it may.
     OfABatch,
     /// A small share of the launches.
     Minor,
@@ -128,7 +128,8 @@ pub(super) fn find(log: &Log) -> Option<Period> {
         .map(|(_, candidate)| candidate.sums)
         .collect();
     judged.retain(|(_, candidate)| !parts.iter().any(|&part| candidate.sums.is_several(part)));
-    // Launches of a micro-batch, and how many that are not quite alike a step may have beside.
+    // Launches of a micro-batch, and how many micro-batches that are not quite equal a step may have beside
+    // it.
     let mut part: Option<(u32, u32)> = None;
     for (judgement, candidate) in &judged {
         let launches = candidate.sums.count;
@@ -174,8 +175,8 @@ fn worth_looking_at(log: &Log) -> Vec<Vec<usize>> {
     taken
 }
 
-/// The numbers of launches of a name after which the same launch follows more often than after one more or
-/// one less, the least first.
+/// Distances, in launches of a name, at which the same launches follow more often than at one more or one
+/// less; the shortest first.
 fn candidates(log: &Log, positions: &[usize]) -> impl Iterator<Item = Candidate> {
     let events = log.events();
     let pairs = |count: usize| positions.iter().copied().zip(positions[count..].iter().copied());
@@ -303,7 +304,7 @@ fn divides(launches: u32, apart: f64) -> bool {
 }
 
 /// Whether it repeats one unit, followed by a few kernels: equal layers and their loss, or steps and a log
-/// entry. Only the latest launches of frequent names are known one by one.
+/// entry. Single launches of frequent names are known only for the recent past.
 fn may_be_several(log: &Log, candidate: &Candidate) -> bool {
     let (from, to) = candidate.segments[candidate.segments.len() - 1];
     let Some(launches) = log.recent(log.events()[from].before, log.events()[to].before) else { return false };
@@ -313,10 +314,10 @@ fn may_be_several(log: &Log, candidate: &Candidate) -> bool {
         return false;
     }
     (1..=length / 2).any(|period| {
-        // Launches without an equal one a period later, around the end to the beginning.
+        // Launches without an equal launch a period later, where the end continues at the beginning.
         let unlike = |place: &usize| launches[*place].name != launches[(*place + period) % length].name;
         let unlike: Vec<usize> = (0..length).filter(unlike).collect();
-        // Of n repetitions and their tail, the last repetition and the tail have none, and nothing else.
+        // In n repetitions and their tail, only the last repetition and the tail have no equal launch.
         let (Some(&first), Some(&last)) = (unlike.first(), unlike.last()) else { return false };
         let around = unlike.windows(2).map(|pair| (pair[1] - pair[0], pair[0])).max();
         let (gap, before) = around.unwrap_or_default();
@@ -339,8 +340,8 @@ fn is_believed(log: &Log, candidate: &Candidate) -> bool {
     BELIEVED.iter().any(|&(times, seconds)| segments.len() >= times && lasted >= seconds)
 }
 
-/// Whether anything trains in it. Of a forward pass over as many tokens as the model has features the GEMMs look
-/// like those of training: other repetitions have other numbers of tokens.
+/// Whether anything trains in it. If a forward pass has as many tokens as the model has features, its GEMMs
+/// look like those of training; other repetitions have other numbers of tokens.
 fn trains(log: &Log, candidate: &Candidate) -> Option<bool> {
     let last = candidate.segments.iter().rev().take(REPETITIONS);
     let verdicts = last.filter_map(|&(from, to)| {

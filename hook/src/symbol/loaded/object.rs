@@ -40,7 +40,7 @@ pub(in crate::symbol) struct Reference<'a> {
     pub(in crate::symbol) name: &'a CStr,
     /// The index of the version that it requires; 0 where there are none.
     pub(in crate::symbol) version: u16,
-    /// Where a call goes now: before the first one often to the object's own stub.
+    /// The current target of a call: before the first call, often the object's own stub.
     pub(in crate::symbol) to: usize,
 }
 
@@ -118,7 +118,7 @@ impl Object {
         path.to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default()
     }
 
-    /// Where an address within it is in its file, as its symbols have it.
+    /// The file offset of an address within it, as its symbols count.
     pub(crate) fn offset_of(&self, address: usize) -> Option<usize> {
         self.span.contains(address).then(|| address.wrapping_sub(self.base))
     }

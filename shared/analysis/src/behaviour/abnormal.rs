@@ -70,7 +70,7 @@ struct Found<'a> {
     peers_share: Option<f64>,
     peers_rate: Option<f64>,
     distance: f64,
-    /// What it takes longer than on its peers; all of its time if it is like them.
+    /// Time beyond that of its peers; its whole time if it is like them.
     cost: f64,
 }
 

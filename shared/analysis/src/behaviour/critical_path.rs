@@ -33,7 +33,8 @@ pub(super) struct Interval {
     pub layer: Layer,
 }
 
-/// Functions that share a moment at most, the last ones begun: a GPU runs no more kernels at a time.
+/// Largest number of functions that share a moment, the last begun first: a GPU runs no more kernels at a
+/// time.
 const SHARERS: usize = 128;
 
 /// Nanoseconds of each function on the path between two times. Functions of one layer that run at the same time

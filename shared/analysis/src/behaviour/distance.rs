@@ -75,7 +75,7 @@ impl<'a> Cohort<'a> {
         distances.into_iter().map(|distance| Apart { distance, is_unlike: distance > limit }).collect()
     }
 
-    /// Of the peers that the worker is compared with, the median of a part.
+    /// The median of a part over the worker's peers.
     pub(super) fn of_peers(&self, worker: usize, part: impl Fn(&Vector) -> Option<f64>) -> Option<f64> {
         let peers = self.sample.iter().filter(|&&peer| peer != worker).take(PEERS);
         median(peers.filter_map(|&peer| part(self.vectors[peer])).collect())

@@ -1,4 +1,4 @@
-//! Functions: what is compared over workers, and the unit of its rate.
+//! Functions, which are compared over workers, and the units of their rates.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::capture::python_place;
 
-/// Kinds of functions. Of two that run at the same time, the critical path goes through the one of the first.
+/// Kinds of functions. If two run at the same time, the critical path goes through the kind listed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
@@ -41,10 +41,9 @@ impl Class {
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     Tflops,
-    /// Of collectives over the bus, as nccl-tests reports it.
+    /// Bus bandwidth of collectives, as nccl-tests reports it.
     GbytesPerS,
-    /// Executions per second of their own time: the inverse of the mean duration, where nothing is known of the
-    /// work.
+    /// Executions per second of their own time: the inverse of the mean duration, if the work is unknown.
     PerSecond,
 }
 

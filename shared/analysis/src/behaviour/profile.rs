@@ -24,7 +24,7 @@ pub(super) struct Spent {
     pub critical_ns: f64,
     pub executions: u64,
     unit: Option<Unit>,
-    /// Of the executions with a rate: time, amount, and the sum of amount² / time.
+    /// Sums over the executions with a rate: time, amount, and amount² / time.
     rated_ns: f64,
     amount: f64,
     squares: f64,
@@ -57,7 +57,7 @@ impl Spent {
     }
 }
 
-/// What of a worker was recorded: only the same can be compared.
+/// The kinds of data recorded of a worker: only equal kinds can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Recorded {
     pub kernels: bool,

@@ -19,8 +19,8 @@ const MOST_ROLES: usize = 64;
 /// the same as its peers.
 type Launched = Vec<(usize, f64)>;
 
-/// The role of each worker. Of a job whose workers all launch something else, those have one role of which the
-/// same was recorded.
+/// The role of each worker. If all workers launch different work, workers with the same kinds of data share
+/// one role.
 pub(super) fn of(profiles: &[Profile], functions: &[Known]) -> Vec<usize> {
     let mut durations: HashMap<usize, Vec<f64>> = HashMap::new();
     for profile in profiles {

@@ -43,7 +43,7 @@ pub(crate) fn percent(share: f64) -> String {
     if percent < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
 }
 
-/// A rate as people say it: a duration where nothing is known of the work.
+/// A rate in words: a duration if the work is unknown.
 pub(crate) fn amount(rate: f64, unit: Unit) -> String {
     match unit {
         Unit::Tflops => format!("{} TFLOPS", figure::three(rate)),

@@ -110,7 +110,7 @@ fn stages_with_other_work_are_not_compared() {
     let roles: Vec<_> = behaviour.workers.iter().map(|worker| worker.role).collect();
     assert_eq!(roles, [0, 0, 0, 0, 1, 1]);
     assert!(behaviour.abnormal.is_empty(), "{:#?}", behaviour.abnormal);
-    assert!(behaviour.sentences()[0].ends_with("its own: 0-3; 4-5"), "{:?}", behaviour.sentences());
+    assert!(behaviour.sentences()[0].ends_with("its own role: 0-3; 4-5"), "{:?}", behaviour.sentences());
 }
 
 const GEMM: GemmShape = GemmShape {

@@ -45,7 +45,7 @@ impl Clocks {
         let offsets = offsets(&ends.values().map(|ends| middle_by_host(ends, host)).collect::<Vec<_>>());
         let first = capture.ranks.values().map(|of| &of.host).next();
         let mut new = Self { offsets, residual: None, meetings: ends.len() };
-        // A host without shared collectives keeps its own time, and a single host needs no other.
+        // A host without shared collectives keeps its own time; so does a single host.
         if let Some(first) = first.filter(|_| new.offsets.is_empty()) {
             new.offsets.insert(first.clone(), 0);
         }

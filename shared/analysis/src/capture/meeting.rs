@@ -20,7 +20,7 @@ pub struct Meeting {
     pub sequence: Sequence,
     pub bytes: u64,
     pub bus_bytes: u64,
-    /// Of the rank that was read first.
+    /// From the rank that was read first.
     pub plan: Option<Plan>,
     /// The ranks that timed it, in order.
     pub ranks: Vec<Attendance>,

@@ -178,7 +178,7 @@ impl Report {
             .collect();
         if let Some(sheet) = sheet.filter(|sheet| !sheet.closed) {
             let absent = sheet.ranks.iter().filter(|rank| !capture.ranks.contains_key(rank));
-            let why = "the file ends before it came: who wrote it was ended";
+            let why = "the file ends before its part: its writer was ended";
             missing.extend(absent.map(|&rank| Missing { rank, why: why.to_owned() }));
         }
         let steps_whole: Vec<_> = capture.whole_steps().collect();

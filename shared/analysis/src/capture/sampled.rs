@@ -43,7 +43,7 @@ impl Sampled {
         let threads: Vec<_> = part.threads.iter().cloned().map(Arc::new).collect();
         let frames: Vec<_> = part.frames.iter().cloned().map(Arc::new).collect();
         let first = self.stacks.len();
-        // Indices come from the wire: what leads nowhere is left out.
+        // Indices come from the wire: invalid ones are left out.
         self.stacks.extend(part.stacks.iter().map(|stack| Stack {
             thread: threads.get(stack.thread as usize).cloned().unwrap_or_default(),
             frames: stack.frames.iter().filter_map(|&at| frames.get(at as usize).cloned()).collect(),

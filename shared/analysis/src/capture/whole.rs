@@ -105,8 +105,8 @@ fn end_on_gpu(operations: &[Single], seen: Seen) -> Option<Moment> {
     works.filter_map(Single::on_gpu).map(|(_, end)| end).max()
 }
 
-/// The GPU's work before the first step is unknown. It lags as far behind as the first launches have to wait,
-/// or as their threads do: as far as at the end, by `lag`, or until a wait meanwhile.
+/// The GPU's work before the first step is unknown. The assumed lag is the wait of the first launches or of
+/// their threads: at most the lag at the end (`lag`), or until a wait in between.
 fn first_begin(operations: &[Single], from: Moment, lag: Duration) -> Moment {
     let is_timed = |single: &Single| {
         !matches!(single.kind(), Kind::Copy | Kind::Set | Kind::ActivityKernel) && single.on_gpu().is_some()

@@ -72,8 +72,8 @@ pub fn write(timeline: &Timeline, out: &mut impl Write) -> io::Result<()> {
     out.write_all(b"\n]}\n")
 }
 
-/// In whole parts of a power of two, a nanosecond each or less: of such the sum of a begin and a length is exact, and what comes right
-/// after another does not seem to begin before its end.
+/// A multiple of a power of two, of at most a nanosecond: then a begin plus a length is exact, and a slice
+/// right after another does not seem to overlap it.
 pub fn microseconds(nanoseconds: u64) -> f64 {
     const PARTS: u64 = 1024;
     (u128::from(nanoseconds) * u128::from(PARTS) / 1000) as f64 / PARTS as f64

@@ -1,4 +1,4 @@
-//! Rates over time, which are drawn as curves: of GEMMs that run, and over the bus.
+//! Rates over time, drawn as curves: of running GEMMs, and over the bus.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub struct Counter {
     pub points: Vec<(u64, f64)>,
 }
 
-/// Those of which there is something. Of a collective the rate is that of its whole time there, waiting included.
+/// The rates that have data. A collective's rate counts its whole time there, waiting included.
 pub fn of(operations: &[Single], at: impl Fn(Moment) -> u64) -> Vec<Counter> {
     let gemm = |single: &Single, took| match &*single.label {
         CapturedLabel::Gemm(shape) => Tflops::from_work(shape.flops(), took).map(|rate| rate.0),
@@ -36,7 +36,8 @@ pub fn of(operations: &[Single], at: impl Fn(Moment) -> u64) -> Vec<Counter> {
     all.into_iter().filter(|counter| !counter.points.is_empty()).collect()
 }
 
-/// What runs at the same time is added. On a stream one runs after another: that times are read to half a microsecond is no overlap.
+/// Rates at the same time are added. Operations on one stream do not overlap: an apparent overlap of half a
+/// microsecond is the timer's resolution.
 fn points(
     operations: &[Single],
     at: impl Fn(Moment) -> u64,
@@ -61,7 +62,7 @@ fn points(
     let (mut points, mut running, mut sum): (Vec<(u64, f64)>, i64, f64) = (Vec::new(), 0, 0.0);
     for (at, more, rate) in changes {
         running += more;
-        // Adding and taking away again leaves a little.
+        // Adding and subtracting leaves a rounding error.
         sum = if running == 0 { 0.0 } else { (sum + rate).max(0.0) };
         match points.last_mut() {
             Some(last) if last.0 == at => last.1 = sum,

@@ -1,4 +1,4 @@
-//! Folded lines, as flame graphs are made of: `rank 0;step 41;gemm;gemm 8192x8192x4096 microseconds`.
+//! Folded lines for flame graphs: `rank 0;step 41;gemm;gemm 8192x8192x4096 microseconds`.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use xpu_wire::{frame::CapturedSpan, text::is_steering};
 use super::{python, words};
 use crate::capture::{Capture, Kind, Seen, Single, Work};
 
-/// Times of the GPU and of the host stand beside each other: they are of the same time.
+/// Times of the GPU and of the host are separate stacks, because they overlap.
 pub fn write(capture: &Capture, out: &mut impl Write) -> io::Result<()> {
     for (rank, of) in &capture.ranks {
         for (step, from, to) in of.steps() {
@@ -43,7 +43,7 @@ fn kind(single: &Single, seen: Seen) -> Option<(&'static str, u64)> {
     Some((kind, single.took_on_gpu()?))
 }
 
-/// Without what would end a frame or a line.
+/// Without the characters that would end a frame or a line.
 fn name(single: &Single) -> String {
     words::name(single)
         .chars()

@@ -1,5 +1,5 @@
-//! Perfetto's own form: `perfetto.protos.Trace`, by its public field numbers. Only what is needed of it is written, a few messages of
-//! varints and strings.
+//! Perfetto's own format: `perfetto.protos.Trace`, by its public field numbers. It writes only the messages
+//! it needs, of varints and strings.
 
 use std::io::{self, Write};
 
@@ -102,7 +102,7 @@ fn packet(out: &mut dyn Write, fill: impl FnOnce(&mut Message)) -> io::Result<()
     out.write_all(&outer.0)
 }
 
-/// Of a process, and of each of its tracks: none is 0.
+/// Ids of a process and of each of its tracks: never 0.
 fn uuid(process: &Process, number: u64) -> u64 {
     (u64::from(process.rank.process().0) + 1) << 32 | number
 }

@@ -17,12 +17,12 @@ const EVENTS: usize = 4_000_000;
 /// One rank's trace.
 #[derive(Debug, Default)]
 pub struct Profile {
-    /// By what they are called, times in nanoseconds since 1970 by the clock of the rank's host.
+    /// Operations by name, with times in nanoseconds since 1970 by the clock of the rank's host.
     pub(super) threads: BTreeMap<String, Vec<Slice>>,
     pub(super) streams: BTreeMap<u32, Vec<Slice>>,
-    /// How many collectives it has of each name, where only their order relates those of two ranks.
+    /// Number of collectives of each name, if only their order relates those of two ranks.
     pub(super) ordered: BTreeMap<String, u64>,
-    /// Events beyond those that are kept.
+    /// Number of events that were not kept.
     pub left_out: u64,
 }
 
@@ -113,7 +113,8 @@ impl Profile {
         events.sort_by_key(&begin);
         new.left_out = events.len().saturating_sub(EVENTS) as u64;
         events.truncate(EVENTS);
-        // On a GPU, kernels tell when a collective ran; else operators do, or PyTorch's marks around them.
+        // On a GPU, kernels show when a collective ran; otherwise operators do, or PyTorch's marks around
+        // them.
         let has_operators = events.iter().any(|event| event.args.collective.is_some());
         let on_gpu =
             events.iter().any(|event| place(event) == Some(Place::Stream) && event.args.collective.is_some());
@@ -160,7 +161,7 @@ impl Profile {
         hash(&what) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    /// Without arrows: by their order alone ranks that have other numbers of them cannot be related.
+    /// No arrows: order alone cannot relate ranks with different numbers of collectives.
     pub(super) fn unconnected(&mut self) {
         let all = self.threads.values_mut().chain(self.streams.values_mut());
         all.flatten().for_each(|slice| slice.flow = None);

@@ -17,7 +17,7 @@ use crate::capture::{Capture, Sampled, python_place, role};
 /// Names of ranks and threads in a flame graph's title line.
 const TITLE: &str = "sampled Python stacks";
 
-/// Two readings of a stack at most this many periods apart: it was there all the time.
+/// A stack counts as unchanged between two readings at most this many periods apart.
 const SAME: u64 = 3;
 
 /// Samples of the recorded steps, or of the time, by rank, step and stack; the number of each.
@@ -37,7 +37,7 @@ fn counts(capture: &Capture) -> BTreeMap<(Rank, String, Vec<String>), u64> {
     counts
 }
 
-/// Without what would end a frame or a line.
+/// Without the characters that would end a frame or a line.
 fn name(frame: &StackFrame) -> String {
     let name = python_place(&frame.function, &frame.file, frame.line);
     name.chars().map(|letter| if letter == ';' || is_steering(letter) { '_' } else { letter }).collect()
@@ -73,7 +73,7 @@ pub fn flame(capture: &Capture) -> anyhow::Result<Vec<u8>> {
         .into_iter()
         .map(|(frames, (count, mut ranks))| {
             ranks.dedup();
-            // A stack of some ranks only is marked, so that it is not taken for one of all.
+            // A stack of only some ranks is marked as such.
             let whose = if ranks.len() < all.len() {
                 format!(";only on rank {}", runs(&ranks))
             } else {
@@ -103,8 +103,8 @@ pub(super) struct Call {
     pub samples: u64,
 }
 
-/// The calls of each thread: what consecutive samples have in common from the outermost frame on lasted from the
-/// first to the one after the last.
+/// The calls of each thread: frames that consecutive samples share from the outermost on last from the first
+/// sample to the one after the last.
 pub(super) fn calls(sampled: &Sampled) -> BTreeMap<(bool, String), Vec<Call>> {
     let period = sampled.period().unwrap_or(1_000_000);
     let mut threads: BTreeMap<(bool, String), Vec<Reading<'_>>> = BTreeMap::new();
@@ -134,7 +134,7 @@ fn of_thread(samples: &[Reading<'_>], period: u64) -> Vec<Call> {
         } else {
             0
         };
-        // What went on until now ends here; after a pause, a period after it was seen last.
+        // Open calls end here; after a pause, one period after their last sample.
         let end =
             if goes_on { at } else { last.map_or(at, |last| Moment(last.0.saturating_add(period)).min(at)) };
         for (call, _) in open.drain(kept..) {

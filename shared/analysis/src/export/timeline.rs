@@ -1,4 +1,4 @@
-//! A capture as processes, tracks and slices: what both forms draw.
+//! A capture as processes, tracks and slices, for both formats.
 
 use std::{
     cmp::Reverse,
@@ -23,7 +23,7 @@ use crate::capture::{Capture, Clocks, Groups, Kind, Per, RankCapture, Sampled, S
 
 #[derive(Debug, Default)]
 pub struct Timeline {
-    /// What its times are counted from.
+    /// The origin of its times.
     pub begin: Moment,
     pub processes: Vec<Process>,
 }
@@ -33,15 +33,15 @@ pub struct Timeline {
 pub struct Process {
     pub rank: Rank,
     host: HostName,
-    /// Where it stands in the groups that were named: `tp1 pp0`.
+    /// Its position in the given groups: `tp1 pp0`.
     place: String,
-    /// How many stand before it.
+    /// Its place in the order.
     pub order: usize,
     pub tracks: Vec<Track>,
     pub counters: Vec<Counter>,
 }
 
-/// Its steps, a thread of it and Python's functions there, a stream and what CUPTI recorded there.
+/// Its steps; a thread, and its Python functions; a stream, and CUPTI's records of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     Steps,
@@ -51,21 +51,21 @@ pub enum Place {
     Sampled(u32),
     Stream(u32),
     Activity(u32),
-    /// By PyTorch's profiler: a thread, in the order of their names, and a stream.
+    /// From PyTorch's profiler: a thread, in the order of their names, and a stream.
     Profiled(u32),
     ProfiledStream(u32),
 }
 
 #[derive(Debug)]
 pub struct Track {
-    /// Different for each of a process.
+    /// Unique within a process.
     pub number: u32,
     pub place: Place,
-    /// Of several of one place, on which what ran at the same time lies side by side.
+    /// One of several lanes of a track, which show concurrent work side by side.
     lane: usize,
-    /// For what has no number: the name.
+    /// The name, if there is no number.
     called: Option<String>,
-    /// In order of their beginnings; each is within the one that it begins in, or after it.
+    /// In order of begin; each lies within the slice that it begins in, or after it.
     pub slices: Vec<Slice>,
 }
 
@@ -104,7 +104,7 @@ impl Process {
 }
 
 impl Timeline {
-    /// Ranks in order of their numbers, or of their places along the first axis, then the second and so on.
+    /// Ranks in order of number, or of coordinates along the first axis, then the second and so on.
     pub fn of(capture: &Capture, groups: Option<&Groups>) -> Self {
         Self::with(capture, groups, BTreeMap::new())
     }
@@ -138,13 +138,13 @@ impl Timeline {
     }
 }
 
-/// What a rank has besides its operations.
+/// A rank's data besides its operations.
 struct Beside<'a> {
     sampled: Option<&'a Sampled>,
     profile: Option<Profile>,
 }
 
-/// Collectives that have no number belong together by their order, if all ranks have as many of them.
+/// Collectives without numbers belong together by order, if all ranks have equally many.
 fn relate(profiles: &mut BTreeMap<Rank, Profile>) {
     let mut counts = profiles.values().map(|profile| &profile.ordered);
     let first = counts.next();
@@ -222,7 +222,7 @@ fn process(rank: Rank, of: &RankCapture, beside: Beside<'_>, clocks: &Clocks, pe
     }
 }
 
-/// The tracks of a profile, and what they are called.
+/// The tracks of a profile, and their names.
 fn profiled(profile: Profile) -> impl Iterator<Item = (Place, Option<String>, Vec<Slice>)> {
     let threads = profile.threads.into_iter().zip(0..);
     let threads = threads.map(|((name, slices), number)| {
@@ -240,7 +240,7 @@ fn slice(single: &Single, begin: u64, end: u64) -> Slice {
     });
     let category = match single.span {
         CapturedSpan::Gpu { .. } => match single.kind() {
-            // As torch.profiler calls them.
+            // By torch.profiler's names.
             Kind::ActivityKernel => "kernel",
             Kind::Copy => "gpu_memcpy",
             Kind::Set => "gpu_memset",
@@ -252,13 +252,14 @@ fn slice(single: &Single, begin: u64, end: u64) -> Slice {
     Slice { begin, end, name, category, details, flow }
 }
 
-/// So far one that comes after another may seem to begin before its end: times by events are exact to half a microsecond, CUPTI's but for
-/// their last digit.
+/// Largest apparent overlap of consecutive slices: event times are exact to half a microsecond, CUPTI's
+/// except for their last digit.
 fn blur(place: Place) -> u64 {
     if matches!(place, Place::Activity(_)) { 10 } else { 1_000 }
 }
 
-/// In order, and on each lane none across the end of another. What a stream runs at the same time, as the branches of a graph, takes several.
+/// In order; on each lane no slice crosses the end of another. Concurrent work of one stream, such as the
+/// branches of a graph, takes several lanes.
 fn lanes(mut slices: Vec<Slice>, blur: u64) -> Vec<Vec<Slice>> {
     slices.sort_by_key(|slice| (slice.begin, Reverse(slice.end)));
     let mut lanes: Vec<Lane> = vec![Lane::default()];
@@ -283,12 +284,12 @@ fn lanes(mut slices: Vec<Slice>, blur: u64) -> Vec<Vec<Slice>> {
 #[derive(Debug, Default)]
 struct Lane {
     slices: Vec<Slice>,
-    /// When those end in which the last one lies, and it itself: each before the one outside it.
+    /// Ends of the last slice and of the slices around it, innermost first.
     open: Vec<u64>,
 }
 
 impl Lane {
-    /// When it would begin here; `None` if it would lie across the end of another.
+    /// Its begin on this lane; `None` if it would cross the end of another slice.
     fn begin_of(&self, slice: &Slice, blur: u64) -> Option<u64> {
         let across = self.open.iter().copied().filter(|&end| end > slice.begin && end < slice.end);
         let latest = self.slices.last().map(|last| last.begin);
@@ -297,7 +298,7 @@ impl Lane {
     }
 }
 
-/// Says of each flow which slice is its first and its last; a flow of one slice is none.
+/// Marks each flow's first and last slice; a flow of one slice is dropped.
 fn connect(processes: &mut [Process]) {
     let all = || processes.iter().flat_map(|process| &process.tracks).flat_map(|track| &track.slices);
     let mut begins: HashMap<u64, Vec<usize>> = HashMap::new();

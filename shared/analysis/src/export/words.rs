@@ -1,4 +1,4 @@
-//! What an operation is called, and what is worth saying of it.
+//! An operation's name and its details.
 
 use serde_json::{Map, Value, json};
 use xpu_wire::{
@@ -8,7 +8,7 @@ use xpu_wire::{
 
 use crate::capture::{Single, kernel};
 
-/// What stands in the slice.
+/// The slice's text.
 pub fn name(single: &Single) -> String {
     match &*single.label {
         CapturedLabel::Gemm(shape) if shape.batch > 1 => {
@@ -32,7 +32,7 @@ pub fn name(single: &Single) -> String {
     }
 }
 
-/// What is shown when it is chosen.
+/// Its details when it is selected.
 pub fn details(single: &Single) -> Map<String, Value> {
     let mut all = Map::new();
     let mut say = |name: &str, value: Value| _ = all.insert(name.to_owned(), value);

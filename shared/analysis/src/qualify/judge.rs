@@ -7,7 +7,7 @@ use xpu_model::figure::three;
 
 use super::{Figure, Host, Kind, Qualification, Verdict, limits::Limits};
 
-/// Reasons of a GPU that its host repeats; the GPU has all.
+/// Number of a GPU's reasons that its host repeats; the GPU lists all.
 const SHOWN: usize = 2;
 
 pub(super) fn judge(of: &mut Qualification) {
@@ -129,7 +129,7 @@ fn hold(figure: &mut Figure, neighbours: Option<f64>, limits: Limits) -> Option<
     why
 }
 
-/// A host fails if anything of it does. A GPU that has part in every failing pair, of several, fails with them.
+/// A host fails if anything of it does. If several pairs fail, a GPU in all of them fails too.
 fn conclude(host: &mut Host) {
     let failing: Vec<_> = host
         .pairs
@@ -160,7 +160,7 @@ fn conclude(host: &mut Host) {
     };
 }
 
-/// A host that has part in every failing pair of hosts, of several, fails with them.
+/// If several pairs of hosts fail, a host in all of them fails too.
 fn blame_hosts(of: &mut Qualification) {
     let is_bad = |figure: Option<&Figure>| figure.is_none_or(|figure| figure.verdict == Verdict::Fail);
     let failing: Vec<_> = of
@@ -178,7 +178,7 @@ fn blame_hosts(of: &mut Qualification) {
     }
 }
 
-/// Medians of what is alike, without the one that is compared.
+/// Medians of similar figures, without the compared one.
 #[derive(Debug)]
 struct Groups<Key>(BTreeMap<Key, Vec<f64>>);
 

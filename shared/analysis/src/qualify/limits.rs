@@ -1,9 +1,9 @@
-//! From which share on a figure is good enough, and what each limit is derived from. Shares that were measured are
-//! in docs/measurements.md and docs/measurements-log.md, on H200s; the others are allowances, and say so.
+//! The least share at which a figure is good enough, and the source of each limit. Shares that were measured
+//! are in docs/measurements.md and docs/measurements-log.md, on H200s; the others are allowances, and say so.
 
 use super::Kind;
 
-/// The least shares of what a figure is compared with; `None`: not judged by that.
+/// The least shares of each reference; `None`: not judged by it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Limits {
     pub peak: Option<f64>,
@@ -11,7 +11,7 @@ pub(super) struct Limits {
     pub past: Option<f64>,
 }
 
-/// The largest GEMM: smaller ones do not reach the peak of any GPU, and are not held against it.
+/// The largest GEMM: smaller ones reach no GPU's peak, and are not compared with it.
 const LARGEST: &str = "8192";
 
 /// The smallest: on a fast GPU it takes hardly longer than its launch, so the host's load shows in it.
@@ -21,7 +21,7 @@ const SMALLEST: &str = "2048";
 const SMALL_BOARD_W: f64 = 100.0;
 
 impl Limits {
-    /// Of a figure of this kind, on a board with this power limit.
+    /// The limits of a figure of this kind, on a board with this power limit.
     pub(super) fn of(kind: Kind, name: &str, power_limit_w: Option<f64>) -> Self {
         let limits = |peak, neighbours, past| Self { peak, neighbours, past };
         match kind {

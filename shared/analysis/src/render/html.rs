@@ -46,7 +46,7 @@ pub fn html(capture: &Capture, report: &Report, top: usize) -> String {
     out
 }
 
-/// Names come from anywhere: as text, and within quotes, they are nothing but text.
+/// Names are untrusted: they are escaped, as text and within quotes.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -14,12 +14,12 @@ pub struct Table {
     title: String,
     head: Vec<&'static str>,
     rows: Vec<Vec<String>>,
-    /// Rows that are there and not shown.
+    /// Number of rows that are not shown.
     more: usize,
 }
 
 impl Table {
-    /// Of all rows the first few.
+    /// The first few of all rows.
     pub fn new<T>(
         title: impl Into<String>,
         head: &[&'static str],
@@ -90,7 +90,7 @@ impl Table {
     }
 }
 
-/// Names come from anywhere: what would steer a terminal is not shown.
+/// Names are untrusted: control characters are not shown.
 fn plain(text: &str) -> String {
     text.chars().map(|letter| if is_steering(letter) { '\u{fffd}' } else { letter }).collect()
 }

@@ -37,7 +37,7 @@ pub(super) fn all(report: &Report, top: usize) -> Vec<Table> {
             gemm,
         ),
         Table::new(
-            "collectives by communicator and size; transfer: without waiting; wait: of a rank in one",
+            "collectives by communicator and size; transfer: without waiting; wait: of one rank in one collective",
             &[
                 "communicator",
                 "operation",
@@ -58,7 +58,7 @@ pub(super) fn all(report: &Report, top: usize) -> Vec<Table> {
             if report.window.is_some() {
                 "last into collectives, per second; cost: how long the waiting ranks computed nothing"
             } else {
-                "last into collectives; cost: the time that a step would save"
+                "last into collectives; cost: how much shorter a step would be"
             },
             &["rank", "last", "of", "cost ms", "others waited ms"],
             &arrivals,
@@ -87,7 +87,7 @@ pub(super) fn all(report: &Report, top: usize) -> Vec<Table> {
             host,
         ),
         Table::new(
-            "Python, sampled: share of time in the function itself, and with what it called",
+            "Python, sampled: share of time in the function itself, and including its callees",
             &["function", "thread", "self", "total", "most on rank", "share", "median", "called by"],
             python,
             top,
@@ -128,7 +128,7 @@ fn us(nanoseconds: Option<u64>) -> String {
     unknown(nanoseconds, |nanoseconds| format!("{:.1}", nanoseconds as f64 / 1e3))
 }
 
-/// The time of what was timed at all.
+/// The sum of all timed work.
 fn total(took: &Spread) -> String {
     unknown((took.timed > 0).then_some(took.total_ns), ms)
 }
@@ -229,7 +229,7 @@ fn host(row: &HostRow) -> Vec<String> {
 const CALLER: usize = 24;
 
 fn function(row: &FunctionRow) -> Vec<String> {
-    // Its name is enough: JSON has the whole path.
+    // The file name is enough: JSON has the whole path.
     let caller = row.paths.first().and_then(|path| path.calls.last());
     let caller = caller.and_then(|call| call.split(" (").next());
     vec![

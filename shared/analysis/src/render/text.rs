@@ -1,4 +1,4 @@
-//! The report as text: what it is of, what is missing, how the time was spent, and the tables.
+//! The report as text: its source, missing data, the use of time, and the tables.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -25,7 +25,7 @@ pub fn text(report: &Report, top: usize) -> String {
     out
 }
 
-/// What it is of, how far it can be trusted, and what is not in it.
+/// Its source, its reliability, and missing data.
 pub fn preface(report: &Report) -> Vec<String> {
     let steps: Vec<_> = report.steps.iter().map(|step| step.0).collect();
     let mut lines = vec![format!(
@@ -34,7 +34,7 @@ pub fn preface(report: &Report) -> Vec<String> {
         counted(report.ranks.len(), "rank", "ranks"),
         match report.window {
             Some(window) => format!("a window of {}", figure::span(Nanoseconds(window.length_ns))),
-            None if steps.is_empty() => "steps none in common".to_owned(),
+            None if steps.is_empty() => "no steps in common".to_owned(),
             None => format!("steps {}", runs(&steps)),
         },
         report.operations,
@@ -86,7 +86,7 @@ pub fn preface(report: &Report) -> Vec<String> {
     lines
 }
 
-/// What the gaps of the GPUs were, over all ranks, and the rank whose host kept its GPU waiting longest.
+/// The kinds of GPU gaps over all ranks, and the rank whose host kept its GPU waiting longest.
 fn idle(report: &Report) -> Option<String> {
     let sum = |part: fn(&RankReport) -> u64| report.ranks.iter().map(part).fold(0, u64::saturating_add);
     let parts =
@@ -144,7 +144,7 @@ fn sampling(python: &PythonReport) -> Option<String> {
     Some(line)
 }
 
-/// Ranks that did not come to the last step that was asked for, and how far they came.
+/// Ranks that did not reach the last requested step, and their last step.
 fn unreached(report: &Report) -> Vec<String> {
     let Some([first, last]) = report.asked else { return cut_short(report) };
     let came = report.ranks.iter().filter_map(|rank| {
@@ -156,7 +156,7 @@ fn unreached(report: &Report) -> Vec<String> {
     by_ranks(came)
 }
 
-/// Ranks that recorded less than the time that was asked for.
+/// Ranks that recorded less than the requested time.
 fn cut_short(report: &Report) -> Vec<String> {
     let Some(window) = report.window else { return Vec::new() };
     let said = |took: u64| figure::span(Nanoseconds(took));
@@ -169,7 +169,7 @@ fn cut_short(report: &Report) -> Vec<String> {
     by_ranks(short)
 }
 
-/// What was launched in a step that did not end is in no table.
+/// No table includes work of an unfinished step.
 fn beyond(report: &Report) -> Vec<String> {
     by_ranks(report.ranks.iter().filter_map(|rank| {
         let in_steps = rank.steps.iter().flat_map(|step| step.operations.values()).sum::<u64>();
@@ -197,7 +197,7 @@ fn said<'a>(
     })
 }
 
-/// One line for all ranks of which the same is said.
+/// One line for all ranks with the same words.
 fn by_ranks(all: impl Iterator<Item = (Rank, String)>) -> Vec<String> {
     let mut texts: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for (rank, text) in all {
@@ -210,7 +210,7 @@ fn by_ranks(all: impl Iterator<Item = (Rank, String)>) -> Vec<String> {
     texts.into_iter().map(line).collect()
 }
 
-/// A line for each step of each rank, or where these are many one for each rank.
+/// A line for each step of each rank; if these are many, one for each rank.
 pub(super) fn breakdown(report: &Report, top: usize) -> Table {
     const HEAD: [&str; 9] =
         ["rank step", "took ms", "compute", "exposed", "memory", "gap", "comm", "hidden", "held"];
@@ -236,7 +236,7 @@ pub(super) fn breakdown(report: &Report, top: usize) -> Table {
             None => format!("{} ({}){}", rank.rank, counted(whole, "step", "steps"), place(rank)),
         };
         if whole == 0 {
-            // Nothing is known of its time, which is not none.
+            // Its time is unknown, not zero.
             return vec![name + " not recorded completely"];
         }
         cells(name, &rank.summary, whole as f64)

@@ -109,7 +109,7 @@ const SLOWEST_PERCENT: usize = 3;
 /// Number of workers whose repair is simulated.
 const REPAIRED: usize = 16;
 
-/// A part that gains this share of the lost time is its cause, as in the paper.
+/// A part whose repair gains this share of the lost time counts as the cause, as in the paper.
 pub(super) const ACCOUNTS: f64 = 0.5;
 
 /// A repair that gains a smaller share of a step is not reported.
@@ -274,7 +274,7 @@ fn culprits(job: &Job, workers: &[Worker], enough_ms: f64) -> Option<Culprits> {
     })
 }
 
-/// The score of a worker is that of its stage or its data-parallel rank; the repair is of itself.
+/// A worker's score is that of its stage or data-parallel rank; its repair concerns the worker alone.
 pub(super) fn best_first(workers: &mut [Worker], enough_ms: f64) {
     let repaired = |worker: &Worker| worker.repaired_ms.filter(|repaired| *repaired < enough_ms);
     let with_place =

@@ -63,7 +63,7 @@ enum Unit {
 pub(crate) struct Durations {
     /// Time of the operation before its group meets: all of it, if it has no group.
     pub(crate) own: Vec<f64>,
-    /// Of a group: from the begin of its last member to its end.
+    /// A group's duration, from the begin of its last member to its end.
     pub(crate) transfer: Vec<f64>,
 }
 

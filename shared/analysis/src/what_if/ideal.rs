@@ -44,9 +44,9 @@ impl Job {
         new
     }
 
-    /// Makes the chosen operations as long as those of the others were: of the n durations of a class the
-    /// k-th shortest becomes the k-th n-quantile of the others'. So differences between batches remain, and
-    /// slowness and pauses do not.
+    /// Gives the chosen operations the durations of the others: the k-th shortest of n durations of a class
+    /// becomes the k-th n-quantile of the others'. Differences between batches remain; slowness and pauses
+    /// disappear.
     pub(crate) fn make_like(&self, durations: &mut Durations, chosen: Chosen<'_>, others: Chosen<'_>) {
         let row = self.shape.row();
         for members in self.classes() {
@@ -112,7 +112,7 @@ mod tests {
         let mut new = actual;
         map_quantiles(&mut new, &actual, &[0, 1, 2], &[3, 4, 5]);
         assert_eq!(new, [2.0, 1.0, 3.0, 3.0, 1.0, 2.0]);
-        // More than there are: values in between; fewer: each several times.
+        // With more values than durations it interpolates; with fewer it repeats each.
         map_quantiles(&mut new, &actual, &[0], &[3, 4, 5]);
         assert_eq!(new[0], 2.0);
         map_quantiles(&mut new, &actual, &[0, 1, 2], &[3]);

@@ -58,7 +58,7 @@ impl Job {
         // Otherwise a few rows could claim any number of cells.
         if names.len().saturating_mul(shape.row()) > rows.len() {
             return Err(Refusal::Trace(format!(
-                "{} operations in {} steps of {} data-parallel ranks are {} rows, and it has {}: rows are missing",
+                "{} operations in {} steps of {} data-parallel ranks are {} rows, but it has {}: rows are missing",
                 names.len(),
                 shape.steps,
                 shape.replicas,

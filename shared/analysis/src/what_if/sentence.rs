@@ -36,7 +36,7 @@ fn whole(of: &WhatIf) -> String {
     let (more, waste) = (100.0 * (of.slowdown - 1.0), 100.0 * of.waste);
     let (simulated, ideal) = (time(of.step.simulated_ms), time(of.step.ideal_ms));
     let much = if of.slowdown < STRAGGLES {
-        " That is little: from 10 % on a job counts as straggling."
+        " That is little: a job counts as straggling from 10 % on."
     } else {
         ""
     };

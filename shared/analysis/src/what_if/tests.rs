@@ -58,7 +58,7 @@ fn a_slow_replica_is_named_with_what_its_repair_gains() {
     assert_eq!((worker.rank.0, worker.data_parallel), (1, 1));
     near(worker.slowdown, 7.0 / 5.5);
     near(worker.repaired_ms.expect("it is simulated"), 4000.0);
-    // A worker that is fast is as slow as the ideal of the others: rank 0 does not add to it.
+    // A fast worker takes the ideal time of the others: rank 0 does not add to it.
     near(figures.workers[1].slowdown, 1.0);
     let of = |kind| figures.kinds.iter().find(|of| of.kind == kind).expect("it is there").slowdown;
     near(of(Kind::ForwardCompute), 6.0 / 5.5);
@@ -78,7 +78,7 @@ fn sentences_say_what_a_repair_gives() {
     );
 }
 
-/// Replicas of which `slow` compute for `seconds`, all others for one second.
+/// Replicas: `slow` compute for `seconds`, all others for one second.
 fn replicas(slow: &[i64], count: i64, seconds: f64) -> Vec<Row> {
     let of = |replica: i64| {
         let computed = if slow.contains(&replica) { seconds } else { 1.0 };
@@ -109,7 +109,7 @@ fn two_slow_ranks_are_repaired_together() {
 
 #[test]
 fn the_slowest_of_hundred_workers_are_three() {
-    // Three of a hundred, of which two are slow; the third is the first of the others.
+    // Three of a hundred: two slow ones, and the first of the others.
     let figures = figures(&replicas(&[40, 60], 100, 2.0));
     assert_eq!(figures.slowest.iter().map(|rank| rank.0).collect::<Vec<_>>(), [40, 60, 0]);
     near(figures.m_w.expect("something is lost"), 1.0);
@@ -118,7 +118,7 @@ fn the_slowest_of_hundred_workers_are_three() {
 
 #[test]
 fn of_communication_the_ideal_is_the_median() {
-    // Of the reduction's three transfers of 0.1, 0.2 and 0.9 s; the mean would be 0.4.
+    // The median of the reduction's three transfers of 0.1, 0.2 and 0.9 s; the mean would be 0.4.
     let of = |replica: i64, transfer: f64| {
         let row = move |kind, from, to| row((0, replica), kind, 0, from, to);
         [
@@ -137,7 +137,7 @@ fn of_communication_the_ideal_is_the_median() {
 /// forward in 1 s and a backward in 2.
 fn pipeline(last_forward: f64, last_backward: f64) -> Vec<Row> {
     let (f, b) = (last_forward, last_backward);
-    // When the last stage has each microbatch, and is done with it forward and backward.
+    // When the last stage gets each microbatch, and finishes it forward and backward.
     let (f0, b0) = (1.1 + f, 1.1 + f + b);
     let (f1, b1) = (b0 + f, b0 + f + b);
     let back0 = (b0 + 0.1).max(2.0);
@@ -271,7 +271,7 @@ fn whose_repair_gains_most_comes_first_if_that_is_notable() {
         slowdown,
         repaired_ms,
     };
-    // The score of a worker that is slow in a fast stage is that of its stage.
+    // A slow worker in a fast stage has its stage's score.
     let all = [(6, 1.17, Some(221.0)), (7, 1.15, Some(219.5)), (2, 1.01, Some(217.0)), (3, 1.0, None)];
     let first = |enough_ms: f64| {
         let mut workers = all.map(|(rank, slowdown, repaired)| worker(rank, slowdown, repaired));

@@ -101,7 +101,7 @@ fn sides<'a, 'b>(number: u64, groups: &BTreeMap<Signature, Vec<&'b Sequence<'a>>
     let mut all = groups.values();
     let (one, others) = (all.next().cloned().unwrap_or_default(), all.collect::<Vec<_>>());
     let others = flat(&others);
-    // If one continues from here like the other, it has one call more.
+    // If one side continues from the next call as the other does from this one, it has one extra call.
     if others[0].goes_on_as(number + 1, one[0], number, 1)
         && !one[0].goes_on_as(number + 1, others[0], number, 1)
     {
@@ -117,7 +117,7 @@ fn shape(one: &Sequence<'_>, other: &Sequence<'_>, number: u64) -> (DivergenceKi
     };
     let same_site = one.is_from_site_of(number, other, number) == Some(true);
     if !one.goes_on_as(number + 1, other, number + 1, 1) {
-        // One call site may alternate between sizes: a single call does not distinguish them.
+        // One call site may alternate between sizes, so a single call does not distinguish them.
         let least = if same_site { 2 } else { 1 };
         for count in 1..=IN_A_ROW {
             if one.goes_on_as(number + count, other, number, least) {
@@ -145,8 +145,8 @@ fn shape(one: &Sequence<'_>, other: &Sequence<'_>, number: u64) -> (DivergenceKi
     (kind, 1)
 }
 
-/// All calls are alike, and some ranks have made more: one of the equal calls came from another site. Where
-/// the others have no calls at all, they may only be late.
+/// All calls are equal, but some ranks have made more: one of the equal calls came from another site. If the
+/// others have no calls at all, they may only be late.
 fn shifted(sequences: &[Sequence<'_>], from: u64) -> Option<Divergence> {
     let (least, most) = ends(sequences)?;
     let ahead: Vec<_> = sequences.iter().filter(|one| one.end() == most).collect();

@@ -45,7 +45,7 @@ fn id_of(record: &RankRecord, call: &RecordedCall) -> Option<CommunicatorId> {
 }
 
 fn divergence(pair: [CommunicatorId; 2], records: &[&RankRecord]) -> Option<Divergence> {
-    // From where on not all have ended, and every rank has a record.
+    // The position from which on not all calls have ended and every rank has a record.
     let mut from = [0; 2];
     for (from, id) in from.iter_mut().zip(pair) {
         let of = |record: &&RankRecord| {
@@ -136,7 +136,7 @@ fn found(pair: [CommunicatorId; 2], sides: &[Vec<&Line<'_>>; 2], at: usize) -> D
     };
     let calls = vec![call(here), call(there)];
     let words = |side: &[&Line<'_>]| crate::phrase::ranks(&ranks(side));
-    // It made a new call; only therefore are the following ones in another order.
+    // It made a new call, and only for that reason the following calls are in another order.
     let extra = minority.is_some() && calls[0].new;
     let sentence = format!(
         "{} called {}{} of communicator {} before any more of communicator {}, where {} called {} of communicator {} first",

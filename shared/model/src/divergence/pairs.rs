@@ -38,7 +38,7 @@ struct End<'a> {
 }
 
 impl<'a> End<'a> {
-    /// The number after the last; `None` if calls of this pair may have left the record.
+    /// The number after the last; `None` if the record may have lost calls of this pair.
     fn next(&self) -> Option<u64> {
         let record = self.of?;
         let whole = record.made as usize <= record.calls.len();
@@ -101,7 +101,7 @@ pub(super) fn first(records: &[&RankRecord]) -> Option<Divergence> {
             unmatched.push(Unmatched { communicator: id, call, calls, lacks, last });
         }
     }
-    // A rank that lacks a call because it waits itself is not the origin.
+    // A rank that lacks a call because it waits itself is not the cause.
     let waiting: BTreeSet<Rank> = unmatched.iter().map(|one| one.calls.rank).collect();
     let began = |one: &&Unmatched<'_>| !waiting.contains(&one.lacks.rank);
     if let Some(first) = unmatched.iter().filter(began).min_by_key(|one| one.call.entered) {
@@ -116,7 +116,7 @@ pub(super) fn first(records: &[&RankRecord]) -> Option<Divergence> {
     }
 }
 
-/// A rank that waits for a message in place of the call that another waits for.
+/// A rank that waits for a message instead of making the call for which another rank waits.
 fn waits_instead(lacking: &Unmatched<'_>, own: &Unmatched<'_>) -> Divergence {
     let found = without_partner(lacking);
     let instead = describe::one(own.calls, own.call);
@@ -200,7 +200,7 @@ fn without_partner(
 ) -> Divergence {
     let there = describe::one(caller, call);
     let answer = if call.operation == Operation::Send { "receive" } else { "send" };
-    // A call without precedent has no partner because it is one too many.
+    // A call that the rank never made before has no partner because it is an extra call.
     let known =
         caller.calls.iter().any(|other| other.order < call.order && other.operation == call.operation);
     let alone = call.order > WARM && ![caller, lacks].iter().any(|record| sends_before(record, call));

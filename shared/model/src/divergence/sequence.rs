@@ -40,7 +40,7 @@ impl Signature {
     }
 }
 
-/// Those of one rank. A communicator whose calls have left the record is left out.
+/// Those of one rank. A communicator is left out if the record has lost some of its calls.
 pub(super) fn of(record: &RankRecord) -> Vec<Sequence<'_>> {
     let mut of: BTreeMap<u16, BTreeMap<u64, &RecordedCall>> = BTreeMap::new();
     for call in record.calls.iter().filter(|call| call.operation.is_collective()) {
@@ -58,7 +58,7 @@ pub(super) fn of(record: &RankRecord) -> Vec<Sequence<'_>> {
     let all = (0..).zip(&record.communicators);
     all.filter_map(|(place, communicator)| {
         let Some(known) = of.get(&place).filter(|known| known.len() < MOST) else {
-            // One that was created and not used yet.
+            // A communicator that was created and not used yet.
             let new = whole && !communicator.closed && communicator.size > 1;
             return new.then(|| Sequence { record, place, first: 0, calls: Vec::new() });
         };
@@ -103,7 +103,7 @@ impl<'a> Sequence<'a> {
         self.call_site(number)?.place()
     }
 
-    /// Whether the call came from where that call of the other came from; `None` if that is unknown.
+    /// Whether both calls came from the same site; `None` if that is unknown.
     pub(super) fn is_from_site_of(&self, number: u64, other: &Self, there: u64) -> Option<bool> {
         self.call_site(number)?.is_same_as(other.call_site(there)?)
     }
@@ -136,8 +136,8 @@ impl<'a> Sequence<'a> {
         Some(self.signature(last) == self.signature(number))
     }
 
-    /// Whether its calls from here on equal the other's from there on, as far as both go, which must be at
-    /// least `least` calls.
+    /// Whether its calls from here on equal the other's from there on, up to the end of the shorter sequence,
+    /// which must have at least `least` calls.
     pub(super) fn goes_on_as(&self, from: u64, other: &Self, there: u64, least: u64) -> bool {
         let both = self.end().saturating_sub(from).min(other.end().saturating_sub(there));
         both >= least && (0..both).all(|at| alike(self.signature(from + at), other.signature(there + at)))

@@ -152,7 +152,8 @@ fn one_call_too_many_is_the_rank_s_that_made_it() {
     }
 }
 
-/// It waits for its result, and reaches none of the others' calls: it may be additional, or a replacement.
+/// Its rank waits for the result and reaches none of the others' calls, so the call may be extra, or replace
+/// another one.
 #[test]
 fn a_call_too_many_is_reported_before_the_rank_goes_on() {
     for world in [2, 8] {
@@ -352,7 +353,7 @@ fn two_that_log(wrong: impl Fn(&mut Calls) -> bool) -> Vec<RankRecord> {
         .collect()
 }
 
-/// On a GPU, rank 0 was named, which went on to the other communicator as usual.
+/// On a GPU, rank 0 was named, although it went on to the other communicator as usual.
 #[test]
 fn a_call_too_many_before_another_communicator_is_the_rank_s_that_made_it() {
     let records = two_that_log(|calls| {
@@ -392,7 +393,7 @@ fn a_step_that_one_rank_skips_is_its_own() {
     assert!(found.sentence.contains("for the first time after those calls"), "{}", found.sentence);
 }
 
-/// On a GPU rank 0 was named, which has never received anything.
+/// On a GPU, rank 0 was named, although it has never received anything.
 #[test]
 fn a_send_in_a_job_that_sends_nothing_is_its_senders() {
     let records = two_that_log(|calls| {
@@ -429,7 +430,7 @@ fn outside_of_python_calls_are_compared_by_their_native_sites() {
     let same = found(&without_python(records.clone(), |_| 0));
     is(&same, DivergenceKind::Extra, &[1]);
     assert!(same.sentence.contains(", at train+0xd4; the 3 others never do"), "{}", same.sentence);
-    // Nothing is known of what builds do that have other offsets.
+    // Builds with other offsets cannot be compared.
     let others = found(&without_python(records, |rank| 0x1000 * rank.0));
     is(&others, DivergenceKind::Extra, &[1]);
     assert!(!others.sentence.contains("never"), "{}", others.sentence);
@@ -444,7 +445,7 @@ fn forward_and_backward(steps: u32, changes: impl Fn(u32) -> bool) -> Vec<RankRe
             if rank > 0 {
                 calls.with(0, Recv, Some(rank - 1), 512, 190);
             }
-            // Those behind rank 1 wait there for what it does not send.
+            // The stages after rank 1 wait there for the message that it does not send.
             if last && rank > 1 {
                 return;
             }

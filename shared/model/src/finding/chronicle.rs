@@ -23,7 +23,8 @@ pub struct Chronicle {
 }
 
 impl Chronicle {
-    /// Computes the findings if it is time to. Call it before each frame is folded: the ranks of the second before are then complete.
+    /// Computes the findings if they are due. Call it before each frame is folded, when all ranks of the
+    /// previous second have reported.
     pub fn look(&mut self, job: &Job, now: Moment) {
         if now.since(self.looked) >= LOOK * (1 + job.ranks().len() as u32 / EACH) {
             let findings = self.examiner.examine(job, now);
@@ -32,7 +33,7 @@ impl Chronicle {
         }
     }
 
-    /// Findings that came and are not among those of now, newest first.
+    /// Findings that have ended, newest first.
     pub fn gone(&self, present: &[Finding]) -> Vec<Episode> {
         let is_there = |gone: &Episode| {
             let same = |it: &Finding| (it.kind, it.class, &it.ranks) == (gone.kind, gone.class, &gone.ranks);

@@ -1,4 +1,4 @@
-//! Ranks that do the same work, which alone can be compared: those of one pipeline stage, not those of two.
+//! Ranks that do the same work. Only these can be compared: ranks of one pipeline stage, not of two.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,8 +10,8 @@ use xpu_wire::id::{CommunicatorId, Rank};
 use super::rank_profile::{Mix, RankProfile};
 use crate::job::{Job, RankView, median};
 
-/// Means of the ranks of one cohort differ by at most this share: less than layers and stages that are not alike,
-/// and more than the steps that digests cut in two.
+/// Means of the ranks of one cohort differ by at most this share. It is less than the difference between
+/// unequal layers and stages, and more than that from steps which digests cut in two.
 pub(super) const ALIKE: f64 = 0.05;
 
 /// Digests that count as current: the median of as many is unmoved by two outliers.
@@ -20,22 +20,23 @@ pub(super) const RECENT: usize = 5;
 /// Number of these in which a condition must hold to be reported: most of them.
 pub(super) const PERSISTENT: usize = 3;
 
-/// Digests over which lateness is searched that affects few collectives of a step, of which few are timed: half of
-/// the time within which a slow rank is to be named.
+/// Digests over which lateness is searched if it affects few collectives of a step and few are timed: half of
+/// the time within which a slow rank must be named.
 pub(super) const LONG: usize = 3 * RECENT;
 
-/// Ranks for which the median is a reference: with fewer, one that is slow moves it. For those it is the least
-/// conspicuous rank.
+/// With this many ranks the median is the reference. With fewer, one slow rank moves the median, so the least
+/// conspicuous rank is.
 pub(super) const MANY: usize = 4;
 
 /// Standard errors that contain a value 19 times of 20.
 pub(super) const WIDTH: f64 = 2.0;
 
-/// Usual spreads by which a value is apart from the others: of four that vary normally one in 8,000 is by chance.
+/// A value is apart from the others if it differs by this many usual spreads: among normal values, a
+/// difference of four occurs once in 8,000 by chance.
 pub(super) const SPREADS: f64 = 4.0;
 
-/// The usual deviation among values that deviate like this: the median one, scaled to the standard deviation of
-/// values that vary normally. A few outliers do not change it.
+/// The usual spread of values with these deviations: the median deviation, scaled to the standard deviation
+/// of normal values. A few outliers do not change it.
 pub(super) fn spread(deviations: impl Iterator<Item = f64>) -> f64 {
     1.4826 * median(deviations.map(f64::abs).collect()).unwrap_or(0.0)
 }
@@ -76,7 +77,7 @@ pub(super) fn of<'a>(
 ) -> Vec<Vec<Member<'a>>> {
     let counting = ranks.filter(|(.., profile)| profile.counts);
     let members: Vec<_> = counting.map(|(rank, view, profile)| Member { rank, view, profile }).collect();
-    // There are few distinct sizes: their indices are sorted, which lie together.
+    // There are few distinct sizes, so their indices are sorted, which are close together in memory.
     let sizes: BTreeSet<&[u32]> = members.iter().map(|member| &member.profile.mix.sizes[..]).collect();
     let sizes: Vec<_> = sizes.into_iter().collect();
     let place = |member: &Member<'a>| sizes.binary_search(&&member.profile.mix.sizes[..]).unwrap_or_default();

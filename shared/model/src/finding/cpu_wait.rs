@@ -7,11 +7,12 @@ use xpu_wire::id::Rank;
 use super::{cohort::usual_of_others, evidence::pace::LacksCpu};
 use crate::job::{CpuWait, Job, RankView};
 
-/// Least share of the time spent waiting, from which a cost is `critical`, and least multiple of the others' share.
+/// Least share of the time spent waiting: the share from which a cost is `critical`; and least multiple of
+/// the others' share.
 const LEAST: f64 = 0.15;
 const TIMES_THEIRS: f64 = 2.0;
 
-/// Longest and shortest look-back, in seconds: what is kept of it, and a few readings, one a second.
+/// Longest and shortest look-back, in seconds: the history that is kept, and a few readings, one a second.
 const LONGEST: f64 = 28.0;
 const SHORTEST: f64 = 4.0;
 

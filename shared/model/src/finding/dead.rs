@@ -98,7 +98,7 @@ fn advice(class: Class, exit: Option<&RankExit>) -> &'static str {
             "reduce the batch or the sequence length, recompute activations, or shard more of the model's state"
         }
         Class::CudaError if kernel_is_known => {
-            "look at what this kernel was given at that step; compute-sanitizer names the access and its thread"
+            "look at the inputs of this kernel at that step; compute-sanitizer names the access and its thread"
         }
         Class::CudaError => {
             "run again with xpu-top run --gpu-core-on-exception to see which kernel it was, and check the GPU for Xid errors"

@@ -82,8 +82,8 @@ impl fmt::Display for HeldClock {
     }
 }
 
-/// A fact that accounts for this share of a cost, or a clock for this share of the GEMMs' slowdown, is
-/// reported as the cause: no more than two can. GEMMs lose less than their clock where memory limits them.
+/// A fact is reported as the cause if it accounts for this share of a cost, or a clock for this share of the
+/// GEMMs' slowdown. At most two facts can. GEMMs lose less than their clock where memory limits them.
 pub(super) const EXPLAINS: f64 = 0.35;
 
 impl Clocks {
@@ -103,14 +103,15 @@ impl Clocks {
             let temperature_c = latest.temperature;
             return Self::Held(HeldClock { mhz, usual_mhz, reasons, temperature_c });
         }
-        // A GPU with a hard throttle may be low at the next reading.
+        // A GPU with a hard throttle may have a low clock at the next reading.
         if mhz < LOW * usual_mhz || reasons.0 & HARD.0 != 0 {
             return Self::Unknown;
         }
         Self::Well { mhz, usual_mhz }
     }
 
-    /// Of GPUs that have all become slower: the median one's clock against its highest, if most are held down.
+    /// If all GPUs have become slower: the median GPU's clock against its highest, if most clocks are held
+    /// down.
     pub(super) fn of_all(job: &Job) -> Self {
         let held = |view: &RankView| {
             let (mhz, latest) = (clock(view)?, view.device()?);
@@ -127,8 +128,8 @@ impl Clocks {
         Self::Held(all.swap_remove(all.len() / 2))
     }
 
-    /// The verdict for GEMMs at this share of their usual rate: a clock that is lower by much less is not the
-    /// cause.
+    /// The verdict for GEMMs at this share of their usual rate: a clock that is lowered by a much smaller
+    /// share is not the cause.
     pub(super) fn or_no_cause_at(self, rate: f64) -> Self {
         match self {
             Self::Held(held) if 1.0 - held.mhz / held.usual_mhz < EXPLAINS * (1.0 - rate) => Self::Unknown,

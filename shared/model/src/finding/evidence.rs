@@ -51,7 +51,7 @@ pub enum Evidence {
     Idle(hang::Idle),
     /// Any of these, and where the main thread of a rank is.
     Sampled(Box<Evidence>, MainThreadSeen),
-    /// Any of these about hosts that have not been heard for this number of seconds.
+    /// Any of these about hosts that have not reported for this number of seconds.
     Aged(Box<Evidence>, f64),
     /// That of a hang, and how far each rank's GPU has come.
     OnGpus(Box<Evidence>, Vec<hang::GpusAt>),
@@ -90,8 +90,8 @@ impl Evidence {
         }
     }
 
-    /// Whether the host of its rank launches too late, for a reason that is to be looked for in the program: where
-    /// its main thread is then says more than general advice.
+    /// Whether the host of its rank launches too late for a reason within the program. The place of its main
+    /// thread then says more than general advice.
     pub(super) fn launches_late(&self) -> bool {
         match self {
             Self::Straggler(straggler) => matches!(straggler.cause, cost::Cause::WaitsLess { .. }),
@@ -112,7 +112,7 @@ impl Evidence {
         }
     }
 
-    /// For how many seconds nothing has been heard of the hosts that it is about, if that is long.
+    /// For how many seconds its hosts have not reported, if that is long.
     pub fn age_s(&self) -> Option<f64> {
         match self {
             Self::Aged(_, age) => Some(*age),
@@ -149,7 +149,7 @@ impl fmt::Display for Evidence {
         self.main_thread().map_or(Ok(()), |seen| write!(f, "; {seen}"))?;
         self.gpus_sentence().map_or(Ok(()), |gpus| write!(f, "; {gpus}"))?;
         self.age_s().map_or(Ok(()), |age| {
-            write!(f, "; these are the figures of {age:.0} s ago: nothing has been heard of the host since")
+            write!(f, "; these figures are {age:.0} s old: the host has not reported since")
         })
     }
 }

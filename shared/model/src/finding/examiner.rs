@@ -121,7 +121,7 @@ fn sampled(job: &Job, finding: Finding) -> Finding {
     let advice = match &seen.gil {
         _ if !finding.evidence.launches_late() => finding.advice,
         Some(gil) => format!(
-            "look at the thread in {}: it holds the GIL, so that the main thread cannot launch (xpu-top capture --python)",
+            "look at the thread in {}: it holds the GIL, so the main thread cannot launch (xpu-top capture --python)",
             gil.function
         ),
         None => format!("look at {} (xpu-top capture --python shows what it calls)", seen.function),
@@ -142,7 +142,7 @@ fn heard(job: &Job) -> BTreeMap<&HostName, Moment> {
     heard
 }
 
-/// A finding about ranks of hosts that nothing is heard of any more, with the age of its figures.
+/// A finding about ranks of hosts that no longer report, with the age of its figures.
 fn aged(job: &Job, heard: &BTreeMap<&HostName, Moment>, finding: Finding) -> Finding {
     let hosts = finding.ranks.iter().filter_map(|&rank| heard.get(job.rank(rank)?.host()));
     let age = heard.values().max().zip(hosts.max()).map(|(newest, latest)| newest.since(*latest));
@@ -171,7 +171,7 @@ mod tests {
         job::Jobs,
     };
 
-    /// Whatever was prepared, and when: the findings equal those of a new examiner.
+    /// Whatever was prepared, and whenever, the findings equal those of a new examiner.
     #[test]
     fn who_prepares_finds_what_who_does_not_finds() {
         let mut simulation = Simulation::new(3, 2, 8);
@@ -218,7 +218,7 @@ mod tests {
             let age = one.evidence.age_s();
             assert_eq!(age.is_some(), second >= 129, "second {second}: {age:?}");
             let text = one.evidence.to_string();
-            assert_eq!(text.contains("nothing has been heard of the host"), age.is_some(), "{text}");
+            assert_eq!(text.contains("the host has not reported since"), age.is_some(), "{text}");
         }
     }
 }

@@ -116,7 +116,7 @@ pub(super) fn part(job: &Job) -> bool {
     !job.is_whole() && alive().all(|view| view.stalled_for() >= patience)
 }
 
-/// Some ranks wait for others, or all for something that does not end.
+/// Some ranks wait for others, or all ranks wait for work that does not end.
 fn waiting(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     if not_entered::someone_works(still) {
         return None;
@@ -134,7 +134,7 @@ fn has_settled(job: &Job, still: &[Still<'_>], deadline: Duration) -> bool {
     let Some(longest) = still.iter().map(|still| still.stalled_for).max() else { return true };
     let alive = || job.ranks().filter(|(_, view)| view.life() == Life::Alive);
     let stand = alive().filter(|(_, view)| view.stalled_for() >= deadline).count();
-    // If one has just moved, the others have not reported it yet.
+    // If one rank has just moved, the others may not have reported theirs yet.
     let resumed = longest < LONG_PATIENCE && alive().any(|(_, view)| view.stalled_for() < RESUMED);
     stand == alive().count() || (longest >= deadline + SETTLING && !resumed)
 }

@@ -18,19 +18,20 @@ use crate::{
 /// GPU, because bandwidths vary more. Tuned.
 const SLOW: f64 = 0.8;
 
-/// Usual spreads for single windows, which spread more: enough if all of [`RECENT`] in a row satisfy it, by chance
-/// once in three million times.
+/// Usual spreads for single windows, which vary more. All of [`RECENT`] windows in a row exceed it by chance
+/// only once in three million times.
 const WINDOWS: f64 = 2.0;
 
-/// Windows spread by this much, even if they were equal at the look. Tuned.
+/// The least spread that is assumed, even if the windows seem equal. Tuned.
 const LEAST_SPREAD: f64 = 0.03;
 
-/// Consecutive windows that must be slow, eight seconds; and the number after which it is reported though others may
-/// follow, half of the time in which it is to be named.
+/// Consecutive windows that must be slow, eight seconds; and the number after which it is reported although
+/// others may follow: half of the time within which it must be named.
 const RECENT: usize = 4;
 const SETTLED: usize = 7;
 
-/// Past windows, one more than the recent ones, or similar groups, as many as of ranks, that suffice for comparison.
+/// Past windows that suffice for comparison, one more than the recent ones; or similar groups, as many as for
+/// ranks.
 const PAST: usize = 5;
 const GROUPS: usize = 4;
 
@@ -78,7 +79,7 @@ pub(super) fn slow(job: &Job) -> Option<Finding> {
     for (&traffic, tracks) in &alike {
         let rates: Vec<f64> = tracks.iter().filter_map(|(_, track)| recent(track)).collect();
         let windows: Vec<f64> = tracks.iter().flat_map(|(_, track)| track.windows().take(RECENT)).collect();
-        // Few collectives make a window: even one group's windows differ.
+        // A window has few collectives, so even the windows of one group differ.
         let scatter = |usual| WINDOWS / SPREADS * spread_of(&windows, usual);
         let usual = median(rates.clone())
             .filter(|_| rates.len() >= GROUPS)

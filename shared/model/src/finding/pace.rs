@@ -18,25 +18,29 @@ use super::{
 };
 use crate::job::{Job, PaceSample, RankView, median};
 
-/// Ranks that are examined, so that ten thousand take no longer: in a job that trains together all have one pace.
+/// Ranks that are examined, to limit the time for ten thousand: in a job that trains together, all ranks have
+/// the same pace.
 const ASKED: usize = 32;
 
-/// Digests after a change that prove it, and before it for comparison: a chance change of independent digests in
-/// one direction occurs once in 2^8 times. Half as many more before it, of which some may be of the first steps.
+/// Digests after a change that prove it, and as many before it for comparison: independent digests change in
+/// one direction by chance once in 2^8 times. Before it, half as many more, because some may be of the first
+/// steps.
 const AFTER: usize = 8;
 const BEFORE: usize = 12;
 
-/// Fewer prove a change by which steps take at least twice as long: most of what is current, and one more.
+/// Fewer digests prove a change by which steps take at least twice as long: most of the current ones, and one
+/// more.
 const FEW_AFTER: usize = 4;
 const FAR_LONGER: f64 = 1.0;
 
-/// Two digests prove one by which they take ten times as long: such steps are in few digests. In any case it
-/// must have lasted this many seconds, as four digests at their earliest do.
+/// Two digests prove a change by which steps take ten times as long, because such steps end in few digests.
+/// In any case the change must have lasted for this many seconds, the least that four digests cover.
 const FEWEST_AFTER: usize = 2;
 const TIMES_LONGER: f64 = 9.0;
 const LEAST_S: f32 = 3.5;
 
-/// The share by which steps must take longer, besides [`SPREADS`], and the least spread: as of GEMM rates.
+/// The share by which steps must take longer, besides [`SPREADS`], and the least spread: the same as for GEMM
+/// rates.
 const LONGER: f64 = 0.1;
 const LEAST_SPREAD: f64 = 0.01;
 
@@ -49,8 +53,8 @@ const LONG_OF: f64 = 0.25;
 const QUIET_S: f64 = 4.0;
 const QUIET_STEPS: f64 = 20.0;
 
-/// A finding that has lasted this multiple of the growth's duration, plus seconds, may be its cause; likewise
-/// the other way round: begins are known to half of the time, and to the [`super::cohort::LONG`] digests of a cost. Tuned.
+/// A finding may be the cause of an increase if their durations differ by at most this factor, plus seconds:
+/// begins are known to half of the time, and to the [`super::cohort::LONG`] digests of a cost. Tuned.
 const EARLIER: f64 = 1.5;
 const EARLIER_S: f64 = 10.0;
 const LATER: f64 = 2.0;
@@ -67,11 +71,12 @@ pub(super) fn changes(job: &Job) -> Option<Finding> {
     pauses::found(job, &asked).or_else(|| Some(regression(job, &mean()?)))
 }
 
-/// Pauses of other ranks than these, in a job in which these are slow: what steps lose beside their usual time.
+/// Pauses of other ranks, in a job in which these ranks are slow: the time that steps lose beside their usual
+/// time.
 pub(super) fn pauses_beside(job: &Job, slow: &[Finding]) -> Option<Finding> {
     let found = pauses::found(job, &asked(job)).filter(|found| found.kind == Kind::SlowRank)?;
     let is_named = |rank: &Rank| slow.iter().any(|finding| finding.ranks.contains(rank));
-    // A slow rank may wait for its own GPU: who waits less than it alone is not late.
+    // A slow rank may wait for its own GPU. A rank that waits less than only that one is not late.
     let others = job.ranks().filter(|(rank, _)| !is_named(rank) && !found.ranks.contains(rank)).count();
     (others > 0 && !found.ranks.iter().any(is_named)).then_some(found)
 }
@@ -236,7 +241,7 @@ fn change(view: &RankView, measure: Measure) -> Option<Change> {
         }
         let spread = spread(paces[..cut].iter().map(|pace| pace - usual));
         let clear = now - usual > SPREADS * spread.max(LEAST_SPREAD * usual);
-        // Separates steps that became much longer from those that always varied.
+        // Separates steps that became much longer from steps that always varied.
         let long = usual + f64::max(LONG_FROM * LONGER * usual, LONG_OF * (now - usual));
         let count = |paces: &[f64]| paces.iter().filter(|pace| **pace > long).count();
         let lasts = count(&paces[cut..]) * 10 >= after.len() * 9 && count(&paces[..cut]) * 5 <= before.len();
@@ -248,7 +253,7 @@ fn change(view: &RankView, measure: Measure) -> Option<Change> {
         };
         (clear && lasts).then(|| Change {
             before: usual,
-            // Of means, one of few long steps is in every second or third digest.
+            // With means, a few long steps affect every second or third digest.
             after: if measure == Measure::Mean { mean_step(&after_it).max(usual) } else { now },
             work: (1.0 + ratio(throughput)) * (1.0 + longer) - 1.0,
             rate: ratio(rate),
@@ -256,7 +261,7 @@ fn change(view: &RankView, measure: Measure) -> Option<Change> {
             error: WIDTH * spread / (after.len() as f64).sqrt() / now,
         })
     };
-    // Of all cuts the one that separates best: the longest after which all are slow.
+    // The cut that separates best: the longest after which all are slow.
     (FEWEST_AFTER..=most).rev().find_map(at)
 }
 
@@ -291,7 +296,7 @@ fn regression(job: &Job, growth: &Growth) -> Finding {
     } else if slower && job.ranks().len() == 1 && matches!(clocks, Clocks::Held(_)) {
         clocks.advice()
     } else if slower && job.ranks().all(|(_, view)| device::is_unheld(view)) {
-        "something slows all GPUs alike, and nothing holds their clocks down: look at what else runs on them (nvidia-smi), and at what changed in the program: shapes, precision, libraries"
+        "something slows all GPUs alike, but their clocks are not held down: look at what else runs on them (nvidia-smi), and at changes of the program: shapes, precision, libraries"
     } else if slower {
         "something slows all GPUs alike: look at power caps, cooling and clocks of the hosts, and at what else runs on them"
     } else {
@@ -331,7 +336,8 @@ fn regression(job: &Job, growth: &Growth) -> Finding {
 mod tests {
     use super::*;
 
-    /// Steps that became longer ten minutes ago are no cost of what began just now, and the other way round.
+    /// If steps became longer ten minutes ago, that is not the cost of a fault that began just now, and the
+    /// other way round.
     #[test]
     fn only_what_began_together_costs_what_steps_are_longer_by() {
         let growth = |since_s| Growth {

@@ -12,12 +12,13 @@ use crate::{
     phrase,
 };
 
-/// The share by which steps must take longer, what equal GPUs differ by, and the multiple of that run's variation
-/// between half minutes: by chance once in 700 times.
+/// The share by which steps must take longer, which is the difference between equal GPUs; and the multiple of
+/// that run's variation between half minutes, exceeded by chance once in 700 times.
 const LONGER: f64 = 0.03;
 const SPREADS: f64 = 3.0;
 
-/// If FLOPs per step differ by more than steps do at least, the work differs: the two runs are not comparable.
+/// If FLOPs per step differ by more than the least reported difference of steps, the work differs, and the
+/// two runs are not comparable.
 const SAME_WORK: f64 = LONGER;
 
 /// Steps that compile and warm up, and seconds of later ones that suffice.
@@ -96,7 +97,7 @@ pub(super) fn slower(job: &Job, run: &Baseline, others: &[Finding]) -> Option<Fi
 /// Since when steps take longer than that.
 struct Since {
     seconds: f64,
-    /// As long as the job has had steps, or as they are known, except the first.
+    /// For as long as the job has had steps, or as they are known, without the first steps.
     from_first: bool,
     throughout: bool,
 }
@@ -135,7 +136,7 @@ fn cause(job: &Job, run: &Baseline, lost: f64) -> (Vec<Rank>, String) {
         let ranks: Vec<Rank> = apart.map(|&(rank, _)| rank).collect();
         if ranks.len() > (changes.len() / FEW).max(1) { Vec::new() } else { ranks }
     };
-    // Ranks that the others wait for now, and did not wait for then.
+    // Ranks for which the others wait now, but did not wait in that run.
     let waited_for = changes(&|view, normal| Some(view.straggler_delay()?.cost - normal.cost_pct? / 100.0));
     let ranks = worst(&waited_for);
     if !ranks.is_empty() {

@@ -12,15 +12,16 @@ use crate::job::{Arrivals, RankView, StragglerDelay, mean, median};
 /// Digests whose FLOPs count as current.
 const LATELY: usize = RECENT;
 
-/// Digests that its cost is of: [`LONG`] matched ones, and those whose collectives others have yet to report.
+/// The digests from which its cost is computed: [`LONG`] matched ones, and those whose collectives the others
+/// have yet to report.
 const COST: usize = LONG + 3;
 
-/// A rank that is last into this share of its collectives, in this many of the recent digests, is always
-/// last: most of them, in all digests but one. Tuned.
+/// A rank counts as always last if it is last into this share of its collectives in this many of the recent
+/// digests: into most of them, in all digests but one. Tuned.
 const MOST: f64 = 0.6;
 const ALWAYS: usize = RECENT - 1;
 
-/// Digests of a rank's past that suffice for comparison: as many as those that are compared with it, twice.
+/// Digests of a rank's past that suffice for comparison: twice as many as are compared with it.
 const PAST: usize = 2 * RECENT;
 
 /// Digests with steps after which none of the first steps, which compile, is among [`RECENT`] of them.
@@ -29,15 +30,15 @@ pub(super) const BEGUN: usize = RECENT + 3;
 /// One rank's figures over the last digests.
 #[derive(Debug)]
 pub(super) struct RankProfile {
-    /// Whether it is compared: a living rank whose hook is off is not; an ended one reports off in its last
-    /// message.
+    /// Whether it is compared. A living rank whose hook is off is not; an ended rank reports its hook as off
+    /// in its last message.
     pub counts: bool,
     pub mix: Mix,
     pub part: Option<CommunicatorId>,
     /// TFLOPS, newest first.
     pub rates: Vec<f64>,
     pub rate: Option<f64>,
-    /// The mean over all digests that are in its cost.
+    /// The mean over all digests of its cost.
     pub rate_longer: Option<f64>,
     /// Its earlier value, over minutes; `None` while too little is known.
     pub past: Option<f64>,
@@ -142,7 +143,8 @@ impl RankProfile {
     }
 }
 
-/// Whether its first steps, which compile, are past: or the observed ones were no longer than the others.
+/// Whether its first steps, which compile, are over, or were no longer than the others as far as they were
+/// observed.
 fn has_begun(view: &RankView) -> bool {
     if view.pace_samples().nth(BEGUN - 1).is_some() {
         return true;
@@ -175,14 +177,14 @@ fn busy(view: &RankView, rate: Option<f64>) -> Option<f64> {
 /// Overlapping collectives, such as gradients in the backward pass, wait for the same lateness several times. Tuned.
 const OVERLAP: f64 = 3.0;
 
-/// Its lateness as time lost: at least that of the longest wait, once a step; and for many short waits their
-/// sum, with an allowance for overlap.
+/// Its lateness as time lost: at least the longest wait, once a step; for many short waits, their sum, with
+/// an allowance for overlap.
 fn lost(arrivals: &Arrivals, per_second: f64, pace: Option<Nanoseconds>) -> f64 {
     let summed = arrivals.late * per_second;
     pace.map_or(summed, |pace| summed.min(arrivals.latest / pace.0.max(1) as f64).max(summed / OVERLAP))
 }
 
-/// Per step if steps are known: a job that hangs, or has ended, has a low frequency by the clock.
+/// Per step if steps are known, because a job that hangs or has ended has few per second.
 fn frequency(view: &RankView) -> Option<f64> {
     let by_steps = || {
         let digest = view.latest()?;

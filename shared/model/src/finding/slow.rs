@@ -19,28 +19,28 @@ use super::{
 };
 use crate::job::median;
 
-/// Fewer ranks that do the same are no reference for each other: with one slow among three, the median of the
-/// others is one of two.
+/// With fewer ranks that do the same work there is no reference: with one slow rank among three, the median
+/// of the others is one of two.
 const COHORT: usize = MANY;
 
-/// Below this share of its cohort's rate a GPU is slow, however alike the others are: three times what equal GPUs
-/// differ by ([`cost::APART`]).
+/// Below this share of its cohort's rate a GPU is slow, even if the others are almost equal: three times the
+/// difference between equal GPUs ([`cost::APART`]).
 const SLOW: f64 = 0.9;
 
-/// For a slow GPU, this lateness suffices: what is reported without a cause.
+/// For a slow GPU, this lateness suffices: as much as is reported without a cause.
 const LATE_BY_COMPUTE: f64 = cost::REPORTED;
 
-/// Seconds after which a slow GPU is reported though others may follow: [`PERSISTENT`] digests of each, at their
-/// hosts' times, and one that is lost. Tuned.
+/// Seconds after which a slow GPU is reported although others may follow: [`PERSISTENT`] digests of each,
+/// which come at different times, and one that is lost. Tuned.
 const FOLLOWED: f64 = 8.0;
 
-/// `explained`: their cost has another, reported reason.
-/// `growth`: steps take longer permanently, which one of them accounts for.
+/// `explained`: their cost has another reason, which is reported. `growth`: steps take longer permanently,
+/// and one of them accounts for it.
 pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option<&Growth>) -> Vec<Finding> {
     let mut slow: Vec<_> = cohorts.iter().flat_map(|cohort| by_compute(cohort)).collect();
     let mut fell: Vec<_> = by_own_past(cohorts, &slow);
-    // One that became slower alone costs nothing if steps are no longer than before and no rank waits for it: its
-    // GPU may be shared, or mostly idle.
+    // If a single rank became slower, this costs nothing if steps are no longer than before and no rank waits
+    // for it: its GPU may be shared, or mostly idle.
     if let [one] = &fell[..]
         && (cost::nobody_waits(one.member.rank, one.since_s, cohorts)
             || growth.is_none() && !cost::is_awaited(one.member.rank, cohorts))
@@ -77,7 +77,7 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
     // Longer steps are reported without waiting for further ranks.
     if findings.is_empty() && (!awaited || growth.is_some()) && !explained {
         let is_late = |rank: &Rank| late.iter().any(|suspect| suspect.member.rank == *rank);
-        // Of a rank whose GPU is no slower than many others with the same work, more is known than that.
+        // For a rank whose GPU is as fast as many others with the same work, the rule knows more than that.
         let found = cost::finding(cohorts, growth)
             .filter(|found| found.class != Class::Step || !found.ranks.iter().all(is_late));
         if let Some(found) = found {

@@ -82,7 +82,7 @@ impl<'a> Still<'a> {
         self.places.len() >= size as usize
     }
 
-    /// Collective `number`, by the rank among `of` that went least far beyond it.
+    /// Collective `number`, as reported by the rank among `of` that went least far beyond it.
     pub(super) fn collective<'b>(&self, number: u64, of: impl Iterator<Item = &'b Place<'b>>) -> Standstill {
         let teller = of.min_by_key(|place| (place.state.entered, place.rank));
         let reported = teller.filter(|place| place.state.entered <= number + 1 || place.always_alike());
@@ -127,8 +127,8 @@ pub(super) fn still(job: &Job, deadline: Duration) -> Vec<Still<'_>> {
     if job.ranks().all(|(_, view)| view.life() == Life::Alive) { without_habits(still) } else { still }
 }
 
-/// Leaves out those that paused for as long before and went on, and those that pause with them: a rank that
-/// waits for one at a checkpoint waits for the checkpoint.
+/// Leaves out communicators that paused for as long before and went on, and those that pause with them: a
+/// rank that waits for a rank at a checkpoint waits for the checkpoint.
 fn without_habits(mut still: Vec<Still<'_>>) -> Vec<Still<'_>> {
     let mut excused: BTreeSet<Rank> = BTreeSet::new();
     loop {

@@ -25,7 +25,7 @@ pub(super) enum NameError {
     Range(#[from] RangeError),
 }
 
-/// The parts between commas, but for commas inside brackets.
+/// The parts between commas, except commas inside brackets.
 pub(super) fn split(list: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_i32;
     list.split(move |c| {

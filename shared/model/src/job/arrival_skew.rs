@@ -20,8 +20,8 @@ const REMEMBERED: usize = 30;
 /// Digests after which the other ranks have reported the same collectives.
 const OTHERS: usize = 2;
 
-/// The matched collectives of one digest. Mean nanoseconds: of a step's collectives one may carry the whole
-/// loss.
+/// The matched collectives of one digest, in mean nanoseconds, because one of a step's collectives may carry
+/// the whole loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Arrivals {
     /// After the first rank.

@@ -136,7 +136,7 @@ impl BoundBy {
             Self::Copies => "copies that the host waits for",
             Self::Synchronizing => "calls that synchronize with the GPU",
             Self::Host => "the host, which gives the GPU too little work",
-            Self::Other => "what is neither GEMM nor communication",
+            Self::Other => "work other than GEMMs and communication",
         }
     }
 }

@@ -30,8 +30,8 @@ impl Join {
         self.shortest
     }
 
-    /// The minimum wait of all the others for the last rank: what would be gained if it came with the one
-    /// before it.
+    /// The shortest wait of the others for the last rank: the gain if it came together with the rank before
+    /// it.
     pub fn gap(&self) -> Nanoseconds {
         if self.reported < 2 { Nanoseconds(0) } else { Nanoseconds(self.second.0 - self.shortest.0) }
     }

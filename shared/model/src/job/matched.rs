@@ -1,4 +1,4 @@
-//! What comes of matched collectives: bus bandwidth, arrival skew, and how many of them are matched.
+//! The results from matched collectives: bus bandwidth, arrival skew, and how many collectives are matched.
 
 use xpu_wire::{
     id::Rank,
@@ -18,8 +18,8 @@ impl Job {
     /// Bus bandwidth of the collectives this rank took part in: the median over its latest timed ones, each computed on
     /// the transfer, the shortest duration any rank saw. `None` until all ranks of a communicator have reported one.
     ///
-    /// For a rank that sends and receives more than its collectives move, that of its messages: the shorter of the
-    /// durations at both ends is the transfer.
+    /// If a rank sends and receives more bytes than its collectives move, this is the bandwidth of its
+    /// messages; the shorter of the durations at both ends is the transfer.
     pub fn bus_bandwidth(&self, rank: Rank) -> Option<GigabytesPerSecond> {
         let view = self.ranks.get(&rank)?;
         if sends_most(view) {

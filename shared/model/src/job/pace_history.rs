@@ -32,7 +32,7 @@ pub struct PaceSample {
 }
 
 impl PaceSample {
-    /// Both, one after the other: each pace is weighted by its time.
+    /// Merges two successive samples; each pace is weighted by its time.
     fn and(self, next: Self) -> Self {
         let span = self.span + next.span;
         let mean = |of: fn(&Self) -> f32| (of(&self) * self.span + of(&next) * next.span) / span;
@@ -81,7 +81,7 @@ impl PaceHistory {
     /// Takes a digest. Steps that were counted but not timed belong to the next sample.
     pub(super) fn take(&mut self, digest: &RankDigest) {
         if digest.step_count > 0 && digest.steps_timed_by != self.timed_by {
-            // What a step takes by one clock is not compared with what it took by the other.
+            // Step times by one clock are not compared with step times by the other.
             *self = Self { timed_by: digest.steps_timed_by, from: self.from, ..Self::default() };
         }
         let Some(to) = Mark::of(digest) else { return };

@@ -295,7 +295,7 @@ impl RankView {
                 transfers.take(&taken, route, &join, digest.heard);
             }
             if route.is_some() {
-                // One end waits for the other by design: no rank is late for it.
+                // One end waits for the other by design, so no rank is late for it.
                 push_bounded(&mut self.messages, taken, SAMPLES);
                 continue;
             }
@@ -315,7 +315,7 @@ impl RankView {
         match is_over(life) {
             true if self.latest.is_some() && !is_over(self.life) => self.gone = Some(now),
             true => {}
-            // It counted as dead, and sends again.
+            // It counted as dead, but reports again.
             false => (self.gone, self.exit) = (None, None),
         }
         self.life = life;
@@ -404,7 +404,7 @@ pub(super) fn push_bounded<T>(queue: &mut VecDeque<T>, value: T, most: usize) {
     if queue.len() == most {
         queue.pop_front();
     } else if queue.len() == queue.capacity() {
-        // It grows as usual, but never beyond its limit: with thousands of ranks that matters.
+        // It grows as vectors do, but never beyond its limit, which matters with thousands of ranks.
         queue.reserve_exact(queue.len().max(4).min(most - queue.len()));
     }
     queue.push_back(value);

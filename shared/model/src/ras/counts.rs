@@ -149,13 +149,14 @@ fn apart(own: Option<&Own>, deviations: &BTreeMap<u32, i64>) -> String {
             format!("{} {is} {} {side}", who(own, members), figure::count(apart.unsigned_abs()))
         })
         .collect();
-    if parts.is_empty() { "all ranks are at the same".to_owned() } else { parts.join(", ") }
+    if parts.is_empty() { "all ranks have the same number".to_owned() } else { parts.join(", ") }
 }
 
 /// Where records are missing, the ledgers still count: all operations together. Returns whether the two can be
 /// compared.
 fn judge_sums(statements: &mut Vec<Statement>, theirs: &Counts, ours: &Counts, own: &Own) -> bool {
-    // What the ledgers have more may be of the kinds that RAS leaves out. Only what they lack contradicts it.
+    // Collectives that only the ledgers have may be of the kinds that RAS leaves out. Only those that they
+    // lack contradict it.
     let lack = theirs.iter().any(|(member, count)| ours.get(member).is_none_or(|counted| counted < count));
     let (theirs, ours) = (deviations(theirs), deviations(ours));
     let agrees = if theirs == ours { Some(true) } else { lack.then_some(false) };

@@ -75,8 +75,8 @@ fn calls(record: &RankRecord, id: CommunicatorId, member: u32) -> Option<Calls> 
 }
 
 impl Own {
-    /// What these members have launched of an operation, from a number on that all their records hold: how far
-    /// they are apart, not how many there were. `None` if one has no record.
+    /// How many of an operation these members have launched, from a number on that all their records have.
+    /// This shows how far they are apart, not the totals. `None` if one has no record.
     pub(super) fn launched(&self, members: &[u32], operation: Operation) -> Option<BTreeMap<u32, u64>> {
         let calls = |member: &u32| Some((*member, self.members.get(member)?.calls.as_ref()?));
         let all: Vec<_> = members.iter().map(calls).collect::<Option<_>>()?;

@@ -58,7 +58,10 @@ fn missing(one: &RasCommunicator, own: Option<&Own>, job: &Job) -> Vec<Statement
     for (is, said) in [
         (&(|rank: &RasMissing| rank.considered_dead) as &dyn Fn(&RasMissing) -> bool, "considered dead"),
         (&|rank: &RasMissing| rank.unresponsive && !rank.considered_dead, "its process does not answer"),
-        (&|rank: &RasMissing| !rank.unresponsive && !rank.considered_dead, "its process does not know it"),
+        (
+            &|rank: &RasMissing| !rank.unresponsive && !rank.considered_dead,
+            "its process does not know the communicator",
+        ),
     ] {
         for rank in one.missing.iter().filter(|rank| is(rank)) {
             let ranks = own.map(|own| own.ranks(&[rank.member])).unwrap_or_default();
@@ -68,7 +71,8 @@ fn missing(one: &RasCommunicator, own: Option<&Own>, job: &Job) -> Vec<Statement
             all.push(Statement {
                 ranks,
                 xpu_top: xpu_top.map(str::to_owned),
-                // A process that lives and does not answer may be stopped: that contradicts only its death.
+                // A living process that does not answer may be stopped; this contradicts only that it is
+                // dead.
                 agrees: dead.and_then(|dead| (dead || rank.considered_dead).then_some(dead)),
                 ..Statement::of(About::Missing, ras)
             });

@@ -1,4 +1,4 @@
-//! Jobs of four ranks that stand, with counts that RAS and xpu-top share or do not.
+//! Hung jobs of four ranks, with counts that agree between RAS and xpu-top, or do not.
 
 use xpu_wire::{
     collective::Operation::{self, AllGather, AllReduce},

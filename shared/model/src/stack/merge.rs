@@ -86,7 +86,7 @@ fn words(thread: &ThreadStack) -> Vec<Word> {
         words.push(Word::bare(Class::Torch, format!("in {}", inside.call)));
     }
     words.extend(native.iter().map(Word::frame));
-    // A Python thread's frames say it; the kernel's state would separate ranks that do the same.
+    // A Python thread's frames show this; the kernel's state would separate ranks that do the same.
     if let Some(task) = thread.task.as_ref().filter(|task| thread.frames.is_empty() || task.letter == 'D') {
         words.push(Word::bare(Class::State, call::words(task)));
     }

@@ -22,14 +22,14 @@ pub fn notes<'a>(
     for stacks in stacks {
         stacks.why.iter().for_each(|why| note(why, stacks.rank));
         if let Reading::Held(held) = stacks.reading {
-            note(&format!("held for {:.0} ms to be read", held.milliseconds().ceil()), stacks.rank);
+            note(&format!("stopped for {:.0} ms while it was read", held.milliseconds().ceil()), stacks.rank);
         }
         if stacks.more_threads > 0 {
             note("has more threads than are shown", stacks.rank);
         }
     }
     for rank in silent {
-        note("no answer: not known there, or give it longer with --wait", rank);
+        note("no answer: its host does not know it, or needs more time (--wait)", rank);
     }
     let mut lines: Vec<_> =
         notes.iter().map(|(text, ranks)| format!("{}: {text}", ranks.named(NAMED))).collect();

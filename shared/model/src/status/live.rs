@@ -10,15 +10,15 @@ use xpu_wire::{
 use super::{RankState, RankStatus};
 use crate::job::RankView;
 
-/// A rank without reports for this long may do something else by now: collectors report once a second.
+/// Collectors report once a second, so a rank without reports for this long may do something else by now.
 pub const STALE: Duration = Duration::from_secs(5);
 
 /// Steps for which a rank may make no progress.
 const STEPS: u32 = 3;
 
-/// Since when a rank's figures are not current any more, by its host's clock: it hangs, waits for one that
-/// does, is silent or gone, or has made no progress for a while. `None` while they are. `silence`: time since
-/// its last report.
+/// Since when a rank's figures are no longer current, by its host's clock: it hangs, waits for a hung rank,
+/// is silent or gone, or has made no progress for a while. `None` while they are current. `silence`: time
+/// since its last report.
 pub fn stale_since(view: &RankView, state: RankState, silence: Duration) -> Option<Moment> {
     // A rank that has only introduced itself has no figures that could be old.
     view.latest()?;

@@ -8,7 +8,7 @@ use xpu_wire::{
 
 use crate::job::Load;
 
-/// Of the last second. What the kernel or NVML does not say is `null`.
+/// Of the last second. Figures that the kernel or NVML does not report are `null`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadStatus {
     /// The rank's process and those that it started.
@@ -23,7 +23,7 @@ pub struct LoadStatus {
     pub host: HostLoadStatus,
 }
 
-/// Bytes a second. A disk's `received` is what is read from it.
+/// Bytes a second. A disk's `received` counts the bytes read from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrafficStatus {
     pub received_bytes_per_s: Option<u64>,
@@ -110,7 +110,7 @@ fn percent(share: f64) -> f64 {
     thousandths(share * 100.0)
 }
 
-/// More digits than that say nothing.
+/// More digits would mean nothing.
 fn thousandths(figure: f64) -> f64 {
     (figure * 1e3).round() / 1e3
 }

@@ -23,7 +23,7 @@ impl NcclCalls {
         let NcclReport { by_address, by_plugin, uncounted, .. } = *report;
         let counted = launches.collectives.saturating_add(launches.point_to_point);
         let seen = counted.saturating_add(uncounted);
-        // Calls that failed have a means, and do not count.
+        // Calls that failed are seen, but do not count.
         let plugin = by_plugin.min(counted);
         let dlsym = by_address.min(counted - plugin);
         let counted_pct = 100.0 * counted as f64 / seen as f64;

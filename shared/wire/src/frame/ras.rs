@@ -90,7 +90,7 @@ impl RasCounts {
         Operation::Reduce,
     ];
 
-    /// Of one operation; 0 if RAS does not count it.
+    /// The count of one operation; 0 if RAS does not count it.
     pub fn of(&self, operation: Operation) -> u64 {
         match operation {
             Operation::Broadcast => self.broadcast,

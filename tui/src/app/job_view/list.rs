@@ -5,19 +5,19 @@ use xpu_model::{job::Job, stack::Ranks};
 
 use super::{Arrangement, Bundle, JobView};
 
-/// What came of a filter.
+/// The result of a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sifted {
     /// The filter, as it was written.
     pub text: String,
-    /// Ranks it lets through.
+    /// Matching ranks.
     pub shown: usize,
-    /// Ranks of which it is not known whether it should.
+    /// Ranks for which it is unknown whether they match.
     pub unknown: usize,
 }
 
 impl JobView {
-    /// Lists the ranks, or of each bundle the worst one.
+    /// Lists the ranks, or the worst rank of each group.
     pub(super) fn arrange(&mut self, job: &Job, wanted: &Arrangement) {
         self.judge = wanted.judge;
         let mut bundles = wanted.fold.bundles(job, &self.rows, wanted.groups.as_ref());
@@ -39,7 +39,7 @@ impl JobView {
         self.bundles = bundles;
     }
 
-    /// By state, then what a finding names, and of those that are alike by what is looked at.
+    /// By state, then by findings that name it, then by the shown metric.
     fn worst_of(&self, rows: &[usize]) -> Option<usize> {
         let scale = self.scale(self.judge);
         let badness = |row: usize| {
@@ -54,24 +54,24 @@ impl JobView {
         rows.iter().copied().reduce(worse)
     }
 
-    /// A row's place in the list: itself, or what it is folded into.
+    /// A row's place in the list: its own, or that of its group.
     pub fn listed(&self, row: usize) -> Option<usize> {
         let shown = self.bundle_of(row).map_or(row, |bundle| bundle.worst);
         self.order.iter().position(|&listed| listed == shown)
     }
 
-    /// What a row is folded into.
+    /// The group of a row.
     pub fn bundle_of(&self, row: usize) -> Option<&Bundle> {
         self.bundles.iter().find(|bundle| bundle.rows.binary_search(&row).is_ok())
     }
 
-    /// The ranks the filter lets through, while there is one.
+    /// The matching ranks, while there is a filter.
     pub fn meant(&self) -> Option<Ranks> {
         self.sifted.as_ref()?;
         Some(self.rows.iter().filter(|row| !row.aside).map(|row| row.status.rank).collect())
     }
 
-    /// Leaves out of the list what the filter does not let through.
+    /// Removes rows that do not match the filter.
     pub(super) fn sift(&mut self, filter: Option<&Filter>) {
         let Some(filter) = filter else {
             self.rows.iter_mut().for_each(|row| row.aside = false);

@@ -1,4 +1,4 @@
-//! What all ranks of a job come to together: in few passes, for of ten thousand each is felt.
+//! Figures over all ranks of a job, in few passes: with ten thousand ranks each pass is noticeable.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -17,9 +17,9 @@ use super::{Clock, Headline, JobView, Losses, Metric, Outlier, Row, Seats};
 use crate::widget::scale::Scale;
 
 impl JobView {
-    /// The part of ranks' reports that does not wait for its turn.
+    /// The part of ranks' reports that is processed at once.
     pub(super) fn hear(&mut self, job: &Job, clock: impl Fn(&HostName) -> Clock) {
-        // Neighbours are mostly of one host.
+        // Neighbours are mostly on one host.
         let mut last: Option<(&HostName, Clock)> = None;
         let mut losses = Losses { frames: self.losses.frames, ..Losses::default() };
         (self.since_step, self.overhead) = (None, 0.0);
@@ -78,7 +78,7 @@ impl JobView {
         self.outlier = Outlier::among(self);
     }
 
-    /// Looks for what is wrong: for many ranks at most once a second, or when a rank came or went.
+    /// Computes the findings; with many ranks at most once a second, or when a rank joined or ended.
     fn examine(&mut self, job: &Job, now: Moment, examination: Examination, price: Option<Price>) {
         let anew = self.examined != Some(examination);
         if anew {
@@ -98,7 +98,7 @@ impl JobView {
             let live = self.rows.iter().filter(|row| row.status.is_live()).map(|row| row.status.rank);
             self.bound = job.bound(live);
         }
-        // The worst comes first among them, and so is applied last here.
+        // The worst finding is the first of them, so it is applied last here.
         for finding in self.findings.iter().rev() {
             for &rank in &finding.ranks {
                 if let Ok(at) = self.rows.binary_search_by_key(&rank, |row| row.status.rank) {
@@ -108,7 +108,7 @@ impl JobView {
         }
     }
 
-    /// What the head of the screen says stays as it was, with its age, while nothing is of now.
+    /// While no figures are current, the header keeps the last ones, with their age.
     fn take_headline(&mut self) {
         let age = self.rows.iter().map(|row| row.status.figures_age_s).collect::<Option<Vec<_>>>();
         let age = age.and_then(|ages| ages.into_iter().reduce(f64::min)).map(Duration::from_secs_f64);
@@ -125,10 +125,10 @@ impl JobView {
     }
 }
 
-/// Of fewer ranks all that is shown was searched for what is wrong; of more, that of this second.
+/// With fewer ranks, findings are computed from all that is shown; with more, from the state of this second.
 const FEW: usize = 128;
 
-/// What a search for what is wrong is of.
+/// The state for which findings were computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Examination {
     second: u64,
@@ -144,14 +144,14 @@ impl Examination {
     }
 }
 
-/// How many they are; neighbours are mostly of one.
+/// Their number; neighbours are mostly on one host.
 fn hosts<'a>(rows: impl Iterator<Item = &'a Row>) -> usize {
     let mut last = None;
     let others = rows.map(|row| &row.status.host).filter(|&host| last.replace(host) != Some(host));
     others.collect::<BTreeSet<_>>().len()
 }
 
-/// Of the rows whose figures count.
+/// Over the rows whose figures count.
 struct Sums {
     steps: Option<(Step, Step)>,
     step_times: Vec<f64>,

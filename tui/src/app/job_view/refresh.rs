@@ -9,8 +9,8 @@ use xpu_wire::{
 
 use super::{Arrangement, Clock, Inspection, JobView, Row, reckon::Examination};
 
-/// Ranks whose figures are computed for one picture: if more have reported, the others' are those of the picture
-/// before. Twice the number that reports between two pictures of ten thousand ranks.
+/// Ranks whose figures are computed for one redraw; if more have reported, the others keep their previous
+/// figures. It is twice the number that reports between two redraws of ten thousand ranks.
 const AT_ONCE: usize = 2_048;
 
 impl JobView {
@@ -27,14 +27,14 @@ impl JobView {
             let examiner = self.examiner.anew();
             *self = Self { job: job.name().clone(), examiner, ..Self::default() };
         }
-        // Ages are shown in seconds: within one, nothing but the job itself can change the picture.
+        // Ages are shown in seconds: within one second, only the job itself can change the picture.
         let making = Some((job.revision(), arrangement.clone(), now.0 / 1_000_000_000));
         let sifted = self.sifted.as_ref().map(|sifted| sifted.text.as_str());
         if self.made == making && sifted == filter.map(Filter::text) && !self.behind {
             return;
         }
-        // With thousands of ranks, the search for findings does nothing else in one picture; but not twice,
-        // or figures would never be new.
+        // With thousands of ranks, a redraw that computes findings updates no figures; but not two in a row,
+        // or figures would never be updated.
         let examination = Examination::of(job, now);
         let examines = self.examined != Some(examination) && job.ranks().len() > AT_ONCE;
         self.rested = examines && !self.rested;
@@ -55,14 +55,14 @@ impl JobView {
         self.made = making;
     }
 
-    /// Does a part of the next search for what is wrong, of ranks that have just reported.
+    /// Prepares the next computation of findings, for ranks that have just reported.
     pub(in crate::app) fn prepare(&mut self, job: &Job, ranks: impl Iterator<Item = Rank>) {
         if self.job == *job.name() {
             self.examiner.prepare(job, ranks);
         }
     }
 
-    /// Works out the details of one rank, which need not have changed with its row.
+    /// Computes the details of one rank, which may change without its row.
     pub(in crate::app) fn inspect(&mut self, job: &Job, rank: Option<Rank>) {
         let inspection = rank.map(|rank| (rank, job.revision()));
         if self.inspection != inspection {
@@ -71,8 +71,8 @@ impl JobView {
         }
     }
 
-    /// Works out anew the ranks that have reported. Ranks only ever come to a job, so both lists are in one order.
-    /// Says how many they were.
+    /// Computes the ranks that have reported again, and returns their number. Ranks are only ever added to a
+    /// job, so both lists have the same order.
     fn refresh_rows(&mut self, job: &Job, at_once: usize) -> usize {
         if self.rows.len() != job.ranks().len() {
             let mut old = std::mem::take(&mut self.rows).into_iter().peekable();
@@ -82,7 +82,7 @@ impl JobView {
             }
         }
         let reported = self.rows.iter().zip(job.ranks()).filter(|(row, (_, view))| !row.is_of(view)).count();
-        // All of them, where that is not too much; else those after the last that had its turn.
+        // All of them, if they are not too many; else the ones after the last that had its turn.
         let most = reported.min(at_once);
         let (mut left, from) = if reported <= at_once { (reported, 0) } else { (most, self.next) };
         self.next = 0;
@@ -118,7 +118,8 @@ mod tests {
     use super::*;
     use crate::{action::Action, app::App, palette::Depth, update::update};
 
-    /// A host is not heard any more, a rank is gone, one is silent: the screen shows the figures that documents have, and no others.
+    /// A host no longer reports, a rank is gone, another is silent: the screen shows the same figures as
+    /// documents, and no others.
     #[test]
     fn figures_on_the_screen_are_those_of_documents() {
         let simulation = Simulation::new(1, 2, 4);
@@ -155,8 +156,8 @@ mod tests {
         assert!(headline.gemm.is_some() && headline.step_time.is_some(), "as it was: {headline:?}");
     }
 
-    /// Where more report at once than are worked out at once, all have had their turn after some pictures, and none has to wait to be
-    /// known as alive.
+    /// If more ranks report at once than are computed at once, all have had their turn after some redraws,
+    /// and each is known to be alive at once.
     #[test]
     fn of_a_flood_every_rank_has_its_turn() {
         let simulation = Simulation::new(1, 700, 8);

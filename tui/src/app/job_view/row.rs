@@ -18,11 +18,11 @@ use super::Clock;
 /// The order of importance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// A finding speaks of it.
+    /// A finding names it.
     Named,
-    /// Nothing is heard of it, or it is gone.
+    /// It does not report, or is gone.
     Troubled,
-    /// It does what it should, or waits for others.
+    /// It works normally, or waits for others.
     Calm,
 }
 
@@ -31,15 +31,15 @@ pub enum Urgency {
 pub struct Row {
     pub status: RankStatus,
     pub life: Life,
-    /// What time it is on its host.
+    /// The present time on its host.
     clock: Clock,
-    /// Since it was last heard of.
+    /// Time since its last report.
     pub age: Duration,
-    /// What the worst finding that names it is about.
+    /// The class of the worst finding that names it.
     pub named: Option<Kind>,
     /// The filter leaves it out.
     pub aside: bool,
-    /// What was known of the rank when its figures were worked out.
+    /// The state of the rank for which its figures were computed.
     of: u64,
 }
 
@@ -50,17 +50,18 @@ impl Row {
         Self { status, life, clock: Clock::default(), age: Duration::ZERO, named: None, aside: false, of }
     }
 
-    /// Its figures are to be worked out anew.
+    /// Its figures must be computed again.
     pub(super) fn outdate(&mut self) {
         self.of = u64::MAX;
     }
 
-    /// Whether nothing is known of the rank that is not in its figures.
+    /// Whether its figures include all that is known of the rank.
     pub(super) fn is_of(&self, view: &RankView) -> bool {
         self.of == view.changed()
     }
 
-    /// Whether it is there, and since when nothing was heard of it: known at once, also where its figures have to wait.
+    /// Whether it is alive, and the time since its last report: known at once, even if its figures have to
+    /// wait.
     pub(super) fn hear(&mut self, view: &RankView, clock: Clock) {
         (self.life, self.clock, self.age) = (view.life(), clock, clock.age(view.heard()));
     }
@@ -81,7 +82,7 @@ impl Row {
         row.status
     }
 
-    /// How bad its state is: a rank nothing is heard of is at least silent.
+    /// The severity of its state: a rank that does not report is at least silent.
     pub fn severity(&self) -> RankState {
         let old = self.life == Life::Alive && !self.is_heard();
         if old { self.status.state.max(RankState::Silent) } else { self.status.state }
@@ -101,7 +102,7 @@ impl Row {
         Subject { status: &self.status, state: self.severity(), job }
     }
 
-    /// Whether it is there, and was heard of lately.
+    /// Whether it is alive and has reported recently.
     pub fn is_heard(&self) -> bool {
         self.life == Life::Alive && self.age < STALE
     }

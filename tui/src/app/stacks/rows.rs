@@ -9,16 +9,16 @@ use std::{
 use xpu_model::stack::{Class, MAIN_THREAD, Node, Ranks, Tree, Word};
 use xpu_wire::frame::ThreadStack;
 
-/// Frames of a run before its middle is left out where all ranks share it.
+/// Frames of a run that all ranks share; a longer one is shown without its middle.
 const SHARED: usize = 6;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Identifies the line, also after the stacks were read again.
+    /// Identifies the line, even after the stacks were read again.
     pub mark: u64,
-    /// How many branches it is in.
+    /// The number of branches around it.
     pub depth: usize,
-    /// Of a branch's first line: whether the branch is open.
+    /// On a branch's first line: whether the branch is open.
     pub open: Option<bool>,
     pub shown: Shown,
     /// On a branch's first line: the ranks here, and those not here.
@@ -41,17 +41,18 @@ pub enum Shown {
     },
     /// Frames in the middle of a run.
     Left(usize),
-    /// Native frames below one of Python: how many, and the innermost. Which way a call takes is seldom asked.
+    /// Native frames below a Python frame: their number, and the innermost. The path of a call is seldom of
+    /// interest.
     Native {
         frames: usize,
         innermost: Word,
     },
-    /// Where some go on, these stay.
+    /// Some threads continue deeper; these stay here.
     NoDeeper,
 }
 
 impl Row {
-    /// Whether few are here and most are not.
+    /// Whether few ranks are here and most are not.
     pub fn is_outlier(&self) -> bool {
         self.open.is_some() && !self.here.is_empty() && self.here.len() < self.missing.len()
     }
@@ -149,7 +150,7 @@ fn is_main(root: &Node) -> bool {
     [MAIN_THREAD, ThreadStack::GPU, "process"].contains(&&*root.word.name)
 }
 
-/// The node and those below it, as long as all its threads go the same way.
+/// The node and those below it, as long as all its threads follow the same path.
 fn run(node: &Node) -> Vec<&Node> {
     let mut run = vec![node];
     let mut last = node;

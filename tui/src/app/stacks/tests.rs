@@ -95,7 +95,7 @@ fn the_outlier_is_one_key_away() {
     stacks.next_outlier();
     let at = stacks.at().unwrap();
     assert_eq!((at, stacks.rows()[at].here.to_string()), (2, "3".to_owned()));
-    // There is one: the next is the same.
+    // There is only one, so the next is the same.
     stacks.next_outlier();
     assert_eq!(stacks.at(), Some(at));
 }
@@ -125,7 +125,7 @@ fn what_was_closed_stays_closed_when_stacks_are_read_again() {
     assert_eq!(stacks.at(), Some(2));
 }
 
-/// What is below Python, libc and the kernel, is where every thread that waits is.
+/// Below Python, every waiting thread is in libc and the kernel.
 #[test]
 fn a_rank_is_said_to_be_in_its_innermost_python() {
     let mut stacks = Stacks::default();
@@ -140,7 +140,7 @@ fn a_rank_is_said_to_be_in_its_innermost_python() {
     assert_eq!((place(0), place(3), place(1)), (Some("step"), Some("read"), None));
 }
 
-/// Which way a call takes to where it waits is seldom asked.
+/// The path of a call to where it waits is seldom of interest.
 #[test]
 fn native_frames_below_those_of_python_are_one_line_until_they_are_asked_for() {
     let native = |function: &str| StackFrame {

@@ -1,4 +1,4 @@
-//! What is in the file that was opened, and what can be done with it.
+//! The content of the opened file, and commands for it.
 
 use std::path::Path;
 
@@ -22,10 +22,10 @@ use crate::{
     width::Breakpoint,
 };
 
-/// Columns of the bar for all the time.
+/// Columns of the bar for all time.
 const BAR: usize = 60;
 
-/// Lines of one sentence.
+/// Most lines of one sentence.
 const SENTENCE: usize = 2;
 
 pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
@@ -52,7 +52,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
             panel::paragraph(app.palette, Role::Alarm, &format!("{} {why}", glyph::ALARM), inner, buffer);
         }
         Some(Ok(summary)) => {
-            // What can be done with it is always seen.
+            // The commands for it are always visible.
             let commands = commands(app, path, summary, width);
             let [above, below] = ratatui::layout::Layout::vertical([
                 ratatui::layout::Constraint::Fill(1),
@@ -82,7 +82,7 @@ fn contents(app: &App, summary: &Summary, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// A step as a bar, and what its pieces are.
+/// A step as a bar, and the meaning of its pieces.
 fn shares(app: &App, summary: &Summary, width: usize) -> [Line<'static>; 2] {
     let signs = [
         (glyph::SOLID, Role::Accent),
@@ -129,7 +129,7 @@ fn commands(app: &App, path: &Path, summary: &Summary, width: usize) -> Vec<Line
     lines
 }
 
-/// As a shell takes it for one word.
+/// Quoted, so that a shell reads one word.
 fn quoted(name: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "._-/+:".contains(letter);
     if name.chars().all(plain) && !name.starts_with('-') {

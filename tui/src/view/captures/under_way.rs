@@ -1,4 +1,4 @@
-//! What is being captured and recorded now, and what is kept in memory of the last minutes.
+//! Running captures and recordings, and the last minutes in memory.
 
 use ratatui::{
     buffer::Buffer,
@@ -18,12 +18,12 @@ use super::super::{
 };
 use crate::{app::App, glyph, palette::Role, widget::wrap::cut_at_word, width::Breakpoint};
 
-/// Lines it takes: PyTorch's profiler has one once it was asked for.
+/// Its lines: PyTorch's profiler has one once traces were requested.
 pub(super) fn lines(app: &App) -> u16 {
     if matches!(app.kineto, kineto::Standing::None) { 3 } else { 4 }
 }
 
-/// Columns of a capture's bar, and of what a line is of.
+/// Columns of a capture's bar, and of a line's label.
 const BAR: usize = 16;
 const LABEL: usize = 11;
 
@@ -75,7 +75,7 @@ fn capture(app: &App) -> (Role, String) {
     }
 }
 
-/// Traces by PyTorch's profiler, if they were asked for.
+/// Traces by PyTorch's profiler, if they were requested.
 fn traces(app: &App) -> Option<(Role, String)> {
     Some(match &app.kineto {
         kineto::Standing::None => return None,

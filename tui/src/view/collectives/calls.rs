@@ -31,25 +31,25 @@ const RANKS: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct Calls {
-    /// Where the ranks part, if it is in this communicator.
+    /// Where the ranks diverge, if that is in this communicator.
     sentence: Option<String>,
     /// How far each rank's GPU has come in the one that does not end.
     gpus: Option<String>,
-    /// What NCCL's RAS says of it, and whether that agrees.
+    /// The statement of NCCL's RAS about it, and whether it agrees.
     ras: Option<(Role, String)>,
     rows: Vec<(Stage, String)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// The call at which they part.
+    /// The call at which they diverge.
     Parts,
     /// It is known to have ended.
     Done,
     Open,
 }
 
-/// `None` while no calls of it are known.
+/// `None` while none of its calls are known.
 pub(super) fn of(job: &Job, findings: &[Finding], communicator: CommunicatorId) -> Option<Calls> {
     let divergence = job.divergence().filter(|found| found.id == communicator);
     let mut ranks: Vec<Rank> = Vec::new();

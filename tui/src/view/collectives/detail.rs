@@ -34,7 +34,7 @@ const RUNS: usize = 6;
 /// Columns of the longest bar.
 const BAR: usize = 16;
 
-/// A late rank, its host, and by how much.
+/// A late rank, its host, and its delay.
 const RANK: Column = Column::figure(6).whole();
 const HOST: Column = Column::name(14);
 const LATE: Column = Column::figure(9).whole();
@@ -100,7 +100,7 @@ fn places(
     stacks::places(app, &of.whereabouts, inner, buffer, hits);
 }
 
-/// In a hung job no rank is late any more: the divergence of its calls is more informative, once they were
+/// In a hung job, arrival skew means nothing: the divergence of the calls is more informative, once they were
 /// read.
 fn skew_or_calls(
     app: &App,
@@ -168,7 +168,7 @@ fn unknown(app: &App, of: &Communicator) -> String {
     if seen < size {
         let hosts = app.key("hosts");
         return format!(
-            "Unknown: it takes all its ranks, and {} of {} are seen. {hosts} shows which hosts are silent.",
+            "Unknown: it needs all its ranks, and only {} of {} are seen. {hosts} shows which hosts are silent.",
             figure::count(seen as u64),
             figure::count(size as u64),
         );
@@ -179,7 +179,7 @@ fn unknown(app: &App, of: &Communicator) -> String {
     if let Some(age) = app.job_view.headline.age {
         return format!("Nothing new for {}: no rank makes progress.", figure::age(age));
     }
-    "Unknown yet: it takes a timed collective of all its ranks, within seconds of training.".to_owned()
+    "Not known yet: it needs a timed collective of all its ranks, which takes seconds of training.".to_owned()
 }
 
 fn traffic(app: &App, breakpoint: Breakpoint, of: &Communicator, area: Rect, buffer: &mut Buffer) {

@@ -1,4 +1,4 @@
-//! All that is found in a recording, before the play position and after it.
+//! All findings of a recording, before the play position and after it.
 
 use ratatui::{
     buffer::Buffer,
@@ -37,7 +37,7 @@ pub(super) fn draw(app: &App, playback: &Playback, breakpoint: Breakpoint, area:
         buffer.set_line(inner.x, inner.y, &Line::styled(text, app.palette.of(Role::Muted)), inner.width);
         return;
     }
-    // What is next to the position stays in sight.
+    // Entries next to the play position stay visible.
     let passed = marks.iter().filter(|mark| mark.at <= playback.position).count();
     let shown = window(Some(passed.saturating_sub(1)), marks.len(), usize::from(inner.height));
     for (index, y) in shown.zip(inner.y..inner.bottom()) {

@@ -1,4 +1,4 @@
-//! One shape: its ranks, the slowest first, and how long single GEMMs took.
+//! One shape: its ranks, the slowest first, and the durations of single GEMMs.
 
 use ratatui::{
     buffer::Buffer,
@@ -52,7 +52,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, gemm: &Gemm, area: Rect, b
 fn draw_ranks(app: &App, breakpoint: Breakpoint, gemm: &Gemm, area: Rect, buffer: &mut Buffer) {
     let about = match gemm.basis {
         Basis::Watched => "TFLOPS by rank, slowest first",
-        Basis::Started => "TFLOPS by rank since its start: none timed since",
+        Basis::Started => "TFLOPS by rank since it started; none timed here yet",
     };
     let title = Title {
         name: "Ranks",
@@ -68,7 +68,7 @@ fn draw_ranks(app: &App, breakpoint: Breakpoint, gemm: &Gemm, area: Rect, buffer
     let columns = (usize::from(inner.width) / ENTRY).max(1);
     let width = inner.width / columns as u16;
     let rates = &gemm.rates;
-    // The last place says how many did not fit.
+    // The last entry has the number of those that did not fit.
     let fit = if rates.len() > lines * columns { (lines * columns).saturating_sub(1) } else { rates.len() };
     let place = |at: usize| Rect {
         x: inner.x + (at / lines.max(1)) as u16 * width,
@@ -158,7 +158,7 @@ fn draw_durations(app: &App, breakpoint: Breakpoint, gemm: &Gemm, area: Rect, bu
     panel::paragraph(app.palette, Role::Muted, &arithmetic, rest, buffer);
 }
 
-/// The figures of the durations: those that do not fit a line whole are on the next.
+/// The figures of the durations; a figure that does not fit completely goes to the next line.
 fn quantiles(app: &App, durations: &Histogram, width: usize) -> Vec<Line<'static>> {
     let mut lines: Vec<Line<'_>> = Vec::new();
     for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("max", 1.0)] {

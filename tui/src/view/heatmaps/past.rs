@@ -19,11 +19,11 @@ use crate::{
     widget::{cell::Cell, scale::Scale, timemap, timemap::TimeMap, wrap::cut_front},
 };
 
-/// Columns the ranks of a row may take, and their host.
+/// Most columns of a row's ranks, and of their host.
 const LABEL: usize = 17;
-/// Columns of the terminal a cell takes at most.
+/// Most columns of the terminal per cell.
 const WIDEST: u16 = 6;
-/// Before this the past was not seen: said where it fits.
+/// The text for the time before watching began, where it fits.
 const BEFORE: &str = "not watched yet";
 
 pub(in crate::view) struct Past {
@@ -33,7 +33,7 @@ pub(in crate::view) struct Past {
     columns: RangeInclusive<u64>,
 }
 
-/// The time marked or shown alone, and the next key.
+/// The marked or shown time, and the next key.
 fn captions(app: &App) -> Vec<String> {
     let said = |(first, last): Columns| {
         let at = |column: u64| figure::time_of_day(Moment(column * PERIOD.as_nanos() as u64));
@@ -60,7 +60,7 @@ impl Past {
             };
             timemap::Frame::fit(rows, size, columns, width, height, app.palette.has_halves())
         };
-        // How many ranks share a row does not depend on the width: only then are the names known.
+        // The number of ranks per row does not depend on the width; only after it are the names known.
         let frame = fit(width);
         let plan = Self { frame, label: LABEL.min(width / 3), columns: first..=last };
         let names = (0..frame.height()).map(|line| plan.name(app, line, plan.label).width());
@@ -68,7 +68,7 @@ impl Past {
         let space = width.saturating_sub(label + GAP);
         let frame = fit(space);
         let span = frame.span as u64;
-        // Cells begin where they would if none had gone before, so that nothing moves but by whole cells.
+        // Cells have fixed begins on the time axis, so the map moves only by whole cells.
         let shown = last / span - (last / span - first / span).min(space.max(1) as u64 - 1);
         Self { frame, label, columns: (shown * span).max(first)..=last }
     }
@@ -77,7 +77,7 @@ impl Past {
         self.frame.height()
     }
 
-    /// How much time there is to see.
+    /// The length of the shown time.
     fn length(&self, app: &App) -> String {
         let columns = self.columns.end() - self.columns.start() + u64::from(app.history.last().is_some());
         let seconds = PERIOD * u32::try_from(columns).unwrap_or(u32::MAX);
@@ -112,7 +112,7 @@ impl Past {
         let offset = (self.label + GAP) as u16;
         let map = Rect { x: inner.x + offset, width: inner.width.saturating_sub(offset), ..inner };
         let longest = cells.iter().map(Vec::len).max().unwrap_or(0);
-        // What is shown alone has all the room, as far as cells stay cells.
+        // A zoomed time takes the whole width, as far as cells can widen.
         let alone = app.zoom.only(app.history.known()).is_some();
         let wide = if alone { (map.width / longest.max(1) as u16).clamp(1, WIDEST) } else { 1 };
         TimeMap { frame: self.frame, cells: &cells, wide, palette: app.palette }.draw(map, buffer);
@@ -149,7 +149,7 @@ impl Past {
         bundles.flat_map(|bundle| bundle.rows.iter().copied()).collect()
     }
 
-    /// What is written left of a terminal line.
+    /// The text left of a terminal line.
     fn name(&self, app: &App, line: usize, width: usize) -> String {
         let rows = self.frame.rows_at(line);
         let bundles = &app.job_view.bundles;
@@ -178,7 +178,7 @@ impl Past {
         let chunks = Some(first).filter(|first| !first.is_empty()).into_iter().chain(rest.chunks(span));
         let worst = chunks.map(|cells| cells.iter().map(cell).reduce(Cell::worse).unwrap_or(Cell::Absent));
         let Some((from, to)) = app.zoom.marked() else { return worst.collect() };
-        // What a hand leaves out steps back.
+        // Time outside of the drag is dimmed.
         let begin = self.columns.start() - self.columns.start() % span as u64;
         let begins = (begin..).step_by(span);
         let is_in = |begin: u64| begin <= to && begin + span as u64 > from;
@@ -213,7 +213,7 @@ impl Past {
     }
 }
 
-/// `gpu-005 37`, `32-39`: the host as well where it is one, and there is room.
+/// `gpu-005 37`, `32-39`: with the host if it is a single one and there is room.
 fn named(app: &App, rows: &[usize], width: usize) -> String {
     let row = |at: Option<&usize>| app.job_view.rows().get(*at?);
     let (Some(first), Some(last)) = (row(rows.first()), row(rows.last())) else { return String::new() };

@@ -1,4 +1,4 @@
-//! A quantity of every rank as it is now, each in the place it has on its host.
+//! A quantity of every rank now, each at its place on its host.
 
 use ratatui::{buffer::Buffer, layout::Rect};
 use unicode_width::UnicodeWidthStr as _;
@@ -37,7 +37,7 @@ impl Places {
         let names = (0..shape.groups).map(|group| label(app, group * shape.size).width());
         let label = names.max().unwrap_or(0).min(LABEL).min(width / 3);
         let space = width.saturating_sub(label + GAP);
-        // Where each group can have a line, its worst rank is named beside it.
+        // If each group has a line, its worst rank is named beside it.
         let named = !app.job_view.bundles.is_empty() && shape.groups <= height && space >= CELL + GAP + NAMED;
         let grid = Grid::fit(shape, if named { CELL } else { space }, height, app.palette.has_halves());
         Self { grid, label, named }
@@ -121,7 +121,7 @@ impl Places {
     }
 }
 
-/// Folded ranks have one place together.
+/// Folded ranks share one place.
 fn shape(app: &App) -> Shape {
     match app.job_view.bundles.len() {
         0 => app.job_view.seats.shape(),
@@ -157,7 +157,8 @@ fn of_row(row: &Row, metric: Metric, scale: Option<&Scale>) -> Cell {
         (Life::Alive, ..) if row.is_heard() && row.status.state == RankState::Hung => Cell::Alarm,
         (_, value, _) if !row.is_heard() => Cell::Stale { value },
         (_, Some(value), Some(scale)) => match of_value(value, scale) {
-            // The usual skew of a rank may be small and add up all the same: what the finding names has its sign.
+            // A rank's median skew may be small and still add up, so ranks that the finding names have a
+            // sign.
             Cell::Value { value, step, badness, sign: None }
                 if metric == Metric::Skew && row.named == Some(Kind::SlowRank) =>
             {

@@ -18,7 +18,7 @@ const INDENT: usize = 2;
 /// Lines one entry takes at most.
 const LINES: usize = 3;
 
-/// What the mouse does.
+/// The uses of the mouse.
 const MOUSE: [(&str, &str); 9] = [
     ("click", "a rank, a line: select it; again: same as Enter"),
     ("", "a word of the last line: same as its key"),
@@ -31,13 +31,13 @@ const MOUSE: [(&str, &str); 9] = [
     ("", "drag over heatmaps over time: zoom in; Esc shows all"),
 ];
 
-/// What belongs together, under one head.
+/// Related entries, under one head.
 pub(super) struct Part {
     title: &'static str,
     pub(super) entries: Vec<Entry>,
 }
 
-/// What one key does.
+/// The effect of one key.
 pub(super) struct Entry {
     left: String,
     meaning: &'static str,
@@ -53,7 +53,7 @@ impl Part {
 }
 
 impl Entry {
-    /// Whether all these words, in small letters, are in it.
+    /// Whether it contains all these words, in lower case.
     pub(super) fn has_all(&self, words: &[String]) -> bool {
         let text = format!("{} {}", self.left, self.meaning).to_lowercase();
         words.iter().all(|word| text.contains(word))
@@ -79,7 +79,8 @@ pub(super) fn joined(keys: &[Key], between: &str) -> String {
     keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
 }
 
-/// The keys of the view that is shown first, and what the signs mean last: on a low terminal the keys are what stays.
+/// The keys of the shown view come first, and the meaning of the signs last, so that a low terminal shows the
+/// keys.
 pub(super) fn parts(app: &App) -> Vec<Part> {
     let all = [
         Scope::Overview,

@@ -24,10 +24,10 @@ use crate::{
     width::Breakpoint,
 };
 
-/// Columns of the GPUs, beside what is known of the host.
+/// Columns of the GPUs, beside the host's data.
 const BESIDE: u16 = 62;
 
-/// Columns of what a line is of.
+/// Columns of a line's label.
 const LABEL: usize = 11;
 
 /// Runs of ranks in a line.

@@ -1,4 +1,4 @@
-//! The rank's communicators: with whom, and whether it keeps up.
+//! The rank's communicators: their members, and whether it keeps up.
 
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 use unicode_width::UnicodeWidthStr as _;
@@ -66,7 +66,7 @@ fn cells(one: &Membership, behind: u64) -> [String; 6] {
     [one.title.clone(), one.ranks.brief(RUNS), place, entered, figure::count(behind), last]
 }
 
-/// The last of the cells is shown where there is room.
+/// The last cell is shown if there is room.
 fn line(cells: &[String; 6], width: usize) -> String {
     let more = if width >= ROOMY { MORE } else { 0 };
     let mut columns = COLUMNS;

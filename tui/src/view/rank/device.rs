@@ -14,7 +14,7 @@ use crate::{
     view::panel::Title,
 };
 
-/// Columns of what a line is about.
+/// Columns of a line's label.
 const NAME: usize = 12;
 
 pub(super) fn title(rank: &Inspection) -> Title<'static> {
@@ -22,7 +22,7 @@ pub(super) fn title(rank: &Inspection) -> Title<'static> {
     Title { name: "GPU", about: name, right: String::new() }
 }
 
-/// One quantity: its name, its text, and whether that is news.
+/// One quantity: its name, its text, and whether it is a problem.
 pub(super) struct Health {
     pub(super) name: &'static str,
     pub(super) text: String,
@@ -52,12 +52,12 @@ pub(super) fn lines(app: &App, rank: &Inspection) -> Vec<Line<'static>> {
         .collect()
 }
 
-/// Why nothing is known of it.
+/// Why it is unknown.
 fn why_no_device(rank: &Inspection) -> &'static str {
     if rank.is_new { "no reports yet" } else { "no driver reports it" }
 }
 
-/// On one line: what is news first.
+/// On one line, problems first.
 pub(super) fn brief(app: &App, rank: &Inspection) -> Line<'static> {
     let palette = app.palette;
     let Some(device) = &rank.status.device else {
@@ -68,12 +68,14 @@ pub(super) fn brief(app: &App, rank: &Inspection) -> Line<'static> {
     let mut line = Line::from(Span::styled("GPU ", palette.of(Role::Muted)));
     for (at, health) in all.iter().enumerate() {
         let gap = if at > 0 { "  " } else { "" };
-        let name = match health.name {
-            name @ ("held by" | "Xid" | "ECC" | "NVLink" | "read") => format!("{gap}{name} "),
-            _ => gap.to_owned(),
+        let air = match health.name {
+            name @ ("held by" | "Xid" | "ECC" | "NVLink" | "read") => {
+                line.push_span(Span::styled(format!("{gap}{name}"), palette.of(Role::Muted)));
+                " "
+            }
+            _ => gap,
         };
-        line.push_span(Span::styled(name, palette.of(Role::Muted)));
-        line.push_span(Span::styled(health.text.clone(), palette.of(health.role)));
+        line.push_span(Span::styled(format!("{air}{}", health.text), palette.of(health.role)));
     }
     line
 }
@@ -88,7 +90,7 @@ fn unread(app: &App, rank: &Inspection) -> &'static str {
     }
 }
 
-/// `time`: what it is busy with.
+/// `time`: the shares of its busy time.
 fn health(device: &DeviceStatus, time: Option<GpuTime>, unread: &str) -> Vec<Health> {
     let of = |now: Option<String>, most: Option<String>, unit: &str| {
         let now = now?;

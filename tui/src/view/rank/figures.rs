@@ -1,4 +1,4 @@
-//! The rank's figures beside those of its peers, or of the rank that is pinned, and how they went.
+//! The rank's figures beside those of its peers or of the pinned rank, with their history.
 
 use ratatui::{
     buffer::Buffer,
@@ -19,7 +19,7 @@ use crate::{
     widget::{scale::Worse, sparkline},
 };
 
-/// In the order they are asked for.
+/// In order of importance.
 const METRICS: [Metric; 11] = [
     Metric::Gemm,
     Metric::StepTime,
@@ -35,7 +35,7 @@ const METRICS: [Metric; 11] = [
 ];
 
 /// Columns of a name, of a figure, of the worst rank's name, and the smallest useful sparkline.
-const NAME: usize = 14;
+const NAME: usize = 15;
 const FIGURE: usize = 9;
 const WHO: usize = 8;
 const HISTORY: usize = 8;
@@ -44,7 +44,7 @@ const RUNS: usize = 3;
 
 pub(super) struct Table {
     rows: Vec<(Metric, Comparison)>,
-    /// The pinned rank, its row, and how it is called.
+    /// The pinned rank, its row, and its name.
     beside: Option<(usize, String)>,
     about: String,
 }
@@ -169,7 +169,7 @@ impl Table {
     }
 }
 
-/// How it went, on a scale on which the peers' median is in sight.
+/// Its history, on a scale that includes the peers' median.
 fn bars(app: &App, row: usize, metric: Metric, known: &Comparison, width: usize) -> String {
     let values: Vec<f32> = app.history.values(row, metric).into_iter().flatten().collect();
     let full = match metric.worse() {

@@ -39,7 +39,7 @@ pub(in crate::view) fn cpu(host: HostLoadStatus) -> Option<String> {
         .map(|share| format!("{share:.0} % of {}", figure::counted(host.cores as usize, "core", "cores")))
 }
 
-/// Of both kinds of network, those that there are.
+/// The kinds of network that exist.
 pub(in crate::view) fn network(host: HostLoadStatus) -> Option<String> {
     let rdma = traffic(host.rdma, ["in", "out"]).map(|rates| format!("RDMA {rates}"));
     joined([traffic(host.network, ["in", "out"]), rdma], "; ")
@@ -55,7 +55,7 @@ pub(in crate::view) fn traffic(traffic: TrafficStatus, [received, sent]: [&str; 
     joined([one(traffic.received_bytes_per_s, received), one(traffic.sent_bytes_per_s, sent)], ", ")
 }
 
-/// Bytes a second as networks have them, in powers of ten.
+/// Bytes a second in powers of ten, as usual for networks.
 pub(in crate::view) fn rounded(rate: u64) -> String {
     match rate {
         0..1_000 => format!("{rate} B/s"),

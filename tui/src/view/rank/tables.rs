@@ -1,4 +1,4 @@
-//! Which GEMMs and which collectives the rank spends its time in.
+//! The GEMMs and collectives of the rank, by their time.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::{
     width::Breakpoint,
 };
 
-/// A rank that is asked answers within a second or two.
+/// A rank answers a request within a second or two.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A column's head, and its cells.
@@ -50,7 +50,7 @@ const GEMMS: [Place; 7] = [
     words("spread", 8),
 ];
 
-/// Both together as wide as the left side of 132 columns has room for, and 80 columns have.
+/// Both together fit the left side of 132 columns, and 80 columns.
 const COLLECTIVES: [Place; 8] = [
     words("operation", 20),
     figure("size", 7),
@@ -75,7 +75,7 @@ pub(super) fn collectives(
     buffer: &mut Buffer,
 ) {
     let rows: Vec<_> = rank.status.collectives.iter().map(collective).collect();
-    // A collective's time says nothing of the link alone.
+    // A collective's time says nothing about the link alone.
     let means = if rows.is_empty() { "" } else { "GB/s of the transfer, µs with waiting" };
     table(app, rank, breakpoint, "Collectives", means, &COLLECTIVES, &rows, area, buffer);
 }
@@ -104,7 +104,8 @@ fn known(value: Option<f64>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), figure::three)
 }
 
-/// How durations lie between the shortest and the longest: a bar to each part. One that holds any is no lower than the lowest bar.
+/// The distribution of durations between the shortest and the longest, one bar per part. A part with any has
+/// at least the lowest bar.
 fn spread(parts: &[u64]) -> String {
     let most = parts.iter().copied().max().unwrap_or(0).max(1);
     let bar = |&count: &u64| match count {
@@ -114,7 +115,7 @@ fn spread(parts: &[u64]) -> String {
     parts.iter().map(bar).collect()
 }
 
-/// Why nothing is known of what it spends its time in, and where to look for the reason.
+/// Why its GEMMs and collectives are unknown, and where to find the reason.
 fn awaited(app: &App, rank: &Inspection) -> String {
     let row = &app.job_view.rows()[rank.row];
     let asked = app.now.since(app.watched.since);
@@ -177,8 +178,8 @@ fn table<const N: usize>(
     }
 }
 
-/// The first column takes what is left over, as far as its names need it; whole names matter more than the last
-/// column.
+/// The first column takes the remaining width as far as its names need it; complete names matter more than
+/// the last column.
 fn widths<const N: usize>(places: &[Place; N], rows: &[[String; N]], width: usize) -> [Column; N] {
     let mut columns = places.map(|place| place.cells);
     let least = columns[0].width;

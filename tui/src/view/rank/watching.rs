@@ -1,4 +1,4 @@
-//! How closely the rank is watched, what that costs it, and what is not seen.
+//! How closely the rank is watched, the cost of this, and the blind spots.
 
 use ratatui::text::{Line, Span};
 use xpu_model::{figure, status::RankStatus};
@@ -11,9 +11,9 @@ use crate::{
     widget::wrap::wrapped,
 };
 
-/// Columns of what a line is about.
+/// Columns of a line's label.
 const NAME: usize = 10;
-/// Lines one of them may take.
+/// Most lines of one of them.
 const LINES: usize = 3;
 
 pub(super) fn title(rank: &Inspection) -> Title<'static> {

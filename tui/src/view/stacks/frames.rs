@@ -24,17 +24,17 @@ use crate::{
     },
 };
 
-/// Columns a branch is set in by.
+/// Columns by which a branch is indented.
 const STEP: usize = 2;
 
-/// Branches are set in no further: names must stay readable.
+/// The largest indentation, so that names stay readable.
 const DEEPEST: usize = 12;
 
-/// Runs of ranks before the rest is counted: here, and missing.
+/// Runs of ranks before the rest is only counted: ranks that are here, and missing ones.
 const HERE: usize = 6;
 const MISSING: usize = 4;
 
-/// Columns a function's name keeps.
+/// Least columns of a function's name.
 const LEAST: usize = 12;
 
 /// Least columns of ranks, so that frames are aligned.
@@ -61,7 +61,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) 
     }
 }
 
-/// Where there is no room for all and nothing is selected: the innermost frames of each branch, which say where it is.
+/// If not all fit and nothing is selected: the innermost frames of each branch, which show where it is.
 fn draw_ends(palette: Palette, rows: &[StackRow], area: Rect, buffer: &mut Buffer) {
     let mut column = 0;
     for (piece, y) in shortened(rows, area.height.into()).into_iter().zip(area.y..area.bottom()) {
@@ -94,7 +94,7 @@ enum Piece<'a> {
     Left(usize),
 }
 
-/// The rows in `height` lines, if that can be: of each branch as many of the innermost frames as there is room for.
+/// The rows in `height` lines, if possible: for each branch, as many of the innermost frames as fit.
 fn shortened(rows: &[StackRow], height: usize) -> Vec<Piece<'_>> {
     let runs = || rows.chunk_by(|_, next| next.open.is_none());
     let made = |kept: usize| {
@@ -237,7 +237,7 @@ fn frame(word: &Word, style: &impl Fn(Role) -> Style, space: usize, to: &mut Vec
     let fits = taken + file.width() + line.len() <= space;
     let file = if fits { file } else { file.rsplit('/').next().unwrap_or(file) };
     let place = format!("{file}{line}");
-    // The function's name gives way to the line.
+    // The function's name is cut before the line number.
     if let Some(function) = to.last_mut().filter(|_| taken + place.width() > space) {
         let kept = function.width().saturating_sub(taken + place.width() - space);
         function.content = cut(&function.content, kept.max(LEAST)).into();
@@ -245,7 +245,7 @@ fn frame(word: &Word, style: &impl Fn(Role) -> Style, space: usize, to: &mut Vec
     to.push(Span::styled(format!("  {place}"), style(Role::Muted)));
 }
 
-/// What the letters before the frames mean.
+/// The legend of the letters before the frames.
 pub(super) fn legend(palette: Palette, area: Rect, buffer: &mut Buffer) {
     let mut line = Line::default();
     for class in [Class::Python, Class::Torch, Class::C, Class::Cpp, Class::State] {

@@ -1,4 +1,5 @@
-//! Where ranks are in the communicator: how many collectives ranks entered, and the call that holds them.
+//! The positions of ranks in the communicator: how many collectives they entered, and the call in which they
+//! wait.
 
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 use unicode_width::UnicodeWidthStr as _;

@@ -1,4 +1,4 @@
-//! What a step is made of, as far as it is known without a capture. What is not known is drawn as not known.
+//! The parts of a step, as far as they are known without a capture. Unknown parts are drawn as unknown.
 
 use ratatui::{
     buffer::Buffer,
@@ -27,7 +27,7 @@ use crate::{
 /// Lines of what the last capture's steps would take without its stragglers.
 pub(super) const WHAT_IF: u16 = 2;
 
-/// Columns of what a bar is of, and of its figures.
+/// Columns of a bar's label, and of its figures.
 const LABEL: usize = 11;
 const FIGURES: usize = 18;
 
@@ -37,12 +37,12 @@ const BAR: [usize; 3] = [20, 14, 20];
 /// Smallest useful width of a bar's meaning.
 const WORDS: usize = 16;
 
-/// One bar: pieces in their colours, the figures, and what it means.
+/// One bar: pieces in their colours, the figures, and its meaning.
 struct Part {
     label: &'static str,
     pieces: Vec<(f64, &'static str, Role)>,
     share: Option<f64>,
-    /// Written before the share: `from` where it may be more.
+    /// The word before the share: `from` if it may be more.
     least: bool,
     means: String,
 }
@@ -67,7 +67,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     }
 }
 
-/// Parts that the program names, as far as there is room.
+/// Spans, as many as fit.
 fn draw_spans(app: &App, area: Rect, buffer: &mut Buffer) {
     if app.steps.spans.is_empty() {
         return;
@@ -112,7 +112,8 @@ fn parts(app: &App) -> [Part; PARTS as usize] {
     let transfer = one.collectives.map(|all| (all - waiting, glyph::SOLID, Role::Good));
     let idle = one.waiting.map(|share| (share, glyph::SHADED, Role::Warning));
     let percent = |share: f64| format!("{} %", figure::tenths(share * 100.0));
-    // GEMMs do not run while they are held up. Where that is not known the two may overlap: only this much is surely neither.
+    // GEMMs do not run while they are held up. If exposed communication is unknown, the two may overlap: only
+    // this much is certainly neither.
     let beside = one.exposed.or(one.collectives);
     let rest = one.gemms.zip(beside).map(|(gemms, others)| (1.0 - gemms - others).max(0.0));
     [

@@ -1,4 +1,4 @@
-//! Step times over time: the rank in the middle as a column, the slowest as a line above it, and where it changed.
+//! Step times over time: the median rank as a column, the slowest as a line above it, and the changes.
 
 use std::time::Duration;
 
@@ -28,17 +28,17 @@ use crate::{
 /// Columns of the figures left of the plot.
 const FIGURES: u16 = 10;
 
-/// From this width on both ends of the axis name their steps.
+/// From this width on, both ends of the axis show their steps.
 const ROOMY: u16 = 48;
 
-/// A step this many times as long as the median is cut off, and marked: the others must still be
+/// A step this many times as long as the median is cut off and marked, so that the others stay
 /// distinguishable.
 const TALL: f64 = 2.5;
 
-/// Changes listed below the plot; the newest are.
+/// The number of changes listed below the plot, the newest ones.
 const LISTED: usize = 3;
 
-/// Lines that changes take.
+/// The lines of the changes.
 pub(super) fn listed(app: &App, breakpoint: Breakpoint) -> usize {
     let most = if breakpoint == Breakpoint::Wide { LISTED } else { 1 };
     app.steps.changes.len().min(most)
@@ -155,7 +155,8 @@ pub(super) fn title(app: &App, breakpoint: Breakpoint) -> Title<'static> {
     }
 }
 
-/// The time of one column: all that is known fits, no column is shorter than a second, nor than points are usually apart.
+/// The time of one column: everything fits, and no column is shorter than a second or the usual distance
+/// between points.
 fn each(points: &[Point], now: Moment, width: u16) -> Duration {
     let first = points.first().map_or(now, |point| point.at);
     let apart = points.windows(2).map(|pair| pair[1].at.since(pair[0].at).as_secs_f64());
@@ -164,7 +165,7 @@ fn each(points: &[Point], now: Moment, width: u16) -> Duration {
     Duration::from_secs_f64((span / f64::from(width.max(1))).max(usual).max(1.0))
 }
 
-/// Points of one column: the middle of the medians, and the slowest of all.
+/// Points of one column: the median of the medians, and the slowest of all.
 fn bins(points: &[Point], width: usize, column: impl Fn(Moment) -> usize) -> Vec<Option<Bin>> {
     let mut medians: Vec<Vec<f64>> = vec![Vec::new(); width];
     let mut worst = vec![0.0_f64; width];
@@ -185,7 +186,7 @@ fn bins(points: &[Point], width: usize, column: impl Fn(Moment) -> usize) -> Vec
     bins
 }
 
-/// From the column up to the slowest rank, where that is more than noise.
+/// From the column up to the slowest rank, if the difference is more than noise.
 fn whisker(
     app: &App,
     bin: Bin,
@@ -221,7 +222,7 @@ fn figures(app: &App, from: f64, to: f64, inner: Rect, plot: Rect, buffer: &mut 
     }
 }
 
-/// Both ends of the axis, unless a mark is in their place.
+/// Both ends of the axis, unless a mark takes their place.
 fn ends_of_time(
     app: &App,
     points: &[Point],

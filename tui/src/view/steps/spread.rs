@@ -1,4 +1,4 @@
-//! How far steps are apart: over ranks, and one by one.
+//! The spread of steps: over ranks, and of single steps.
 
 use ratatui::{
     buffer::Buffer,
@@ -39,7 +39,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         let plot = Rect { height: below.height - 1, ..below };
         let counts = of.parts(from, to, plot.width.into());
         let most = counts.iter().copied().max().unwrap_or(0).max(1);
-        // Most steps are alike: the few that are not must be seen beside them.
+        // Most steps are alike, so the few others must stay visible.
         let shares: Vec<_> =
             counts.iter().map(|&count| ((1 + count) as f64).ln() / ((1 + most) as f64).ln()).collect();
         let style = app.palette.of(Role::Accent);
@@ -66,7 +66,7 @@ fn ranks(app: &App) -> Line<'static> {
     line(app, "ranks", [at(0.5), at(0.99), at(1.0)], &worst.unwrap_or_default())
 }
 
-/// Steps one by one, of the ranks that are watched.
+/// Single steps of the watched ranks.
 fn singles(app: &App) -> Line<'static> {
     let of = |quantile| app.steps.singles.quantile(quantile).map(Nanoseconds::milliseconds);
     line(app, "single", [of(0.5), of(0.99), of(1.0)], "")

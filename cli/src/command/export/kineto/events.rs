@@ -1,4 +1,4 @@
-//! The events of one rank: steps, calls on the host, what ran on the GPU, and which call launched it.
+//! The events of one rank: steps, calls on the host, work on the GPU, and the calls that launched it.
 
 use std::{
     cmp::Reverse,
@@ -27,7 +27,7 @@ pub(super) struct Events<'a> {
     trace: &'a Trace<'a>,
     /// Of the program.
     process: u32,
-    /// All kernels are there, by CUPTI: what the hook timed around them is no kernel more.
+    /// CUPTI recorded all kernels, so the operations that the hook timed around them are no further kernels.
     has_kernels: bool,
     /// A separate thread for calls whose time and thread are unknown.
     unseen: u32,
@@ -83,14 +83,14 @@ impl<'a> Events<'a> {
                         put,
                     )?;
                 }
-                // Members of a group, and what was only sampled.
+                // Members of a group, and sampled operations.
                 (_, CapturedSpan::Unknown | CapturedSpan::Timed { .. }) => {}
             }
         }
         Ok(())
     }
 
-    /// What processes and threads are called.
+    /// Names of processes and threads.
     fn name(&self, put: &mut Put<'_>) -> io::Result<()> {
         let (rank, host, process) = (self.trace.rank, &self.trace.of.host, self.process);
         let mut say = |pid: u32, tid: u32, what: &str, args: Value| {
@@ -124,7 +124,7 @@ impl<'a> Events<'a> {
         Ok(())
     }
 
-    /// On the thread that launches first. A time in place of steps is no step of the profiler.
+    /// On the thread with the first launch. A time in place of steps is no step of the profiler.
     fn steps(&self, put: &mut Put<'_>) -> io::Result<()> {
         let of = self.trace.of;
         let threads = of.operations.iter().map(|single| single.thread);
@@ -175,7 +175,7 @@ impl<'a> Events<'a> {
         Ok(())
     }
 
-    /// A call that holds its thread: one that waits for the GPU, or a copy not on a stream.
+    /// A call that blocks its thread: one that waits for the GPU, or a copy without a stream.
     fn call(&self, single: &Single, put: &mut Put<'_>) -> io::Result<()> {
         let CapturedSpan::Host { took } = single.span else { return Ok(()) };
         let name = match (host_function(&single.label), single.kind()) {
@@ -197,8 +197,8 @@ impl<'a> Events<'a> {
         self.on_gpu(single, kernel::demangled(name), correlation, args, put)
     }
 
-    /// Of the call that launched it, which is written before its first use. How long it took is not known; of a kernel of a library not
-    /// even when it was made but in which step.
+    /// The number of the call that launched it, which is written before its first use. The call's duration is
+    /// unknown; for a library's kernel, only the step of the call is known.
     fn correlation(&mut self, launch: &Single, put: &mut Put<'_>) -> io::Result<u64> {
         if let Some(&known) = self.known.get(&std::ptr::from_ref(launch)) {
             return Ok(known);
@@ -275,12 +275,12 @@ impl<'a> Events<'a> {
         args: Map<String, Value>,
     ) -> Value {
         let ts = self.microseconds(from);
-        // TensorBoard refuses steps of which one begins before the other ends, by whatever the last digit is.
+        // `TensorBoard` refuses steps that overlap, even in the last digit.
         let dur = self.microseconds(to) - ts;
         json!({ "ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args })
     }
 
-    /// From a call to what it launched.
+    /// From a call to the launched work.
     fn arrow(
         &self,
         part: &str,
@@ -305,7 +305,7 @@ struct Place {
     thread: u32,
 }
 
-/// The report counts from 0, which HTA takes for none.
+/// The report counts from 0, but HTA reads 0 as no stream.
 fn stream_number(stream: u32) -> u32 {
     stream.saturating_add(1)
 }
@@ -330,7 +330,7 @@ fn device_name(single: &Single) -> String {
     }
 }
 
-/// In Kineto's words where it has any.
+/// By Kineto's names if there are any.
 fn details(capture: &Capture, single: &Single) -> Map<String, Value> {
     let mut all = words::details(single);
     if let CapturedLabel::Gemm(shape) = &*single.label {

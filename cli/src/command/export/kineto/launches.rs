@@ -1,4 +1,5 @@
-//! Which operation that the hook timed launched a kernel that CUPTI recorded: CUPTI was not asked for the calls.
+//! Finds the operation, timed by the hook, that launched a kernel recorded by CUPTI. CUPTI did not record the
+//! calls.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,8 @@ impl<'a> Launches<'a> {
         Self(streams)
     }
 
-    /// The one that a kernel ran in, by its middle: events and CUPTI have clocks of their own.
+    /// The operation in which a kernel ran, by the kernel's middle, because events and CUPTI have separate
+    /// clocks.
     pub(super) fn that_launched(&self, kernel: &Single) -> Option<&'a Single> {
         let CapturedSpan::Gpu { stream, .. } = kernel.span else { return None };
         let (from, to) = kernel.on_gpu()?;

@@ -53,7 +53,7 @@ fn a_rank_is_found_as_hta_looks_for_it_and_times_are_those_of_the_capture() {
     assert_eq!(named, ["ProfilerStep#41", "ProfilerStep#42"]);
     assert_eq!(base + (steps[0]["ts"].as_f64().unwrap() * 1e3) as u64, BEGIN);
     assert_eq!(steps[0]["dur"], 20_000.0);
-    // A GEMM from 1 ms on and a collective from 6 on, on streams that HTA does not take for none.
+    // A GEMM from 1 ms on and a collective from 6 ms on, on streams that HTA does not read as no stream.
     let kernels = of(&trace, "kernel");
     let said: Vec<_> =
         kernels.iter().map(|event| (event["name"].as_str().unwrap(), event["tid"].as_u64())).collect();

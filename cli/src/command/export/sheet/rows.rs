@@ -40,7 +40,7 @@ impl Source<'_> {
         self.capture.window.is_none().then_some(step)
     }
 
-    /// A row for each operation that `cells` makes something of, after when and where it ran.
+    /// A row for each operation for which `cells` returns values; time and place come first.
     fn of_gpu(
         &self,
         put: &mut Put<'_>,

@@ -91,7 +91,7 @@ fn write(
     written.expect("memory takes it");
 }
 
-/// A file that is gone with the test.
+/// A file that is removed at the end of the test.
 struct Place(PathBuf);
 
 impl Place {
@@ -149,7 +149,7 @@ fn what_is_wrong_with_a_file_is_said_with_what_to_do() {
     assert!(why.starts_with("`separate-grads\\u{1b}[31m` in column `optype` is no operation"), "{why}");
     assert_eq!(place.read(&file(SCHEMA, &[], "")), Ok(Vec::new()));
 
-    // The names of its columns are as foreign.
+    // The names of its columns are untrusted too.
     let mut renamed = file(&SCHEMA.replace("stage", "aaaaa"), &OPERATIONS, "");
     let names: Vec<_> = renamed.windows(5).enumerate().filter(|(_, name)| *name == b"aaaaa").collect();
     let places: Vec<_> = names.into_iter().map(|(at, _)| at).collect();
@@ -174,7 +174,7 @@ fn a_file_that_is_cut_or_flipped_is_read_or_refused() {
         for bit in [0, 3, 7] {
             let mut flipped = whole.clone();
             flipped[at] ^= 1 << bit;
-            // Read or refused, and what was read is simulated or refused.
+            // A file is read or refused, and a trace that was read is simulated or refused.
             let _ = place.read(&flipped).map(|rows| Job::of_trace(&rows).map(|job| WhatIf::of(&job)));
         }
     }
@@ -197,7 +197,7 @@ fn a_page_cannot_claim_more_memory_than_a_page_takes() {
     }
 }
 
-/// The public traces and what their authors published of them, in the folder that is named. They are at
+/// The public traces and their authors' published figures, in the given folder. They are at
 /// <https://github.com/ByteDance-Seed/StragglerAnalysis>, in `data`.
 #[test]
 #[ignore = "needs the public traces"]

@@ -10,7 +10,8 @@ use crate::{
     launches::{Kind, Launch, Marker},
 };
 
-/// Threads are read one after another, within this time: the totals of one may be newer than those of another.
+/// Threads are read one after another within this time, so the totals of one may be newer than those of
+/// another.
 const READ_WITHIN: u64 = SECOND / 100;
 
 impl Detector {
@@ -25,12 +26,12 @@ impl Detector {
             return false;
         };
         if by_gemms == before.0 {
-            // In the middle of something that is no step, perhaps.
+            // Possibly in the middle of work that is no step.
             return false;
         }
         let is_surplus = by_total - before.1 > by_gemms - before.0 + 1 + steps_in_a_read(pace);
         if is_surplus && !tracked.is_suspect {
-            // Once more: a thread may have been read late.
+            // Again, because a thread may have been read late.
             tracked.is_suspect = true;
             return false;
         }
@@ -50,12 +51,12 @@ impl Detector {
         let is_figure = |member: &&Member| member.launch.weight < period::FIGURE;
         let has_gemms = members.iter().any(|member| member.launch.kind == Kind::Gemm);
         let collectives = members.iter().filter(|member| {
-            // A figure of each step may be one of a log entry too.
+            // A collective with a figure of each step may also occur in a log entry.
             member.launch.kind == Kind::Collective && !(has_gemms && is_figure(member))
         });
         let widest = collectives.filter(|member| size(member) > 1).max_by(|a, b| {
             let weight = |member: &Member| member.launch.weight;
-            // Of gradients only; an evaluation gathers parameters too.
+            // A reduce-scatter is of gradients only, while an evaluation gathers parameters too.
             let reduces = |member: &&Member| {
                 member.launch.form == Launch::collective(Operation::ReduceScatter, 0, size(member)).form
             };
@@ -90,8 +91,8 @@ pub(super) fn steps_in_a_read(pace: Option<u64>) -> u64 {
     READ_WITHIN / pace.unwrap_or(SECOND).max(1)
 }
 
-/// The launch to count if there is no NCCL operation: the rarest in a step; with it one half a step away,
-/// which an evaluation may lack.
+/// The launch to count if there is no NCCL operation: the rarest in a step, together with one half a step
+/// away, which an evaluation may lack.
 pub(super) fn own(members: &[Member]) -> Option<Marker> {
     let first = members.iter().min_by_key(|member| (member.count, member.offset))?;
     let away = |member: &&Member| member.offset.abs_diff(first.offset);

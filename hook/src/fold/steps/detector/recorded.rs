@@ -7,8 +7,8 @@ use flate2::read::GzDecoder;
 
 use super::*;
 
-/// Times in the files are in this many nanoseconds. They are also played faster and slower: what is known after some
-/// seconds differs.
+/// Times in the files are in this many nanoseconds. They are also replayed faster and slower, because the
+/// time decides what is known.
 const UNIT: u64 = 50_000;
 const UNITS: [u64; 4] = [UNIT, UNIT / 3, 2 * UNIT, 10 * UNIT];
 
@@ -87,7 +87,7 @@ fn read(name: &str, unit: u64) -> Program {
     Program { launches, own }
 }
 
-/// What is detected of a program: each step that ended, and whether its number is a lower bound.
+/// Detected steps of a program: each ended step, and whether its number is a lower bound.
 fn detect(program: &Program) -> Vec<(Ended, bool)> {
     let mut detector = Detector { clock, ..Detector::default() };
     let (mut ended, mut turn, mut pace) = (Vec::<(Ended, bool)>::new(), 0, None);
@@ -120,8 +120,8 @@ fn detect(program: &Program) -> Vec<(Ended, bool)> {
     ended
 }
 
-/// Of the steps shown: how many numbers are off by more than one; and how many there are after the first, and how many
-/// the program completed from then to the end.
+/// How many of the shown step numbers are off by more than one; how many steps were shown after the first;
+/// and how many the program completed from then to the end.
 fn errors(program: &Program, unit: u64, shown: &[(Ended, bool)]) -> (usize, u64, u64) {
     let own_at = |at: u64| {
         let before = program.own.iter().take_while(|&&(own, _)| own <= at);
@@ -138,7 +138,7 @@ fn errors(program: &Program, unit: u64, shown: &[(Ended, bool)]) -> (usize, u64,
     let ((to, until), is_lower_bound) = shown[shown.len() - 1];
     let end = program.launches.last().map_or(0, |(_, launch)| launch.at);
     let (steps, own) = (to.saturating_sub(from), own_at(end).saturating_sub(own_at(since)));
-    // Of a lower bound some may be missed where the period is found again; but it is counted to the end.
+    // A lower bound may miss some steps where the period is found again, but it counts to the end.
     let is_missed = is_lower_bound && steps < own && 2 * steps > own && own_at(end) - own_at(until) <= 2;
     (shown.iter().filter(is_off).count(), if is_missed { own } else { steps }, own)
 }
@@ -152,11 +152,11 @@ fn all() -> Vec<String> {
     names
 }
 
-/// Lengths of a step's parts differ on every rank and step, a repetition was not seen often enough, or it may be several
-/// steps with what is done after them.
+/// The lengths of a step's parts differ on every rank and step, a repetition was not seen often enough, or
+/// the period may be several steps with the work after them.
 const UNKNOWN: [&str; 4] = ["DDP-uneven-PowerSGD", "PPO", "inference-server", "local-SGD"];
 
-/// Four updates after each rollout: the whole is the shortest period that contains everything.
+/// Four updates follow each rollout: the shortest period that contains everything is the whole iteration.
 const SEVERAL: (&str, u64) = ("rollouts-and-updates", 4);
 
 #[test]

@@ -81,7 +81,7 @@ fn gemm(transposed: bool) -> GemmShape {
     GemmShape { m: 512, n: 512, k: 512, batch: 1, datatype, compute, transposed: (transposed, false) }
 }
 
-/// What a loop launches, with its clock.
+/// The launches of a loop, with its clock.
 struct Loop {
     detector: Detector,
     now: u64,

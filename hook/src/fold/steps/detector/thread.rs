@@ -7,13 +7,14 @@ use crate::launches::Kind;
 /// Threads are alike if their numbers of launches of each kind differ by no more than this part.
 const DIFFERENT: f64 = 0.05;
 
-/// So few launches of a kind may differ, as a part of all of a thread.
+/// Launches of a kind may differ by at most this part of all launches of a thread.
 const FEW: f64 = 0.005;
 
-/// Fewer launches of a thread tell nothing.
+/// With fewer launches, nothing is known about a thread.
 const ENOUGH: u64 = 500;
 
-/// Threads that are alike must have this part of all launches: what others launch may end the steps.
+/// Threads that are alike must make this part of all launches; otherwise the launches of the other threads
+/// may end the steps.
 const MOST: f64 = 0.9;
 
 /// Threads that are counted: more than a host has GPUs.

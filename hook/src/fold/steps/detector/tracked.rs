@@ -3,7 +3,7 @@
 use super::super::period::Period;
 use crate::launches::Marker;
 
-/// The launches of two periods of this many are not multiples by chance.
+/// Two periods of this many launches are not multiples of each other by chance.
 const LONG: u32 = 64;
 
 /// A period by which steps are counted.
@@ -26,8 +26,8 @@ pub(super) struct Tracked {
 }
 
 impl Tracked {
-    /// Whether this period is the known one. A check may find twice the known period: at the same moment that may repeat
-    /// often enough, and the known one with its exact sizes not yet.
+    /// Whether this period is the known one. A check may find twice the known period, if that already repeats
+    /// often enough while the known one, with exact sizes, does not yet.
     pub(super) fn is(&self, period: &Period, is_form: bool) -> bool {
         let times = period.launches / self.launches.max(1);
         let is_multiple = period.launches == times * self.launches;

@@ -1,4 +1,4 @@
-//! What is launched beside a period, which distinguishes a step from a part of one.
+//! The launches beside a period, which distinguish a step from a part of one.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -12,7 +12,7 @@ const MOSTLY: f64 = 0.8;
 const LIGHT: f64 = 4096.0;
 const LIGHT_SHARE: f64 = 0.0002;
 
-/// Something rarer than once in this many repetitions is no part of the step: without GEMMs, and with.
+/// Launches rarer than once in this many repetitions are no part of the step: without GEMMs, and with GEMMs.
 const SELDOM: f64 = 256.0;
 const SELDOM_WITH_GEMMS: f64 = 32.0;
 
@@ -90,8 +90,8 @@ pub(super) fn beside<L: Iterator<Item = (Launch, u32)>>(
                 Kind::Kernel | Kind::Copy => {}
             }
         }
-        // Gradients are summed while others are computed. Sums that follow on one another, with a kernel for each to
-        // divide it, may be of weights that are averaged now and then.
+        // Gradients are summed while others are computed. Sums in direct succession, each with a kernel that
+        // divides it, may average weights now and then.
         found.updates |= in_turn || kernels > FEW + collectives;
         if varied && heavy > FEW && !found.with_gemms.contains(&occasion) {
             found.variants.insert(occasion);
@@ -102,8 +102,8 @@ pub(super) fn beside<L: Iterator<Item = (Launch, u32)>>(
     Some(found)
 }
 
-/// Whether, beside `whole` repetitions, all GEMMs of others were launched, and no GEMM more: an evaluation lacks those of the
-/// backward pass, a second backward pass those of the forward pass.
+/// Whether the GEMMs beside `whole` repetitions are exactly those of further repetitions. An evaluation lacks
+/// the GEMMs of the backward pass, a second backward pass those of the forward pass.
 fn varied(inside: &HashMap<u32, (Kind, usize)>, launched: &HashMap<u32, usize>, whole: usize) -> bool {
     let gemms = inside.iter().filter(|(_, (kind, _))| *kind == Kind::Gemm);
     let mut others = gemms.map(|(name, &(_, count))| {
@@ -114,20 +114,20 @@ fn varied(inside: &HashMap<u32, (Kind, usize)>, launched: &HashMap<u32, usize>, 
     first > 0 && others.all(|other| other == Some(first))
 }
 
-/// When something beyond a log entry occurs beside a period: after how many repetitions.
+/// After how many repetitions something more than a log entry occurs beside a period.
 #[derive(Debug, Default)]
 pub(super) struct Beside {
     repetitions: usize,
     with_gemms: BTreeSet<usize>,
     without: BTreeSet<usize>,
-    /// Those with a repetition that lacks some launches but none of its GEMMs, and with others that weigh as much as an
-    /// update: the first of several micro-batches, which adds no gradients to earlier ones.
+    /// Occasions with a repetition that lacks some launches but none of its GEMMs, and with other launches as
+    /// large as an update: the first of several micro-batches, which adds no gradients to earlier ones.
     variants: BTreeSet<usize>,
     /// Occasions with more of the period's GEMMs.
     evaluations: usize,
     /// The period is a part of a backward pass.
     is_backward: bool,
-    /// Some of the events without GEMMs are more than a log entry.
+    /// Some of the launches without GEMMs are more than a log entry.
     pub(super) updates: bool,
     /// Some of those GEMMs have forms that are absent from the period.
     pub(super) unlike: bool,

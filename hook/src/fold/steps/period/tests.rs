@@ -56,7 +56,7 @@ fn optimizer(parameters: u32) -> Vec<Op> {
     (0..parameters).map(|_| kernel(20, 1e5)).collect()
 }
 
-/// Of the GEMMs of two layers forward, and backward for activations and weights; other sizes have more tokens.
+/// The GEMMs of two layers forward, and backward for activations and weights; other sizes have more tokens.
 fn extents(name: u32) -> [u32; 3] {
     let tokens = 64 + name / OTHER_SIZES;
     match name % OTHER_SIZES {
@@ -199,7 +199,7 @@ fn what_may_be_an_optimizer_or_a_statistic_is_not_answered() {
     }
 }
 
-/// Of a prompt of 512 tokens a GEMM looks like that for a weight of 256 by 512.
+/// A GEMM of a prompt of 512 tokens looks like that for a weight of 256 by 512.
 #[test]
 fn a_prompt_as_long_as_a_layer_is_wide_does_not_train() {
     let mut log = Log::default();
@@ -351,7 +351,7 @@ fn whatever_the_program_the_answer_is_right_or_there_is_none() {
         }
         step.extend(optimizer(parameters));
         if micro_batches > 1 && parameters == 0 {
-            // The step is undeterminable.
+            // The step cannot be determined.
             continue;
         }
         let (log_every, test_every, test_batches) =

@@ -1,7 +1,7 @@
 //! Which rank is slower than the others at which GEMM, kernel, copy or function.
 //!
-//! Communication is left out: a collective takes long on the ranks that wait, and `arrivals` names who they wait
-//! for. So are calls that wait for the GPU.
+//! Communication is left out, because a collective takes long on the ranks that wait; `arrivals` names the
+//! rank they wait for. Calls that wait for the GPU are left out too.
 
 use std::{
     cmp::Reverse,
@@ -22,7 +22,7 @@ use super::{
 /// Executions that a rank must have of it.
 const TIMED: usize = 3;
 
-/// How much longer it must take there, and how much of the time of a step that must cost.
+/// Least factor by which it takes longer there, and least share of a step that this costs.
 const SLOWER: f64 = 1.05;
 const WORTH: f64 = 0.001;
 
@@ -65,7 +65,7 @@ pub struct SlowRow {
     /// The median of the other ranks' medians.
     pub others_p50_ns: u64,
     pub ratio: f64,
-    /// What this rank spends on it more than the others, in a step.
+    /// Extra time of this rank per step, compared with the others.
     pub extra_per_step_ns: u64,
 }
 

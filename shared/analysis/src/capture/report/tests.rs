@@ -158,8 +158,8 @@ const GEMM: u32 = 0;
 const ALL_REDUCE: u32 = 1;
 const WAIT: u32 = 2;
 
-/// Where the time of the steps between these marks went: total, compute, exposed and gap, milliseconds.
-/// Operations: launch, begin and end, on the GPU except for waits.
+/// The breakdown of the steps between these marks: total, compute, exposed and gap, milliseconds. Operations:
+/// launch, begin and end, on the GPU except for waits.
 fn spent(marks: &[u64], operations: &[(u32, u64, u64, u64)]) -> Vec<[u64; 4]> {
     let mut part = part(0, 0);
     let account = part.account.as_mut().expect("an account");

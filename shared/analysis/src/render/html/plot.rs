@@ -1,4 +1,4 @@
-//! What is drawn: where the time of each rank went, and one step of all ranks.
+//! The plots: the breakdown of each rank's time, and one step of all ranks.
 
 use std::fmt::Write as _;
 
@@ -6,14 +6,14 @@ use crate::capture::{Lane, RankReport, Report, Spans};
 
 use super::super::milliseconds;
 
-/// In units of the drawing: the names to the left, and the width of what is drawn beside them.
+/// In units of the drawing: the width of the names to the left, and of the bars beside them.
 const LEFT: f64 = 70.0;
 const WIDE: f64 = 930.0;
 
 /// Ranks drawn: more are indistinguishable.
 const RANKS: usize = 256;
 
-/// What is narrower is drawn with its neighbours.
+/// Narrower pieces are drawn with their neighbours.
 const FINEST: f64 = 0.15;
 
 /// Bars of the mean step of each rank, all by one scale.
@@ -57,7 +57,7 @@ pub(super) fn breakdown(report: &Report, out: &mut String) {
     out.push_str("</svg>\n");
 }
 
-/// Of each rank what it computed, and below it what it communicated and copied.
+/// For each rank its compute, and below it its communication and copies.
 pub(super) fn timeline(what: &str, lanes: &[Lane], out: &mut String) {
     let lanes = &lanes[..lanes.len().min(RANKS)];
     let begin_at = lanes.iter().map(|lane| lane.from.0).min().unwrap_or(0);

@@ -111,7 +111,7 @@ fn check(capture: &Capture, steps: &[WholeStep<'_>]) -> Result<(), Refusal> {
         return Err(Refusal::Untimed { untimed, all: untimed.saturating_add(timed) });
     }
     if communicators.is_empty() {
-        return refused("it has no collective, so that no rank waits for another");
+        return refused("it has no collectives, so no rank waits for another");
     }
     let there = capture.ranks.len();
     let largest = communicators

@@ -22,10 +22,13 @@ fn bad_rows_are_refused_with_what_is_wrong() {
     refused(|rows| rows[1].duration = -0.5, "row 1 has start_ts 1 and duration -0.5");
     refused(|rows| rows[1].stage = -1, "row 1 has stage -1");
     refused(|rows| rows[1].rank = i64::MAX, "row 1 has rank 9223372036854775807");
-    refused(|rows| rows[1].chunk = 1, "row 1 has mc 1, an interleaved pipeline: of pipelines,");
+    refused(
+        |rows| rows[1].chunk = 1,
+        "row 1 has mc 1, an interleaved pipeline: what-if simulates only pipelines",
+    );
     refused(|rows| rows.iter_mut().for_each(|row| row.stage = 1), "it has no stage 0: correct the trace");
     refused(|rows| rows[7].replica = 4_000_000_000, "it has no data-parallel rank 2");
-    refused(|rows| rows[7].step = 9, "are 16 rows, and it has 8: rows are missing");
+    refused(|rows| rows[7].step = 9, "are 16 rows, but it has 8: rows are missing");
     refused(|rows| rows[7].kind = Kind::Gc, "only some steps and ranks have gc 0 of stage 0");
     refused(|rows| rows[7] = rows[6], "it has grads-reduce-scatter 0 of stage 0 and data-parallel rank 1");
     refused(|rows| rows[1] = rows[0], "step 7 has an operation twice");

@@ -1,5 +1,5 @@
-//! Ranks that wait in a circle, each for a message of the next: the one that called something else than it
-//! usually does began it.
+//! Ranks that wait in a circle, each for a message of the next. The rank whose last call differs from its
+//! usual call is the cause.
 
 use xpu_wire::{
     collective::Operation,
@@ -10,7 +10,7 @@ use super::Unmatched;
 
 /// Calls before it that show what a rank usually does next.
 const CONTEXT: usize = 4;
-/// More of them distinguish no more.
+/// Longer sequences distinguish nothing more.
 const MOST: usize = 256;
 
 /// The circle that the earliest waiting rank leads to, in the order of waiting. All ranks wait.
@@ -28,8 +28,8 @@ pub(super) fn of<'a, 'b>(unmatched: &'b [Unmatched<'a>]) -> Vec<&'b Unmatched<'a
     Vec::new()
 }
 
-/// In a circle, the message that lacks because its rank waits where it usually does not; `None` if that is so
-/// of no rank or of several.
+/// The message of a circle that is missing because its rank waits where it usually does not; `None` if this
+/// holds for no rank or for several.
 pub(super) fn begins<'a, 'b>(circle: &[&'b Unmatched<'a>]) -> Option<(&'b Unmatched<'a>, &'b Unmatched<'a>)> {
     let waits_for = |rank| circle.iter().find(|other| other.calls.rank == rank);
     let unusual = circle.iter().filter_map(|one| {
@@ -40,8 +40,8 @@ pub(super) fn begins<'a, 'b>(circle: &[&'b Unmatched<'a>]) -> Option<(&'b Unmatc
     unusual.next().filter(|_| unusual.next().is_none())
 }
 
-/// Whether the call follows what it follows usually: after the longest sequence of calls that occurred before.
-/// `None` without an example.
+/// Whether the call usually follows the calls before it, judged by the longest sequence of calls that
+/// occurred earlier. `None` without an example.
 fn is_usual(record: &RankRecord, call: &RecordedCall) -> Option<bool> {
     let is_message = |one: &&RecordedCall| {
         matches!(one.operation, Operation::Send | Operation::Recv) && one.state != CallState::Refused

@@ -18,7 +18,7 @@ pub(in crate::finding) const LATE_HOST: &str = "look at what its Python does bet
 pub struct Straggler {
     pub rank: Rank,
     pub host: HostName,
-    /// Share of the time that the others lose through it, and half the width of its interval, in percent.
+    /// Share of the time that the others lose because of it, and half the width of its interval, in percent.
     pub pct: f64,
     pub error_pct: f64,
     pub step_ms: Option<f64>,
@@ -73,12 +73,12 @@ impl Cause {
         match self {
             Self::SlowGemms { clocks, .. } => clocks.advice(),
             Self::MoreWork { .. } => {
-                "look at what it computes and others do not: longer sequences, a larger batch, an extra module or evaluation"
+                "look for work that the others do not have: longer sequences, a larger batch, an extra module or evaluation"
             }
             Self::WaitsLess { .. } => LATE_HOST,
             Self::LacksCpu(_) => LacksCpu::ADVICE,
             Self::MoreWaits { .. } => {
-                "look for what makes it wait for its GPU within the step: .item(), .cpu(), a tensor that is printed or compared (xpu-top stacks)"
+                "look for code that waits for the GPU within the step: .item(), .cpu(), a tensor that is printed or compared (xpu-top stacks)"
             }
             Self::Unknown => {
                 "capture some steps (xpu-top capture --steps 5 --kernels) and look at what this rank does before its collectives: copies, kernels other than GEMMs, its host"
@@ -91,7 +91,7 @@ impl fmt::Display for Straggler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rank, host, pct, error_pct, .. } = self;
         write!(f, "rank {rank} ({host}) delays the others by ")?;
-        // With the job's clock it may be known to a digit.
+        // From the job's step times it may be known to a digit.
         let of = |whole: f64| {
             let [least, most] = [(pct - error_pct).max(0.0), pct + error_pct]
                 .map(|bound| format!("{:.1}", bound * whole / 100.0));

@@ -99,7 +99,7 @@ impl Evidence {
             Self::OutOfStep(of) => {
                 to.ranks(&of.ranks);
                 to.add(format!(
-                    "all wait for the GPU: none of the numbers {} to {}, which all called, is known to have ended",
+                    "all wait for the GPU: of numbers {} to {}, which all ranks called, none is known to have ended",
                     of.collective.number,
                     of.least.saturating_sub(1),
                 ));
@@ -192,7 +192,7 @@ fn straggler(of: &Straggler, to: &mut Clauses<'_>) {
             if let Some((own, usual)) = of.tflops {
                 to.add(format!("its GEMMs run at {own:.1} TFLOPS, the others' at {usual:.1}"));
             }
-            // The headline says both of these whole.
+            // The headline has both of these completely.
             if !matches!(cause, Cause::MoreWork { .. } | Cause::Unknown) {
                 to.add(cause.to_string());
             }
@@ -247,7 +247,7 @@ fn exited(of: &Exited, to: &mut Clauses<'_>) {
     if let Some(exit) = exit {
         to.add(exit.sentence());
     } else if !of.was_seen {
-        to.add("its end was not seen: that is when it last reported");
+        to.add("its end was not seen: the time is that of its last report");
     }
     if let Some(step) = of.step {
         to.add(format!("at step {step}"));

@@ -204,11 +204,11 @@ impl Evidence {
             }
             Self::Partial(of) => {
                 let what = format!("{who}: {} does not end", collective(&of.collective));
-                with_age(&what, &format!(", on {} it did", counted(of.others)), of.hung_s)
+                with_age(&what, &format!(", it ended on {}", counted(of.others)), of.hung_s)
             }
             Self::Unmatched(of) => {
                 let what = format!("{who} called {} sends and receives", of.calls);
-                with_age(&what, &format!(", ranks like it {}", of.usual), of.hung_s)
+                with_age(&what, &format!(", similar ranks {}", of.usual), of.hung_s)
             }
             Self::Exchanging(of) => exchanging(of),
             Self::Idle(of) => {
@@ -300,7 +300,7 @@ fn forming(of: &Forming, host: Option<&str>) -> String {
         Missing::Unseen(unseen) => {
             with_age(&waiting, &format!(", {} never seen", counted(unseen.len())), of.hung_s)
         }
-        Missing::Unknown => with_age(&waiting, ", who is missing is unknown", of.hung_s),
+        Missing::Unknown => with_age(&waiting, ", which rank is missing is unknown", of.hung_s),
         Missing::Ranks { ranks, .. } => {
             let first = ranks.first().copied().unwrap_or_default();
             let what = format!("{} did not {join} a communicator", who(ranks, first, host));

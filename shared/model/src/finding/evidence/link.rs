@@ -17,7 +17,7 @@ pub struct SlowLink {
     pub size: u32,
     pub gb_s: f64,
     pub usual_gb_s: f64,
-    /// Similar groups, whose median that is; `None`: its own earlier value.
+    /// The number of similar groups whose median this is; `None` if it is its own earlier value.
     pub groups: Option<usize>,
     /// Slow communicators, and all known ones.
     pub slow: usize,

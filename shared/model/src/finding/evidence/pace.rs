@@ -22,7 +22,7 @@ pub struct Regression {
     pub rate_pct: f64,
     /// Whether slower GEMMs are the cause.
     pub is_compute: bool,
-    /// Then: what holds the clocks of most GPUs down.
+    /// Then, the reasons for which the clocks of most GPUs are held down.
     pub clocks: Option<HeldClock>,
     pub late: Option<LateLaunches>,
     pub lacks_cpu: Option<LacksCpu>,
@@ -104,7 +104,7 @@ impl LateLaunches {
     }
 }
 
-/// Percent by which figures differ that are called the same.
+/// Figures that differ by less than this percentage are called the same.
 const ALIKE: f64 = 3.0;
 
 impl Regression {
@@ -170,7 +170,7 @@ impl WithFigures for Regression {
 pub struct PastRun {
     pub step_ms: f64,
     pub past_step_ms: f64,
-    /// That run's day and GPUs; in words since when, and the cause.
+    /// The day and GPUs of that run; since when, in words; and the cause.
     pub day: String,
     pub gpu: String,
     pub when: String,

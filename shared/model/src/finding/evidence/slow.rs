@@ -30,7 +30,7 @@ impl fmt::Display for Named {
 pub struct Rates {
     pub tflops: f64,
     pub usual_tflops: f64,
-    /// Ranks with the same work, whose median that is; `None`: its own earlier value.
+    /// The number of ranks with the same work whose median this is; `None` if it is its own earlier value.
     pub ranks: Option<usize>,
 }
 
@@ -96,7 +96,7 @@ impl fmt::Display for Arrival {
         match self.waiting {
             None => f.write_str("its arrival skew is unknown")?,
             Some(Waiting { last_pct, loss, is_cost }) => {
-                // Of few timed collectives it may be last into none.
+                // If few collectives are timed, it may be last into none of them.
                 let is_last = last_pct >= SELDOM;
                 if is_last {
                     write!(f, "it is last into {last_pct:.0} % of its collectives")?;
@@ -202,7 +202,7 @@ pub struct MoreWork {
     pub who: Named,
     /// As a multiple of the others'.
     pub times: f64,
-    /// The number of others, whose median that is.
+    /// The number of others whose median this is.
     pub rates: Rates,
     pub arrival: Arrival,
 }

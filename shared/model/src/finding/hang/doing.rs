@@ -1,4 +1,4 @@
-//! What a rank does that others wait for.
+//! What the rank does for which others wait.
 
 use std::{fmt, time::Duration};
 
@@ -11,7 +11,7 @@ use xpu_wire::{
 use super::held;
 use crate::job::{Job, RankView};
 
-/// A rank without work for longer does not compute.
+/// A rank that has not worked for longer does not compute.
 const AT_WORK: Duration = Duration::from_secs(3);
 
 /// A rank's activity, as far as visible.
@@ -26,7 +26,7 @@ pub enum Doing {
     Outside,
     /// The same, and its process works: on its CPU, or on files.
     Works,
-    /// The same, and the kernel does not interrupt its main thread: it waits for a disk or a file server.
+    /// The same, and its main thread is in an uninterruptible wait for a disk or a file server.
     InTheKernel,
 }
 

@@ -38,8 +38,8 @@ pub(super) fn not_launched(still: &Still<'_>) -> Option<Finding> {
     Some(finding(Class::NotLaunched, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
 }
 
-/// For laggards that wait for their GPUs: a collective that ended on all but them, or one among themselves
-/// that does not end.
+/// For laggards that wait for their GPUs: a collective that ended on all ranks but them, or a collective
+/// among them that does not end.
 pub(super) fn root(still: &[Still<'_>], culprits: &BTreeSet<Rank>) -> Option<Finding> {
     let is_culprit = |place: &&Place<'_>| culprits.contains(&place.rank);
     if !still.iter().flat_map(|still| &still.places).filter(is_culprit).all(waits_for_gpu) {
@@ -82,8 +82,8 @@ fn partial(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
     Some(finding(Class::Partial, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
 }
 
-/// Of those that all launched and that do not end, the one with most pending behind it: others may wait for
-/// its ranks.
+/// Of the collectives that all launched and that do not end, the one with the most pending behind it, because
+/// others may wait for its ranks.
 pub(super) fn longest(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     let behind = |still: &Still<'_>| {
         let left = still.places.iter().map(|place| place.state.entered.saturating_sub(place.state.completed));
@@ -110,7 +110,7 @@ pub(super) fn longest(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     Some(first)
 }
 
-/// Of one that all launched and that does not end: which GPUs have not started it, by the driver.
+/// The GPUs that have not started a collective which all launched and which does not end, by the driver.
 fn by_the_driver(job: &Job, still: &Still<'_>, found: &Finding) -> Option<Finding> {
     let (ranks, witness) = witness::not_started(&still.places)?;
     let confidence =
@@ -132,8 +132,8 @@ fn by_the_driver(job: &Job, still: &Still<'_>, found: &Finding) -> Option<Findin
 /// All launched it, and it does not end.
 fn in_kernel(still: &Still<'_>) -> Option<Finding> {
     let launched = still.places.iter().all(|place| place.state.enqueued >= place.state.entered);
-    // The count of completed ones may lag a little: only a rank that waits for the GPU proves that it does
-    // not.
+    // The count of completed collectives may lag a little, so only a rank that waits for its GPU proves that
+    // a collective does not end.
     let alone = still.places.len() < 2;
     if alone || !still.is_whole() || still.least() != still.most() || !launched || !anyone_held(&still.places)
     {
@@ -141,7 +141,8 @@ fn in_kernel(still: &Still<'_>) -> Option<Finding> {
     }
     let unfinished: Vec<_> =
         still.places.iter().filter(|place| place.state.completed < place.state.entered).collect();
-    // Of each rank it is known late which ones have ended. One that has on a rank is not the one that does not.
+    // Completion is known late on each rank. A collective that has ended on one rank is not the one that does
+    // not end.
     let first = unfinished.iter().map(|place| place.state.completed).max()?;
     let ranks: Vec<Rank> = unfinished.iter().map(|place| place.rank).collect();
     let collective = still.collective(first, unfinished.iter().copied());

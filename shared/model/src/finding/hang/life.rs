@@ -95,7 +95,7 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
         severity: Severity::Critical,
         cost: None,
     };
-    // One that has ended is missing, whoever else may be.
+    // A rank that has ended is missing, whichever others may be.
     let ended: Vec<_> = job.ranks().filter(|(_, view)| view.life() == Life::Ended).collect();
     let absent = if makes && absent.is_empty() { ended } else { absent };
     if absent.is_empty() {
@@ -108,7 +108,7 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
             (named.clone(), if unseen.is_empty() { Missing::Nobody } else { Missing::Unseen(unseen) });
         return Some(finding(named, Confidence::Likely, missing, advice));
     }
-    // Perhaps not all of them belong to it: one that is inside another call waits for others itself.
+    // Perhaps not all of them belong to it: a rank inside another call waits for others itself.
     let is_idle = |view: &RankView| Doing::of(view) == Doing::Outside && !works(view);
     let idle: Vec<_> = absent.iter().copied().filter(|(_, view)| is_idle(view)).collect();
     let missing = if absent.len() < inside.len() || idle.is_empty() { absent } else { idle };
@@ -119,7 +119,7 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
     let ranks: Vec<Rank> = missing.iter().map(|&(rank, _)| rank).collect();
     let doing = Doing::closely(job, *rank, first);
     let missing = Missing::Ranks { ranks: ranks.clone(), doing };
-    // If as many are elsewhere, in calls of their own, they may be right to be there.
+    // If as many ranks are in other calls, those may be the correct ones.
     let is_open = ranks.len() >= inside.len() && !is_idle(first);
     let confidence = if is_open { Confidence::Guess } else { Confidence::Likely };
     Some(finding(ranks, confidence, missing, "look at those ranks' stacks"))

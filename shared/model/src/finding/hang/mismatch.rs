@@ -54,10 +54,10 @@ pub(super) fn called(still: &Still<'_>) -> Option<Finding> {
     Some(finding(Class::Mismatch, ranks, confidence, still, evidence, advice, Some(usual)))
 }
 
-/// A few called more than most, and all called what most wait for: the GPUs wait in it, so earlier calls do
-/// not match.
+/// A few called more than most, and all called the collective in which most wait. The GPUs wait in it, so
+/// earlier calls do not match.
 ///
-/// If a few called fewer, they may wait for their own kernel.
+/// If only a few called fewer, these may wait for their own kernels.
 pub(super) fn out_of_step(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
     let least = still.least();
     let (laggards, ahead) = (still.laggards().count(), still.waiting().count());

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::job::Job;
 
-/// Ranks whose GPUs have not reached what others' have, and that wait for no other rank.
+/// Ranks whose GPUs have not reached the collective that others' have, and that wait for no other rank.
 pub(super) fn ranks(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     let mut waiting = BTreeSet::new();
     let mut queues = Vec::new();
@@ -57,7 +57,8 @@ pub(super) fn ranks(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
 }
 
 impl After {
-    /// By the record of this rank; `None` if it has no such call, or none before it on its stream that is known to have ended.
+    /// By the record of this rank; `None` if it has no such call, or if no call before it on its stream is
+    /// known to have ended.
     pub(super) fn of(job: &Job, communicator: CommunicatorId, number: u64, rank: Rank) -> Option<Self> {
         let record = job.record(rank).filter(|_| job.has_fresh_record(rank))?;
         let is_it = |call: &RecordedCall| {

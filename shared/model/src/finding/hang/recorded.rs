@@ -34,7 +34,7 @@ pub(super) fn divergence(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
         DivergenceKind::Unmatched => {
             (Class::Unmatched, "look at both calls: `xpu-top collectives` shows the calls before them")
         }
-        // One that only has not come is filtered out above.
+        // A rank that only has not come yet is filtered out above.
         DivergenceKind::Extra
         | DivergenceKind::LeftOut
         | DivergenceKind::Operation

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{divergence::Divergence, job::Job, ras};
 
-/// What is listed; the ranks of further states are in no group.
+/// Groups that are listed; the ranks of further states are in no group.
 const GROUPS: usize = 32;
 
 /// A GPU that is busy at less than this share of its power limit runs a kernel that only waits: computing and moving
@@ -32,7 +32,7 @@ pub(super) fn with_gpus(job: &Job, still: &[Still<'_>], mut finding: Finding) ->
             .find(|still| still.id.to_string() == collective.communicator)
             .map(|of| groups(job, of, collective.number)),
         None => job.divergence().and_then(|found| match finding.class {
-            // Of calls of two communicators: the collective that not all have called.
+            // If calls of two communicators are in another order: the collective that not all have called.
             Class::Deadlock | Class::Mismatch if found.ends.is_empty() => {
                 let open = |of: &&Still<'_>| of.id == found.id && of.least() < of.most();
                 still.iter().find(open).map(|of| groups(job, of, of.least()))
@@ -51,7 +51,7 @@ pub(super) fn with_gpus(job: &Job, still: &[Still<'_>], mut finding: Finding) ->
 fn groups(job: &Job, still: &Still<'_>, number: u64) -> Vec<GpusAt> {
     let ras_agrees =
         ras::Witness::of_communicator(job, still.id).is_some_and(|said| said.agrees == Some(true));
-    // Of ranks that share a GPU each causes what the driver says of the other.
+    // If ranks share a GPU, the driver's figures for one include those of the other.
     let are_alone = witness::have_own_devices(&still.places);
     let idle = witness::not_started(&still.places).map(|(ranks, _)| ranks).unwrap_or_default();
     let states = still.places.iter().map(|place| {
@@ -170,7 +170,7 @@ fn work_before(record: &RankRecord, at: usize) -> Option<(String, Option<f64>)> 
     let collective = on_stream().next().filter(is_open);
     let over =
         on_stream().find(|before| before.state == CallState::Done).map_or(0, |before| before.entered.0);
-    // What was launched before a call that has ended on the same stream has ended.
+    // If a call has ended, everything launched before it on the same stream has ended too.
     let is_later = |launched: Option<Moment>| launched.is_none_or(|launched| launched.0 + CLOCKS >= over);
     let work = record.preceding(call).filter(|work| is_later(work.launched));
     match (work, collective) {
@@ -187,7 +187,7 @@ fn named(call: &RecordedCall) -> String {
     format!("{}{number}", call.operation)
 }
 
-/// What the driver says of a GPU adds to what is known, or takes its place where nothing is.
+/// The driver's figures for a GPU complete what is known, or replace it where nothing is known.
 fn by_the_driver(at: &mut GpusAt, load: Load, has_not_begun: bool) {
     (at.busy_pct, at.power_w) = (Some(load.busy_pct), load.watts);
     let waits = load.busy_pct >= witness::BUSY

@@ -13,7 +13,7 @@ use crate::job::Job;
 pub(super) fn exchanging(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     let exchanges =
         |place: &Place<'_>| place.view.latest().is_some_and(|digest| digest.launches.point_to_point > 0);
-    // Then what its GPU does is no send or receive.
+    // Then its GPU is not in a send or receive.
     let ends_with_collective = |place: &Place<'_>| {
         let record = job.record(place.rank).filter(|_| job.has_fresh_record(place.rank));
         record.and_then(|record| record.calls.last()).is_some_and(|call| call.operation.is_collective())

@@ -1,5 +1,5 @@
-//! GPUs that have not started a collective, by what the driver says: a kernel that waits for other ranks keeps
-//! its GPU busy at low power.
+//! GPUs that have not started a collective, by the driver's figures: a kernel that waits for other ranks
+//! keeps its GPU busy at low power.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ pub enum Witness {
     Power { watts: f64, others_watts: f64 },
 }
 
-/// Of ranks that all launched it, those whose GPUs have not started it.
+/// The ranks whose GPUs have not started a collective that all launched.
 pub(super) fn not_started(places: &[Place<'_>]) -> Option<(Vec<Rank>, Witness)> {
     let loads: Vec<_> =
         places.iter().map(|place| Some((place.rank, Load::of(place.view)?))).collect::<Option<_>>()?;
@@ -53,7 +53,7 @@ pub(super) fn not_started(places: &[Place<'_>]) -> Option<(Vec<Rank>, Witness)> 
     computes.then(|| (vec![rank], Witness::Power { watts, others_watts }))
 }
 
-/// Of ranks that share a GPU each causes what the driver says of the other.
+/// If ranks share a GPU, the driver's figures for one include those of the other.
 pub(super) fn have_own_devices(places: &[Place<'_>]) -> bool {
     let device = |place: &Place<'_>| place.view.device().map(|reading| reading.uuid);
     let devices: Vec<_> = places.iter().filter_map(device).collect();

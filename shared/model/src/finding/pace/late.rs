@@ -7,8 +7,8 @@ use xpu_wire::id::Rank;
 use super::super::cohort::usual_of_others;
 use crate::job::{Ahead, Job, RankView, median};
 
-/// Digests in the look-back, the half minute within which a slow rank is to be named, and the minimum: the fewest in
-/// which a condition persists.
+/// Digests in the look-back, the half minute within which a slow rank must be named; and the minimum, the
+/// fewest in which a condition persists.
 const LOOKED_BACK: usize = 28;
 const LEAST: usize = 3;
 
@@ -20,16 +20,17 @@ const LEAST_OF_A_HOST: usize = 8;
 /// something else.
 const SLOW: f64 = 0.5;
 
-/// Least number of collectives queued by the others, the one that runs and one behind it, and the largest share of
-/// that for a late rank.
+/// Least number of collectives that the others have queued, the one that runs and one behind it; and the
+/// largest share of that for a late rank.
 const QUEUED: f64 = 2.0;
 const FEWER: f64 = 0.5;
 
-/// And least difference: a digest may come just before or after a few are launched, as the buckets of a step are.
+/// And the least difference: a digest may come just before or after a few launches, such as the buckets of a
+/// step.
 const APART: f64 = 4.0;
 
-/// A rank whose threads are found in a waiting call more often than this is not late itself: it waits in most of the
-/// digests if it waits at all, but for those in which it launches. Tuned.
+/// A rank whose threads are in a waiting call in more digests than this is not late itself: if it waits at
+/// all, it waits in most digests, except those in which it launches. Tuned.
 const WAITS: f64 = 0.3;
 
 /// The late ranks, and the median queue lengths meanwhile.

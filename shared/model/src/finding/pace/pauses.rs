@@ -1,4 +1,5 @@
-//! Steps that take much longer occasionally: what is lost in them, and whose threads have something else to do meanwhile.
+//! Steps that occasionally take much longer: the time lost in them, and the ranks whose threads do something
+//! else meanwhile.
 
 use xpu_wire::{id::Rank, unit::Nanoseconds};
 
@@ -14,26 +15,27 @@ use super::{
 };
 use crate::job::{Job, PaceSample, RankView, median};
 
-/// Digests over which pauses are searched, the half minute within which they are to be named; those that must
-/// include one, and the total share of time lost: a quarter more than makes a finding `slow`. Tuned.
+/// Digests over which pauses are searched, the half minute within which they must be named; the digests that
+/// must include one; and the total share of time lost, a quarter more than makes a finding `slow`. Tuned.
 const WINDOW: usize = 28;
 const PAUSES: usize = 4;
 const LOST: f64 = 0.06;
 
-/// A step that takes this multiple of the usual is a pause, however many of a digest do. Of fewer than this many
-/// steps of a digest, the median may be a pause itself. Tuned.
+/// A step that takes this multiple of the usual is a pause, even if many of a digest do. With fewer than this
+/// many steps in a digest, the median may be a pause itself. Tuned.
 const MUCH_LONGER: f64 = 1.5;
 const MANY_STEPS: f32 = 8.0;
 
-/// A digest that lost less than this share of what those with pauses lose has none: a pause that a digest cuts in two
-/// loses half in each at the mean.
+/// A digest has no pause if it lost less than this share of what digests with pauses lose: a pause that is
+/// cut in two loses half in each digest on average.
 const NEGLIGIBLE: f64 = 0.25;
 
-/// Pauses that took more than this share of their present cost before did not begin now: most of it is not new.
+/// Pauses did not begin now if they cost more than this share of their present cost before, because then most
+/// of it is not new.
 const MUCH_AS_BEFORE: f64 = 0.5;
 
-/// The share of the loss by which threads of the causing rank wait less: most of it in total, and in either half, of
-/// which one may have a pause less, what makes a cause.
+/// The share of the loss by which threads of the causing rank wait less: most of it in total; and in each
+/// half, of which one may have a pause less, as much as makes a cause.
 const MOST: f64 = 0.6;
 const HALF: f64 = EXPLAINS;
 
@@ -50,8 +52,8 @@ struct Lost {
     since: usize,
     /// The usual step. Seconds.
     pace: f64,
-    /// Since pauses began, or in the latest of [`AVERAGED`] digests: the share of the time, without the first
-    /// pause, and the mean step.
+    /// The share of the time lost, without the first pause, and the mean step; both since pauses began, or in
+    /// the latest of [`AVERAGED`] digests.
     average: f64,
     step: f64,
     /// Digests before pauses began.
@@ -76,7 +78,7 @@ fn lost_in(all: &[PaceSample]) -> Option<Lost> {
         return None;
     }
     let pace = quarter(samples)?;
-    // Steps that are all slightly longer are no pause; of many the median is none.
+    // Steps that are all slightly longer are no pauses; among many steps the median is none.
     let usual = |sample: &PaceSample| {
         let own = if sample.steps < MANY_STEPS { pace } else { f64::from(sample.pace) };
         own.clamp(pace, MUCH_LONGER * pace)
@@ -84,14 +86,15 @@ fn lost_in(all: &[PaceSample]) -> Option<Lost> {
     let over = |sample: &PaceSample| f64::from(sample.span) - f64::from(sample.steps) * usual(sample);
     let span = |samples: &[PaceSample]| samples.iter().map(|sample| f64::from(sample.span)).sum::<f64>();
     let long = |sample: &PaceSample| over(sample) > (0.5 * pace).max(0.05);
-    // The mean of a hundred short steps is by chance that much above their median.
+    // The mean of a hundred short steps may exceed their median by this much by chance.
     let usual_loss = upper_quarter(samples.iter().filter(|sample| long(sample)).map(over).collect());
     let least = NEGLIGIBLE * usual_loss.unwrap_or(0.0);
     let hits_in = |samples: &[PaceSample]| -> Vec<usize> {
         (0..samples.len()).filter(|&at| long(&samples[at]) && over(&samples[at]) > least).collect()
     };
     let hits = hits_in(samples);
-    // Consecutive digests that all include one are no pauses: steps are just longer, unless most of a digest's are not.
+    // If consecutive digests all include one, these are no pauses: steps are just longer, unless most steps
+    // of a digest are not.
     let mostly_usual =
         |sample: &PaceSample| sample.steps >= MANY_STEPS && f64::from(sample.pace) < MUCH_LONGER * pace;
     let is_apart = |at: usize| at == 0 || !hits.contains(&(at - 1)) || mostly_usual(&samples[at]);
@@ -122,7 +125,8 @@ fn lost_in(all: &[PaceSample]) -> Option<Lost> {
     })
 }
 
-/// The digests since when this share of the time has been lost, newest first: from then on most exceed half of it.
+/// The number of latest digests in which this share of the time has been lost: most of them exceed half of
+/// it.
 fn began(lost_and_passed: impl Iterator<Item = (f64, f64)>, share: f64) -> usize {
     let (mut excess, mut most, mut began) = (0.0, 0.0, 0);
     for (at, (lost, passed)) in lost_and_passed.enumerate() {
@@ -148,8 +152,8 @@ fn quarter(samples: &[PaceSample]) -> Option<f64> {
     paces.get(paces.len() / 3).copied()
 }
 
-/// What is lost in single long steps since they began, two minutes at most: the share of the time, and the mean step;
-/// by most of these ranks. `None` if there are few.
+/// The loss in single long steps since they began, over two minutes at most, as most of these ranks show it:
+/// the share of the time, and the mean step. `None` if there are few.
 pub(in crate::finding) fn lost_in_pauses<'a>(
     views: impl ExactSizeIterator<Item = &'a RankView>,
 ) -> Option<(f64, Nanoseconds)> {
@@ -210,7 +214,7 @@ fn who_waits_less(job: &Job, share: f64, since: usize) -> Vec<Rank> {
         let waits = job.ranks().filter_map(|(rank, view)| Some((rank, view.blocked_before(skip, digests)?)));
         let waits: Vec<_> = waits.collect();
         let usual = |of: Rank| {
-            // Of a few ranks, each is compared with the others alone.
+            // If ranks are few, each is compared only with the others.
             let others = waits.iter().filter(|(rank, _)| waits.len() >= MANY || *rank != of);
             usual_of_others(others.map(|&(_, wait)| wait).collect())
         };

@@ -7,19 +7,19 @@ use super::{
     median, usual_lateness,
 };
 
-/// Rates of equal GPUs spread by this much, even if they were equal at the look: a third of what they differ by at
-/// most ([`cost::APART`]).
+/// The least spread that is assumed for rates of equal GPUs, even if they seem equal: a third of their
+/// largest difference ([`cost::APART`]).
 const LEAST_SPREAD: f64 = cost::APART / 3.0;
 
-/// Above this share of its own past one has not changed: halfway to being slow.
+/// Above this share of its own past a rank has not changed: halfway to being slow.
 const STEADY: f64 = 1.0 - (1.0 - SLOW) / 2.0;
 
-/// A rank that is late by this share of the time is waited for, and not by chance: what several late ranks are named
-/// from.
+/// The others wait for a rank that is late by this share of the time, and not by chance: the same share from
+/// which several late ranks are named.
 const WAITED_FOR: f64 = LATE;
 
-/// Seconds after which lateness is known: the others report the same collectives two digests later, and the digest
-/// after that is half over at the mean. Tuned.
+/// Seconds after which lateness is known: the others report the same collectives two digests later, and half
+/// a digest passes until the next on average. Tuned.
 const LATENESS_KNOWN: f64 = 4.5;
 
 pub(super) fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
@@ -84,16 +84,16 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
         |member: &&Member<'_>| member.rate.zip(member.past).is_some_and(|(rate, past)| rate > STEADY * past);
     let mut fallen: Vec<_> = all().filter_map(fallen).collect();
     let steady = all().filter(stayed).count();
-    // If most fell, one that did not may be the cause.
+    // If most ranks fell behind, a rank that did not may be the cause.
     if fallen.len() > steady {
         fallen.retain(|&(member, _, usual)| low_since(member, SLOW * usual) > LATENESS_KNOWN);
     }
-    // Some that neither fell nor stayed are between two digests.
+    // Ranks that neither fell behind nor stayed are between two digests.
     if steady * 4 < fallen.len() + steady || (fallen.len() + steady) * 10 < all().count() * 9 {
         return Vec::new();
     }
-    // A kernel that waits for others takes SMs from the GEMMs beside it: if the others wait for one that did
-    // not fall, it is the cause of their fall.
+    // A kernel that waits for other ranks takes SMs from the GEMMs beside it. If the others wait for a rank
+    // that did not fall behind, that rank caused theirs to become slower.
     let latest = all().filter(stayed).filter_map(|member| member.lateness()).fold(0.0, f64::max);
     let kept = |member: &Member<'_>| {
         let late = member.lateness();
@@ -115,7 +115,7 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
     new.map(suspect).collect()
 }
 
-/// One that itself waits for others, and that no rank waits for.
+/// A rank that waits for others, while no rank waits for it.
 fn holds_nobody_up(member: &Member<'_>, late: Option<f64>) -> bool {
     late.is_some_and(|late| late < LATE_BY_COMPUTE) && member.waited > LATE_BY_COMPUTE
 }

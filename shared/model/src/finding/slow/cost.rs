@@ -1,4 +1,4 @@
-//! Straggler delay: what ranks cost the job by being last. The base of all rules: a cost that matters is
+//! Straggler delay: the cost of ranks that are last. It is the base of all rules: a cost that matters is
 //! reported, with or without a known cause.
 
 use std::time::Duration;
@@ -18,22 +18,22 @@ use super::{
 };
 use crate::job::{StragglerDelay, median};
 
-/// Share of the time from which a cost is reported: what nobody would look for is less.
+/// Share of the time from which a cost is reported; nobody would look into a smaller one.
 pub(super) const REPORTED: f64 = 0.02;
 
-/// And the required rest without the second of the largest loss: of [`LONG`] equal ones a fifteenth is gone, and of
-/// unequal ones a fifth.
+/// And the required share without the second of the largest loss, which takes away a fifteenth of [`LONG`]
+/// equal losses, and a fifth of unequal ones.
 const STEADY: f64 = 0.8 * REPORTED;
 
-/// Timed collectives from which few waits are known to be few: if one in ten waited, none among as many would occur
-/// once in 24 times.
+/// With this many timed collectives, few waits are significant: if one in ten waited, none among these
+/// would occur by chance once in 24 times.
 const ENOUGH: u32 = 30;
 
-/// Timed collectives, into all of which one of two ranks is last by chance once in 2^8 times.
+/// One of two ranks is last into all of this many timed collectives by chance once in 2^8 times.
 const ALL_OF: u32 = 8;
 
-/// Waits for the GPU per step, beyond the others' and as a multiple of theirs, that leave the GPU idle: more than
-/// the loss, the norm of the gradients and a check for overflow need.
+/// This many more waits for the GPU per step than the others have, and this multiple of theirs, leave the GPU
+/// idle: more than the loss, the norm of the gradients and a check for overflow need.
 const MORE_WAITS: f64 = 5.0;
 const TIMES_THEIRS: f64 = 2.0;
 
@@ -41,40 +41,41 @@ const TIMES_THEIRS: f64 = 2.0;
 /// these.
 const LOOKED_BACK: f64 = 4.0 / 3.0 * LONG as f64;
 
-/// If another costs more than this share of the first one's cost, one may pass on the other's delay: neither
-/// is reported. Tuned.
+/// If another rank costs more than this share of the first one's cost, one may pass on the other's delay, so
+/// neither is reported. Tuned.
 const ALONE: f64 = 0.6;
 
 /// Standard errors by which a GEMM rate is significantly lower, by chance once in 700 times: with few small GEMMs
 /// rates vary by a third.
 pub(super) const ERRORS: f64 = 3.0;
 
-/// A rank that waited for others for this share of their wait for it passes on a delay that is, for the larger part,
-/// not its own.
+/// If a rank itself waited for this share of the time that the others waited for it, the delay that it passes
+/// on is mostly not its own.
 const PASSED_ON: f64 = 0.5;
 
-/// A rank with this share of what pauses cost accounts for them: for most.
+/// A rank accounts for pauses if it causes this share of their cost: most of it.
 const MOST: f64 = 0.5;
 
 /// Rates of equal GPUs differ by up to this share. The one constant that was chosen while published seeds were looked
 /// at (docs/measurements-log.md).
 pub(super) const APART: f64 = 0.03;
 
-/// Waits for the GPU per step from which the others' waiting is known: a call in 50 steps, as programs log.
+/// With this many waits for the GPU per step, the others' waiting is known: one call in 50 steps, which is
+/// how often programs log.
 const FEW_WAITS: f64 = 0.02;
 
 /// Digests are a second or a little more apart.
 const LATE_DIGEST: Duration = Duration::from_millis(500);
 
-/// A rank with this much more work is reported, though its GEMMs alone do not account for the cost: as much as
-/// makes a GPU slow.
+/// A rank with this much more work is reported even if its GEMMs alone do not account for the cost: as much
+/// as makes a GPU slow.
 const CLEARLY_MORE: f64 = 1.0 - SLOW;
 
-/// Equal hosts with one program differ by up to this share of the time that they need for it: 5.3 % at most
-/// in three runs on two of them, and half as much again.
+/// Equal hosts with the same program differ by up to this share of the time that they need for it: at most
+/// 5.3 % in three runs on two hosts, and half as much as an allowance.
 const HOSTS_DIFFER: f64 = 0.08;
 
-/// Shares of the time that the others lose through a rank.
+/// Shares of the time that the others lose because of a rank.
 #[derive(Clone, Copy, Debug)]
 struct Lost {
     share: f64,
@@ -87,7 +88,7 @@ fn waited_for(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     waited_more(member, others).filter(|lost| lost.share > lost.error)
 }
 
-/// By how much more the others wait for it than they do for each other, whatever the error of that.
+/// By how much longer the others wait for it than for each other, without regard to the error.
 fn waited_more(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     let delay = member.delay?;
     let usual = usual_of_others(others.iter().filter_map(|other| Some(other.delay?.cost)).collect())?;
@@ -95,8 +96,8 @@ fn waited_more(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     (share > 0.0).then_some(Lost { share, error: WIDTH * delay.error })
 }
 
-/// The same of a rank that was last into all its timed collectives, and no other into many: of a step's few
-/// collectives one carries the whole delay, and it is seldom among the timed ones.
+/// The same for a rank that was last into all its timed collectives, if no other was last into many: one of a
+/// step's few collectives carries the whole delay, and it is seldom among the timed ones.
 fn always_waited_for(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     member.delay.filter(|delay| delay.joined >= ALL_OF && delay.last == delay.joined)?;
     let seldom = |other: &&Member<'_>| other.delay.is_none_or(|delay| 2 * delay.last <= delay.joined);
@@ -108,7 +109,7 @@ fn lost(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     bounded(waited_for(member, others)?, member, others)
 }
 
-/// The same of a rank that is late together with others, for which none of the rest waits alone.
+/// The same for a rank that is late together with others, so that the rest never waits for it alone.
 fn lost_together(member: &Member<'_>, rest: &[&Member<'_>]) -> Option<Lost> {
     let usual = usual_of_others(rest.iter().map(|other| other.late_pooled).collect())?;
     let share = member.late_pooled - usual;
@@ -116,17 +117,17 @@ fn lost_together(member: &Member<'_>, rest: &[&Member<'_>]) -> Option<Lost> {
     bounded(Lost { share, error }, member, rest)
 }
 
-/// Of a summed wait, the time that is lost.
+/// The time that is lost, from a sum of waits.
 fn bounded(Lost { share: sum, error }: Lost, member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
-    // Overlapping collectives, such as gradients in the backward pass, wait for the same lateness several
-    // times: no more is lost than the others' GEMMs waited.
+    // Overlapping collectives, such as gradients in the backward pass, wait for the same delay several times,
+    // so the loss is at most the time that the others' GEMMs waited.
     let exposed = usual_of_others(others.iter().filter_map(|other| other.exposed).collect());
     let share = sum.min(exposed.unwrap_or(member.late_pooled)).min(held_up(others).unwrap_or(1.0));
     (share > 0.0).then(|| Lost { share, error: error * share / sum })
 }
 
-/// Upper bound of the time that these ranks lose, whichever is late: their threads wait for the GPU for as
-/// long. A GPU that waits for others while its own host has nothing ready loses nothing.
+/// Upper bound of the time that these ranks lose, whichever of them is late: the time for which their threads
+/// wait for the GPU. A GPU that waits for others while its own host has nothing ready loses nothing.
 pub(super) fn held_up(ranks: &[&Member<'_>]) -> Option<f64> {
     usual_of_others(ranks.iter().map(|member| waits(member)).collect::<Option<_>>()?)
 }
@@ -149,8 +150,8 @@ fn waits(member: &Member<'_>) -> Option<f64> {
     member.blocked.filter(|share| member.view.blocked_calls().map_or(*share > 0.0, |calls| calls > FEW_WAITS))
 }
 
-/// Whether no rank, or not this one, is known to have kept the others waiting for this many seconds: then a
-/// slowdown since costs nothing. Waiting for sends and receives is not observed.
+/// Whether it is known that no rank, or at least not this one, has kept the others waiting for this many
+/// seconds. Then a slowdown since then costs nothing. Waiting for sends and receives is not observed.
 pub(super) fn nobody_waits(rank: Rank, since_s: f64, cohorts: &[Vec<Member<'_>>]) -> bool {
     let all: Vec<_> = cohorts.iter().flatten().collect();
     if all.len() < 2 || all.iter().any(|member| member.sends) {
@@ -177,7 +178,7 @@ pub(super) fn nobody_waits(rank: Rank, since_s: f64, cohorts: &[Vec<Member<'_>>]
     most * (LOOKED_BACK / since_s.max(1.0)).max(1.0) < REPORTED
 }
 
-/// Whether the others are known to wait for this rank, with the error of that for as long as is reported.
+/// Whether the others are known to wait for this rank, beyond the error, for at least as long as is reported.
 pub(super) fn is_awaited(rank: Rank, cohorts: &[Vec<Member<'_>>]) -> bool {
     let all: Vec<_> = cohorts.iter().flatten().collect();
     let named = all.iter().find(|member| member.rank == rank);
@@ -199,7 +200,8 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
     if all.iter().any(|member| member.sends) {
         return None;
     }
-    // If steps became longer that is the cost, and the most awaited rank accounts for it.
+    // If steps became longer, the increase is the cost, and the rank for which the others wait most accounts
+    // for it.
     let measure = |member: &Member<'_>| {
         let others = others(&all, member.rank);
         if growth.is_none() {
@@ -269,7 +271,7 @@ fn beside(
 fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<Cause> {
     let explains = |part: f64| part > EXPLAINS * share;
     let in_gemms = member.busy_lately.unwrap_or(1.0).min(1.0);
-    // Threads of a rank with more work wait for its GPU as long as the others'.
+    // The threads of a rank with more work wait for its GPU as long as the others' threads for theirs.
     let spared =
         beside(member, others, |member| member.blocked_lately).map_or(0.0, |(own, usual)| usual - own);
     let by_work = |times: &f64| explains(in_gemms * (times - 1.0)) && in_gemms * (times - 1.0) > spared;
@@ -311,9 +313,10 @@ fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<
     Some(Cause::SlowGemms { tflops, usual_tflops, is_past, clocks })
 }
 
-/// What distinguishes it from the others, if nothing measured accounts for the cost.
+/// The difference from the others that is reported if no measured cause accounts for the cost.
 fn guessed(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Cause {
-    // More GEMMs are more launches too: each part of the step may have grown alike, and no more.
+    // More GEMMs also mean more launches: each part of the step may have grown by the same share, but no
+    // more.
     let accounts = |times: f64| times > 1.0 + CLEARLY_MORE && 1.0 - 1.0 / times > EXPLAINS * share;
     if let Some(times) = more_work(member, others).filter(|times| accounts(*times)) {
         return Cause::MoreWork { times };
@@ -331,7 +334,7 @@ fn more_work(member: &Member<'_>, others: &[&Member<'_>]) -> Option<f64> {
         member.view.arithmetic_of_last(Duration::from_secs(digests as u64) + LATE_DIGEST)
     };
     let arithmetic = |member: &Member<'_>| within(member, LONG).or_else(|| within(member, RECENT));
-    // Digests cut steps in two: the error of that explains nothing.
+    // Digests cut steps in two; a difference within that error explains nothing.
     let step = member.pace.max(member.view.longest_step());
     let uneven = arithmetic(member).zip(step);
     let blur = uneven.map_or(1.0, |((_, uneven), step)| uneven + step.seconds() / LONG as f64);
@@ -364,7 +367,7 @@ pub(super) fn of(
     let remembered = remembered.filter(|_| since_s <= LOOKED_BACK);
     let since_s = since_s.max(remembered.map_or(0.0, |(now, since)| now.since(since).as_secs_f64()));
     let delay = most.and_then(|(member, _)| member.delay).filter(|_| ranks.len() == 1);
-    // Of rare losses more are known than those of the last digests, by the steps that took longer.
+    // If losses are rare, the steps that took longer show more of them than the last digests do.
     let lasts = growth.is_some_and(Growth::is_of_most_steps);
     if let Some(average) = delay.and_then(|delay| delay.average).filter(|_| !lasts) {
         let known = pace::lost_in_pauses(all.iter().map(|member| member.view));

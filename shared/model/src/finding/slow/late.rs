@@ -1,6 +1,6 @@
-//! Ranks that enter their collectives late while their GPUs are as fast as the others': of several at once none
-//! alone costs anything, and among ranks that send to each other what one costs is not seen. [`super::cost`]
-//! names a single one.
+//! Ranks that enter their collectives late although their GPUs are as fast as the others'. If several are
+//! late together, none of them alone costs anything; and if ranks send to each other, the cost of one is not
+//! visible. [`super::cost`] names a single late rank.
 
 use xpu_wire::unit::Nanoseconds;
 
@@ -13,11 +13,11 @@ use super::{
 };
 use crate::{finding::rank_profile::BEGUN, job::mean};
 
-/// The share of the time from which a cost is `slow`: what several ranks cost together is known less well than
-/// what one does, so `minor` costs are not reported.
+/// The share of the time from which a cost is `slow`. The cost of several ranks together is less certain than
+/// that of one, so `minor` costs are not reported.
 pub(super) const LATE: f64 = 0.05;
 
-/// What accounts for this share of its lateness leaves less than that to its host.
+/// If another cause accounts for this share of its lateness, its host accounts for less.
 const MOST: f64 = 0.5;
 
 /// Lateness is compared among ranks with the same part: the first stage of a pipeline is the last to end.
@@ -64,8 +64,8 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
     let Some(usual) = Usual::of(part).filter(|_| part.len() >= COHORT) else { return Vec::new() };
     let held_up = cost::held_up(part);
     let is_late = |member: &Member<'_>, late: f64, spared: Option<f64>| {
-        // By its timed collectives lately, or over all digests: beyond the interval of the sample, chance from one
-        // digest to the next, and what ranks differ by.
+        // By its recently timed collectives, or by those of all digests: the lateness must exceed the
+        // interval of the sample, the variation between digests, and the usual difference between ranks.
         let sampled = WIDTH * member.delay.map_or(0.0, |delay| delay.late_error);
         let is_sure = |digests: usize| {
             let known = &member.late[..digests.min(member.late.len())];
@@ -73,7 +73,8 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
             mean - usual.late - (sampled * mean).max(cost::ERRORS * error_of_mean(known)) > LATE
         };
         let is_apart = late > compute::spreads(part.len()) * usual.spread;
-        // Or by its threads' waiting, which is counted: then few timed collectives need only agree.
+        // Or by the waiting of its threads, all of which is counted. Then few timed collectives suffice, if
+        // they agree.
         is_apart && [RECENT, LONG].into_iter().any(is_sure)
             || spared.is_some_and(|spared| spared > LATE && late > EXPLAINS * spared)
     };
@@ -89,7 +90,8 @@ fn late_of<'a>(part: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
             return None;
         }
         let late = late.max(spared_lately.unwrap_or(0.0));
-        // Its GPU or its work may be the cause. A GPU that was slow until a moment ago was so while it was late.
+        // Its GPU or its work may be the cause. If its GPU was slow until a moment ago, it was slow while the
+        // rank was late.
         let slowest = member.rate_longer.map_or(rate, |longer| rate.min(longer));
         let work = (member.busy? - usual.busy).max(member.busy_lately.unwrap_or(0.0) - usual.busy_lately);
         let other_causes = (1.0 - slowest / usual.rate).max(work);

@@ -9,20 +9,22 @@ use super::{
     Severity, cost, describe, excess, median, usual_lateness,
 };
 
-/// By this share more than the others' is more work, besides [`SPREADS`]: as much as makes a GPU slow.
+/// A rank has more work if it exceeds the others' by this share, besides [`SPREADS`]: as much as makes a GPU
+/// slow.
 const MORE: f64 = 1.0 - SLOW;
 
-/// Digests over which FLOPs are compared: few long steps end in one. It must be more in both halves of them. With
-/// the fewest, each half has [`super::PERSISTENT`]; each next one has twice as many.
+/// Digests over which FLOPs are compared; several lengths, because few long steps end in one digest. The work
+/// must be more in both halves. In the shortest, each half has [`super::PERSISTENT`] digests; each next
+/// length is twice as long.
 pub(crate) const DIGESTS: [usize; 3] = [6, 12, 24];
 
-/// All of the digests, their later half, and the earlier one: how many are left out, and how many taken.
+/// All digests, their later half and their earlier half: how many are left out, and how many are used.
 pub(crate) const fn spans(digests: usize) -> [(usize, usize); 3] {
     let half = digests / 2;
     [(0, digests), (0, half), (half, half)]
 }
 
-/// Steps by which ranks differ at the look: a part of one at either end of the digests.
+/// Steps by which ranks may differ, because digests begin and end within a step.
 const BLUR: f64 = 2.0;
 
 /// A rank with more work.
@@ -126,7 +128,7 @@ pub(super) fn finding(
         confidence: Confidence::Likely,
         since_s,
         evidence: Evidence::MoreWork(MoreWork { who, times: worst.times, rates, arrival }),
-        advice: "look at what it computes and others do not: longer sequences, a larger batch, an extra module or evaluation".to_owned(),
+        advice: "look for work that the others do not have: longer sequences, a larger batch, an extra module or evaluation".to_owned(),
         collective: None,
         severity: Severity::Slow,
         cost,

@@ -22,7 +22,7 @@ pub struct GemmTime {
     /// Additional time beyond what that clock allows: shapes, kernels, and other work on the GPU.
     #[serde(rename = "gemms_below_peak_pct")]
     pub below_peak_pct: f64,
-    /// What the driver says holds the clocks of at least half of the GPUs down.
+    /// The driver's reasons for low clocks on at least half of the GPUs.
     #[serde(rename = "clocks_held_by")]
     pub held_by: Vec<&'static str>,
 }
@@ -55,7 +55,7 @@ impl GemmTime {
     }
 }
 
-/// `45 at the GPU's peak, 5 lost to lower clocks (power cap), 13 below what they allow`
+/// `45 at the GPU's peak, 5 lost to lower clocks (power cap), 13 lost otherwise`
 impl fmt::Display for GemmTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { at_peak_pct, clock_pct, below_peak_pct, held_by } = self;
@@ -63,6 +63,6 @@ impl fmt::Display for GemmTime {
         if !held_by.is_empty() {
             write!(f, " ({})", held_by.join(", "))?;
         }
-        write!(f, ", {below_peak_pct:.0} below what they allow")
+        write!(f, ", {below_peak_pct:.0} lost otherwise")
     }
 }

@@ -1,4 +1,4 @@
-//! The time that is neither GEMM nor communication: what the GPU waits for in it, as far as it is measured.
+//! The time without GEMMs and communication, and what the GPU waits for in it, as far as it is measured.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::{BoundBy, RUNS_AHEAD};
 use crate::job::Breakdown;
 
-/// Its parts, in percent of all time; `None` for what is not measured. Each is the time that steps would be
-/// shorter without it.
+/// Its parts, in percent of all time; `None` for parts that are not measured. Each is the time by which steps
+/// would be shorter without it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct OtherTime {
     #[serde(rename = "data_loading_pct")]
@@ -31,11 +31,11 @@ struct Part {
 impl OtherTime {
     /// `rest`: the share of all time.
     ///
-    /// While the GPU is idle it waits for its host. If no thread of the host waits for the GPU, every second
-    /// of the host is a second of the step, up to the time that the GPU is idle. The same holds for a wait for
-    /// data. Without calls that wait for the GPU, the host would need that much less for a step, and the GPU
-    /// as much as it is busy: the step would be shorter by the lesser of the time in these calls and the time
-    /// that the GPU is idle.
+    /// An idle GPU waits for its host. If no thread of the host waits for the GPU, every second of the host
+    /// lengthens the step by a second, up to the time for which the GPU is idle. This holds for a wait for
+    /// data too. Without calls that wait for the GPU, the host would save the time in these calls, but the
+    /// GPU would still need its busy time. So the step would be shorter by the time in these calls or by the
+    /// idle time, whichever is less.
     pub(super) fn of(one: &Breakdown, rest: f64) -> Self {
         let runs_ahead = one.blocked.is_none_or(|blocked| blocked >= RUNS_AHEAD);
         let idle = match one.busy {

@@ -42,7 +42,7 @@ fn the_largest_share_is_what_binds_and_all_add_up() {
     }
 }
 
-/// Half of the peak at four fifths of the clock: of 60 %, 30 at the peak, 7.5 lost to clocks, 22.5 below what they allow.
+/// Half of the peak at four fifths of the clock: of 60 %, 30 at the peak, 7.5 lost to clocks, 22.5 lost otherwise.
 #[test]
 fn time_at_gemms_is_split_by_peak_and_clock() {
     let made_of = |one: Breakdown| Bound::of(&one, false).unwrap().gemms;
@@ -138,7 +138,7 @@ fn what_is_hidden_behind_the_gpus_work_is_no_share() {
     assert_eq!(parts(&ahead(Some(0.8)))[0], Some(20.0));
 }
 
-/// The step would be shorter by what the host waits, at most until the GPU is always busy.
+/// The step would be shorter by the host's wait, until the GPU is always busy.
 #[test]
 fn calls_that_synchronize_cost_what_the_gpu_is_idle_at_most() {
     let waits = |synchronizing, copying, busy| {
@@ -169,10 +169,7 @@ fn what_holds_the_clocks_of_most_gpus_down_is_named() {
     let (names, said) = named(0.75, &[power, power, idle]);
     assert_eq!(
         (names, &said[..]),
-        (
-            vec!["power cap"],
-            "30 at the GPU's peak, 10 lost to lower clocks (power cap), 20 below what they allow"
-        )
+        (vec!["power cap"], "30 at the GPU's peak, 10 lost to lower clocks (power cap), 20 lost otherwise")
     );
     assert!(named(0.75, &[power, idle, idle]).0.is_empty());
     assert!(named(0.75, &[]).0.is_empty());

@@ -21,7 +21,7 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// `None` if the one before is another process's.
+    /// `None` if the previous one is of another process.
     pub(super) fn between(before: &RankDigest, digest: &RankDigest) -> Option<Self> {
         let steps = digest.step.zip(before.step).map_or(Some(0), |(to, from)| to.0.checked_sub(from.0))?;
         let queued = |state: &CommunicatorState| state.enqueued.saturating_sub(state.completed);

@@ -9,7 +9,7 @@ use xpu_wire::{
 
 use super::{intervals::WINDOW, push_bounded};
 
-/// Seconds are reported only while a rank waits for the CPU: these are the last of them.
+/// Seconds are reported only while a rank waits for the CPU. These are the last ones.
 const REMEMBERED: usize = WINDOW;
 
 /// Shares of the time.

@@ -25,8 +25,8 @@ const KEYS: usize = 16_384;
 /// Summaries over which spans are summed: half a minute.
 const SPANS: usize = 30;
 
-/// Distributions kept of each kind: those that take the most time. The totals of the others are known all the
-/// same; one distribution of all of them would mix what has nothing in common.
+/// Distributions kept of each kind: those that take the most time. The totals of the others are still known;
+/// one distribution for all of them would mix unrelated durations.
 const DISTRIBUTIONS: usize = 256;
 
 #[derive(Debug, Default)]

@@ -29,7 +29,7 @@ pub(super) struct Interval {
     pub(super) arithmetic: f64,
     pub(super) gemm_flops: f64,
     pub(super) gemm_time: Nanoseconds,
-    /// It made progress, or timed a GEMM: while it hangs, its speed is not known anew.
+    /// It made progress, or timed a GEMM; while it hangs, no new rates are known.
     pub(super) active: bool,
 }
 

@@ -42,9 +42,10 @@ impl RankView {
         (seconds > 0.0).then(|| ((last.arithmetic - first.arithmetic) / seconds, seconds))
     }
 
-    /// GEMM FLOPs per second over the last `length` of digests with progress: some have nothing new, so that as
-    /// many of two ranks may cover different times. And by which share another rank's may differ that does the
-    /// same, because its digests end elsewhere: twice what the largest digest has more than the mean second.
+    /// GEMM FLOPs per second over the last `length` of digests with progress. Some digests have nothing new,
+    /// so the same number of digests of two ranks may cover different times. Also the share by which the
+    /// figure of another rank with the same work may differ because its digests end at other times: twice the
+    /// excess of the largest digest over the mean second.
     pub fn arithmetic_of_last(&self, length: Duration) -> Option<(f64, f64)> {
         let mut latest_first = self.intervals.active().rev();
         let last = latest_first.next()?;
@@ -215,7 +216,7 @@ impl RankView {
         share(held, last.heard.since(first.heard)).map(|share| share.min(1.0))
     }
 
-    /// One of several GPUs of its process: what is known of the process alone is not its own.
+    /// It is one of several GPUs of its process, so figures of the process are not its own.
     pub(super) fn is_gpu_of_several(&self) -> bool {
         self.latest.as_ref().is_some_and(|digest| digest.rank.gpu().is_some())
     }

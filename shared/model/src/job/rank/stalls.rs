@@ -12,7 +12,7 @@ const STALL: Duration = Duration::from_secs(3);
 const REMEMBERED: usize = 16;
 const WARM: u64 = 3;
 
-/// A single one may have been a debugger: it excuses no more than this. Two are a habit.
+/// A single pause may have been a debugger, so it excuses at most this. Two are a habit.
 const ONCE: Duration = Duration::from_secs(40);
 const TWICE: Duration = Duration::from_mins(5);
 

@@ -47,8 +47,8 @@ fn short(file: &str) -> &str {
     file.rsplit('/').next().unwrap_or(file)
 }
 
-/// The innermost place that most of the stacks share, and how many are in it: from the outermost frame on, the
-/// one below is taken as long as most of what is left is in it.
+/// The innermost place that most of the stacks share, and how many are in it: descends from the outermost
+/// frame while most of the remaining stacks share the next.
 pub(super) fn common(stacks: &[&Stack]) -> Option<(Place, usize)> {
     let mut here: Vec<&Stack> = stacks.iter().copied().filter(|stack| !stack.frames.is_empty()).collect();
     let (mut depth, mut place) = (0, None);
@@ -66,7 +66,7 @@ pub(super) fn common(stacks: &[&Stack]) -> Option<(Place, usize)> {
         }
         let Some(first) = most.first() else { break };
         let frame = &first.frames[depth];
-        // Native frames tell how, not where.
+        // Native frames show how a program waits, not where it is.
         if frame.is_python() || place.is_none() {
             let line = line(most.iter().map(|stack| stack.frames[depth].line));
             place = Some((frame, line, depth, most.len(), *first));

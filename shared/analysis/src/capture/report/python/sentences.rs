@@ -54,7 +54,7 @@ impl PythonReport {
         all.into_iter().map(sentence).chain(self.without_gpu()).collect()
     }
 
-    /// Where no GPU time is known: where ranks were at all.
+    /// If no GPU time is known: where ranks were during the whole time.
     fn without_gpu(&self) -> Vec<String> {
         let is_notable =
             |rank: &&PythonRank| rank.idle.is_none() && rank.samples >= ENOUGH && rank.share >= NOTABLE;

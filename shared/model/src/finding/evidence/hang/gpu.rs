@@ -31,7 +31,7 @@ impl fmt::Display for NotLaunched {
         let (ranks, collective) = (phrase::ranks(ranks), collective.to_string());
         write!(
             f,
-            "{ranks} called {collective} and did not launch it: rank {first} has been inside {call} for {inside_s:.0} s"
+            "{ranks} called {collective} but did not launch it: rank {first} has been inside {call} for {inside_s:.0} s"
         )
     }
 }
@@ -56,8 +56,8 @@ pub struct NotStarted {
     pub after: Option<After>,
 }
 
-/// The last call before it that has ended on the stream of the first of these ranks, and both places in the program: what does not
-/// end was launched between the two.
+/// On the stream of the first of these ranks, the last call before it that has ended, and the places of both
+/// calls in the program. The work that does not end was launched between the two.
 #[derive(Clone, Debug, PartialEq)]
 pub struct After {
     pub operation: Operation,
@@ -105,10 +105,10 @@ impl NotStarted {
                 format!("work launched{after} does not end; {others} (by events before it on the streams)")
             }
             Witness::Idle { others_busy_pct } => format!(
-                "it waits for something launched{after}; by the driver it {run} nothing, and {are} busy {others_busy_pct:.0} % of the time"
+                "it waits for something launched{after}; according to the driver it {run} nothing, and {are} busy {others_busy_pct:.0} % of the time"
             ),
             Witness::Power { watts, others_watts } => format!(
-                "work launched{after} seems not to end; by the driver it {take} {watts:.0} W, and {are} busy at {others_watts:.0} W, as ranks that wait for others"
+                "work launched{after} seems not to end; according to the driver it {take} {watts:.0} W, and {are} busy at {others_watts:.0} W, as GPUs that wait for others"
             ),
         }
     }
