@@ -13,7 +13,7 @@ use super::{
     cost::{Cause, Straggler},
     device::GrowingMemory,
     exit::Exited,
-    hang::{Exchanging, Forming, Mismatch, Missing},
+    hang::{Exchanging, Forming, Idle, Mismatch, Missing},
     pace::{Pauses, Regression},
     slow::{Arrival, Named, Waiting},
 };
@@ -211,14 +211,16 @@ impl Evidence {
                 with_age(&what, &format!(", similar ranks {}", of.usual), of.hung_s)
             }
             Self::Exchanging(of) => exchanging(of),
-            Self::Idle(of) => {
-                let step = of.step.map_or_else(String::new, |step| format!(" after step {step}"));
-                with_age(&format!("{who}: no step and no work{step}"), "", of.hung_s)
-            }
+            Self::Idle(of) => idle(of, &who),
             Self::Aged(of, seconds) => format!("{} ago: {}", age(*seconds), of.headline(ranks, host)),
             Self::Sampled(of, _) | Self::OnGpus(of, _) => of.headline(ranks, host),
         }
     }
+}
+
+fn idle(of: &Idle, who: &str) -> String {
+    let step = of.step.map_or_else(String::new, |step| format!(" after step {step}"));
+    with_age(&format!("{who}: no step and no work{step}"), "", of.hung_s)
 }
 
 fn straggler(of: &Straggler) -> String {
