@@ -190,7 +190,7 @@ fn where_they_differ_each_has_its_word() {
         "RAS: all ranks have launched 1,042 AllReduces on communicator 9ca792c9 (tp); xpu-top: rank 1 is 1 behind"
     );
     let (verdict, shown) = Scene::new().launched(3, 1041).reported();
-    assert!(verdict == Verdict::Differs && shown[0].ends_with("all ranks are at the same"), "{shown:?}");
+    assert!(verdict == Verdict::Differs && shown[0].ends_with("all ranks have the same number"), "{shown:?}");
 }
 
 #[test]
