@@ -172,7 +172,7 @@ fn handles_are_not_looked_for_where_the_program_has_nothing_any_more() {
 fn communicators_that_are_refused_are_refused() {
     let heard = Hazard::new("refused_communicators", 0).is_harmless_and_heard();
     assert_eq!(sum(&heard, |launches| launches.collectives), 1);
-    assert!(heard[0].summaries.last().unwrap().hook.blind[0].ends_with("whose making was not seen"));
+    assert!(heard[0].summaries.last().unwrap().hook.blind[0].ends_with("whose creation was not seen"));
 }
 
 #[test]
