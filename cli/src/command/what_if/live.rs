@@ -70,7 +70,7 @@ pub(super) fn watch(args: &WhatIfArgs, price: Option<Price>) -> anyhow::Result<E
             };
             match &estimate {
                 Ok(estimate) => account.add(estimate.clone()),
-                Err(_why) => account.fail(),
+                Err(_) => account.fail(),
             }
             let line = Line::of(job.as_ref(), since, estimate, account.total(price));
             if !is_written(&if args.json { line.json()? } else { line.text() })? {

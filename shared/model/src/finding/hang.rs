@@ -77,7 +77,7 @@ pub(super) fn examine(job: &Job, now: Moment) -> Option<Finding> {
         .or_else(|| still.iter().find_map(mismatch::called))
         .or_else(|| still.iter().find_map(kernel::not_launched))
         .or_else(|| waiting(job, &still))
-        .or_else(|| idle::ranks(job))?;
+        .or_else(|| idle::ranks(job, deadline))?;
     Some(standing::with_gpus(job, &still, found))
 }
 

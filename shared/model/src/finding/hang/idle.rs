@@ -7,13 +7,12 @@ use xpu_wire::frame::{Life, StepSource};
 
 use super::super::evidence::hang::Idle;
 use super::{
-    Class, Confidence, Doing, Evidence, Finding, Kind, Rank, STEPS, Severity, WARM, WORKING_PATIENCE, slowest,
+    Class, Confidence, Doing, Evidence, Finding, Kind, Rank, Severity, WARM, WORKING_PATIENCE, slowest,
 };
 use crate::job::{Job, RankView};
 
-pub(super) fn ranks(job: &Job) -> Option<Finding> {
-    let patience = slowest(job)
-        .map_or(WORKING_PATIENCE, |pace| WORKING_PATIENCE.max(Duration::from_nanos(pace.0) * STEPS));
+pub(super) fn ranks(job: &Job, deadline: Duration) -> Option<Finding> {
+    let patience = WORKING_PATIENCE.max(deadline);
     let living: Vec<_> = job.ranks().filter(|(_, view)| view.is_alive()).collect();
     let is_idle = |view: &RankView| view.idle_for().min(view.stalled_for()) >= patience;
     if !job.is_whole() || !living.iter().all(|(_, view)| trains(view) && is_idle(view)) {
