@@ -109,5 +109,5 @@ fn what_cannot_be_read_is_refused_with_what_to_do() {
         assert_eq!(refused.stdout, "", "{refused:?}");
     }
     let help = run(place.command(built::artifact("xpu-top")).args(["what-if", "--help"]));
-    assert!(help.status.success() && help.stdout.contains("without their stragglers"), "{help:?}");
+    assert!(help.status.success() && help.stdout.contains("without stragglers"), "{help:?}");
 }

@@ -17,6 +17,7 @@ export function readFilter(text) {
     const of = (rank) => String(rank[test[1]]).toLowerCase();
     const has = test[2] === "=" ? (value, word) => value === word : (value, word) => value.includes(word);
     return { text: said, error: null, matches: (rank) => words.some((word) => has(of(rank), word)) };
-  } if (/[<>=~&|!]/.test(said)) return { ...all, error: "on this page: 0-7,16 or state=slow or host~NAME; the
-  terminal has more filters" }; return { text: said, error: null, matches: (rank) =>
-  rank.host.toLowerCase().includes(said.toLowerCase()) }; }
+  }
+  if (/[<>=~&|!]/.test(said)) return { ...all, error: "on this page: 0-7,16 or state=slow or host~NAME; the terminal has more filters" };
+  return { text: said, error: null, matches: (rank) => rank.host.toLowerCase().includes(said.toLowerCase()) };
+}

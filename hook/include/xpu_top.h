@@ -16,14 +16,17 @@ extern "C" {
 void xpu_top_step(int64_t completed);
 
 /* The same, with the tokens and samples of the step (0 if the program does not count them).
- * `loss` is the last known loss, or NAN if none is known. Pass a loss that is itself not a number as INFINITY: it is shown as not finite. */
+ * `loss` is the last known loss, or NAN if none is known. Pass a loss that is itself not a number as INFINITY: it is shown as not
+ * finite. */
 void xpu_top_step_with(int64_t completed, uint64_t tokens, uint64_t samples, double loss);
 
-/* Names a part of the program: `uint64_t begun = xpu_top_span_begin(); ...; xpu_top_span_end("data", begun);` on one thread. Spans are counted by name (64 letters, 64 names) and recorded in captures. */
+/* Names a part of the program: `uint64_t begun = xpu_top_span_begin(); ...; xpu_top_span_end("data", begun);` on one thread. Spans
+ * are counted by name (64 letters, 64 names) and recorded in captures. */
 uint64_t xpu_top_span_begin(void);
 void xpu_top_span_end(const char *name, uint64_t begun);
 
-/* Turns observing off (0) or on. While it is off, a launch costs one load. The hook still keeps what it cannot learn later: the numbers of NCCL calls and steps, on which ranks agree, the sizes of allocations, and the contents of graphs. */
+/* Turns observing off (0) or on. While it is off, a launch costs one load. The hook still keeps what it cannot learn later: the
+ * numbers of NCCL calls and steps, on which ranks agree, the sizes of allocations, and the contents of graphs. */
 void xpu_top_set_enabled(int on);
 int xpu_top_enabled(void);
 
@@ -31,15 +34,18 @@ int xpu_top_enabled(void);
  * Returns 0, or -1 without effect. */
 int xpu_top_set_sampling(uint32_t gemm, uint32_t collective);
 
-/* Sets the overhead budget as a percentage of wall time (default 0.1): the hook chooses what it times. A negative budget times everything, zero times nothing. Overrides xpu_top_set_sampling. Returns 0, or -1 without effect if it is not a
+/* Sets the overhead budget as a percentage of wall time (default 0.1): the hook chooses what it times. A negative budget times
+ * everything, zero times nothing. Overrides xpu_top_set_sampling. Returns 0, or -1 without effect if it is not a
  * number. */
 int xpu_top_set_budget(double percent);
 
-/* When NCCL's profiler plugin interface is asked for events: 0 never (only if the preload sees all calls), 1 when they are needed, 2 at every operation. Returns 0, or -1 without effect for another number. */
+/* When NCCL's profiler plugin interface is asked for events: 0 never (only if the preload sees all calls), 1 when they are needed,
+ * 2 at every operation. Returns 0, or -1 without effect for another number. */
 int xpu_top_set_plugin(int mode);
 
 /* A counter of this process by name ("kernels", "graphs", "gemms", "collectives", "point_to_point", "captured",
- * "waits" (of GEMMs for communication), "timed", "untimed", "dropped", "panics", "steps"; "spent", "event_cost" and "event_gap" in nanoseconds; "gemm_rate" and
+ * "waits" (of GEMMs for communication), "timed", "untimed", "dropped", "panics", "steps"; "spent", "event_cost" and "event_gap" in
+ * nanoseconds; "gemm_rate" and
  * "collective_rate", each as the n of one in n); UINT64_MAX if there is none of that name. */
 uint64_t xpu_top_counter(const char *name);
 

@@ -75,7 +75,7 @@ launch(one, 100)
 sync()
 step(1)
 assert next_line() == 'on'
-for _ in range(20): ok(gemm_ex(8192, 8192, 8192))
+for _ in range(60): ok(gemm_ex(8192, 8192, 8192))
 launch(one, 1500)
 sync()
 step(2)

@@ -192,7 +192,7 @@ assert not hooked()
 find = ctypes.CDLL(None).dlsym
 find.restype, find.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]
 find(ctypes.CDLL(None)._handle, b'PyInit__C')
-assert hooked()
+while not hooked(): time.sleep(0.001)
 import_torch()
 wait_until_watched()
 while hooked(): time.sleep(0.001)

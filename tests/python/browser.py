@@ -44,7 +44,7 @@ class Visit:
         self.page.set_default_timeout(PATIENCE_MS)
         self.said, self.asked = [], []
         self.page.on("console", lambda message: self.hear(f"{message.type}: {message.text}"))
-        self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
+        self.page.on("pageerror", lambda error: self.said.append(f"thrown: {error}"))
         self.page.on("request", lambda request: self.asked.append(request.url))
 
     def hear(self, message):
@@ -53,8 +53,11 @@ class Visit:
             self.said.append(message)
 
     def open(self, address):
+        """A page whose script does not load fails here, with the reason."""
         self.address = address
         self.page.goto(address)
+        thrown = [said for said in self.said if said.startswith("thrown: ")]
+        assert not thrown, thrown
         return self
 
     def press(self, *keys):

@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(clauses(text, 40, 1), [text]);
         assert_eq!(clauses(text, 20, 2), ["last into all; the", "median of 64 ranks"]);
         assert_eq!(clauses(text, 20, 1), ["last into all"]);
-        assert_eq!(clauses(text, 10, 1), ["last into…"]);
+        assert_eq!(clauses(text, 10, 1), ["last …"]);
         assert_eq!(clauses("", 10, 1), Vec::<String>::new());
     }
 
