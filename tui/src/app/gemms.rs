@@ -57,7 +57,8 @@ pub struct Gemm {
 pub enum Basis {
     /// FLOPs over time since each rank is watched, as on the overview.
     Watched,
-    /// All that were timed since the ranks started, because none was timed since they are watched.
+    /// All that were timed since the ranks started, because at most half of the ranks have timed one since they
+    /// are watched: the slowest of those few need not be the slowest of all.
     Started,
 }
 
@@ -96,8 +97,8 @@ impl Gemm {
         let totals = || ranks.iter().map(|&(_, _, total, _)| total);
         let mut durations = Histogram::new();
         totals().for_each(|total| durations.merge(&total.durations));
-        let is_watched = ranks.iter().any(|(_, view, total, _)| view.gemms_timed(total).is_some());
-        let basis = if is_watched { Basis::Watched } else { Basis::Started };
+        let watched = ranks.iter().filter(|(_, view, total, _)| view.gemms_timed(total).is_some()).count();
+        let basis = if 2 * watched > ranks.len() { Basis::Watched } else { Basis::Started };
         let rate = |view: &RankView, total: &GemmTotals| {
             let (timed, time) = match basis {
                 Basis::Watched => view.gemms_timed(total)?,

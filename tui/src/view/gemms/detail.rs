@@ -52,7 +52,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, gemm: &Gemm, area: Rect, b
 fn draw_ranks(app: &App, breakpoint: Breakpoint, gemm: &Gemm, area: Rect, buffer: &mut Buffer) {
     let about = match gemm.basis {
         Basis::Watched => "TFLOPS by rank, slowest first",
-        Basis::Started => "TFLOPS by rank since it started; none timed here yet",
+        Basis::Started => "TFLOPS by rank since it started; few timed here yet",
     };
     let title = Title {
         name: "Ranks",

@@ -30,6 +30,9 @@ const BESIDE: u16 = 62;
 /// Columns of a line's label.
 const LABEL: usize = 11;
 
+/// Most lines of one label: the first of these with which all labels fit, else the last.
+const MOST: [usize; 3] = [4, 3, 2];
+
 /// Runs of ranks in a line.
 const RUNS: usize = 4;
 
@@ -44,7 +47,10 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, host: &Host, area: Rect, b
     let name = host.name.to_string();
     let inner =
         panel::draw(app.palette, breakpoint, Title { name: &name, ..Title::default() }, known, buffer);
-    headline::lines(&lines(app, host, usize::from(inner.width)), inner, buffer);
+    let (width, height) = (usize::from(inner.width), usize::from(inner.height));
+    let known = MOST.map(|most| lines(app, host, width, most));
+    let known = known.iter().find(|lines| lines.len() <= height).unwrap_or(&known[MOST.len() - 1]);
+    headline::lines(known, inner, buffer);
     if !ranks.is_empty() {
         draw_ranks(app, breakpoint, host, ranks, buffer);
     }
@@ -85,10 +91,10 @@ pub(super) fn worst(host: &Host) -> Cell {
     }
 }
 
-fn lines(app: &App, host: &Host, width: usize) -> Vec<Line<'static>> {
+fn lines(app: &App, host: &Host, width: usize, most: usize) -> Vec<Line<'static>> {
     let glyph::Sign { glyph: sign, role, .. } = super::state(host.health);
     let mut lines = Vec::new();
-    let mut put = |label: &str, role: Role, text: &str, most: usize| {
+    let mut put = |label: &str, role: Role, text: &str| {
         for (at, text) in wrapped(text, width.saturating_sub(LABEL), most).into_iter().enumerate() {
             let label = if at == 0 { label } else { "" };
             lines.push(Line::from(vec![
@@ -97,8 +103,8 @@ fn lines(app: &App, host: &Host, width: usize) -> Vec<Line<'static>> {
             ]));
         }
     };
-    put("link", role, &format!("{sign} {}", link(host)), 3);
-    put("collector", if host.differs { Role::Warning } else { Role::Text }, &collector(app, host), 2);
+    put("link", role, &format!("{sign} {}", link(host)));
+    put("collector", if host.differs { Role::Warning } else { Role::Text }, &collector(app, host));
     let lost = host.lost_frames + host.dropped_records + host.untimed;
     let losses = format!(
         "{} frames lost in transit, {} records dropped by hooks, {} operations not timed",
@@ -106,7 +112,7 @@ fn lines(app: &App, host: &Host, width: usize) -> Vec<Line<'static>> {
         figure::count(host.dropped_records),
         figure::count(host.untimed)
     );
-    put("losses", if lost > 0 { Role::Warning } else { Role::Text }, &losses, 2);
+    put("losses", if lost > 0 { Role::Warning } else { Role::Text }, &losses);
     if let Some(cost) = host.overhead {
         let budget = host.budget.map_or_else(
             || ", no budget set".to_owned(),
@@ -121,7 +127,7 @@ fn lines(app: &App, host: &Host, width: usize) -> Vec<Line<'static>> {
                 )
             });
         let role = if host.is_over_budget() { Role::Warning } else { Role::Text };
-        put("cost", role, &format!("{:.3} % of wall time{budget}{timed}", cost * 100.0), 2);
+        put("cost", role, &format!("{:.3} % of wall time{budget}{timed}", cost * 100.0));
     }
     if !host.ranks.is_empty() || host.others > 0 {
         let others = if host.others > 0 {
@@ -136,22 +142,21 @@ fn lines(app: &App, host: &Host, width: usize) -> Vec<Line<'static>> {
         };
         let text =
             format!("{}, {} alive{others}{off}", host.ranks.brief(RUNS), figure::count(host.living as u64));
-        put("ranks", if host.misses_ranks() || host.off > 0 { Role::Warning } else { Role::Text }, &text, 2);
+        put("ranks", if host.misses_ranks() || host.off > 0 { Role::Warning } else { Role::Text }, &text);
         put(
             "GPUs",
             if host.gpus.held.is_empty() && host.gpus.xids == 0 { Role::Text } else { Role::Warning },
             &gpus(host),
-            2,
         );
     }
     if let Some(load) = host.load {
         let disk = load::traffic(load.disk, ["read", "written"]).map(|rates| format!("disk {rates}"));
         let network = load::network(load).map(|rates| format!("network {rates}"));
         let known = [load::cpu(load).map(|share| format!("CPU {share}")), network, disk];
-        put("host", Role::Text, &known.into_iter().flatten().collect::<Vec<_>>().join("; "), 2);
+        put("host", Role::Text, &known.into_iter().flatten().collect::<Vec<_>>().join("; "));
     }
     for text in &host.blind {
-        put("blind to", Role::Warning, text, 2);
+        put("blind to", Role::Warning, text);
     }
     lines
 }

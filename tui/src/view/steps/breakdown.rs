@@ -6,6 +6,7 @@ use ratatui::{
     style::Style,
     text::{Line, Span},
 };
+use unicode_width::UnicodeWidthStr as _;
 use xpu_model::figure;
 use xpu_wire::unit::Nanoseconds;
 
@@ -16,13 +17,7 @@ use super::{
     },
     PARTS,
 };
-use crate::{
-    app::App,
-    glyph,
-    palette::Role,
-    widget::{wrap::cut_at_word, wrap::wrapped},
-    width::Breakpoint,
-};
+use crate::{app::App, glyph, palette::Role, widget::wrap::wrapped, width::Breakpoint};
 
 /// Lines of what the last capture's steps would take without its stragglers.
 pub(super) const WHAT_IF: u16 = 2;
@@ -45,12 +40,14 @@ struct Part {
     /// The word before the share: `from` if it may be more.
     least: bool,
     means: String,
+    /// The same in `WORDS` columns.
+    briefly: &'static str,
 }
 
 pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
     let of = figure::counted(app.watched.ranks.len(), "rank", "ranks");
     let about = match breakpoint {
-        Breakpoint::Wide => format!("last 30 s, median of {of}; GEMM and NCCL may overlap"),
+        Breakpoint::Wide => format!("last 30 s, median of {of}; parts may overlap"),
         Breakpoint::Medium => format!("last half minute, median of {of}"),
         _ => String::new(),
     };
@@ -122,7 +119,8 @@ fn parts(app: &App) -> [Part; PARTS as usize] {
             pieces: whole(one.gemms, Role::Accent),
             share: one.gemms,
             least: false,
-            means: "by timed ranks".to_owned(),
+            means: "of the ranks that time them".to_owned(),
+            briefly: "by timed ranks",
         },
         Part {
             label: "NCCL",
@@ -133,6 +131,7 @@ fn parts(app: &App) -> [Part; PARTS as usize] {
                 Some(waiting) => format!("{} waits for stragglers", percent(waiting)),
                 None => "with waits for stragglers".to_owned(),
             },
+            briefly: "shaded: waits",
         },
         Part {
             label: "exposed",
@@ -140,6 +139,7 @@ fn parts(app: &App) -> [Part; PARTS as usize] {
             share: one.exposed,
             least: false,
             means: "NCCL that GEMMs wait for".to_owned(),
+            briefly: "GEMMs wait",
         },
         Part {
             label: "neither",
@@ -147,6 +147,7 @@ fn parts(app: &App) -> [Part; PARTS as usize] {
             share: rest,
             least: one.exposed.is_none(),
             means: "other kernels, copies, host".to_owned(),
+            briefly: "other work, idle",
         },
         Part {
             label: "host waits",
@@ -154,6 +155,7 @@ fn parts(app: &App) -> [Part; PARTS as usize] {
             share: one.blocked,
             least: false,
             means: "threads wait for the GPU".to_owned(),
+            briefly: "for the GPU",
         },
     ]
 }
@@ -181,7 +183,8 @@ fn line(app: &App, part: Part, bar: usize, width: usize) -> Line<'static> {
     spans.push(Span::styled(format!("{figures:<FIGURES$}  "), Style::new()));
     let taken = LABEL + bar + FIGURES + 2;
     if width >= taken + WORDS {
-        spans.push(Span::styled(cut_at_word(&part.means, width - taken), muted));
+        let means = if part.means.width() <= width - taken { &part.means } else { part.briefly };
+        spans.push(Span::styled(means.to_owned(), muted));
     }
     Line::from(spans)
 }
