@@ -80,6 +80,17 @@ const WATCH: Duration = Duration::from_secs(18);
 /// Set to end the capture.
 pub type Stop = Arc<AtomicBool>;
 
+/// What is captured, and the file it goes to, which does not exist yet.
+#[derive(Debug)]
+pub struct Request<'r> {
+    pub path: &'r Path,
+    pub header: &'r Header,
+    pub job: JobName,
+    pub ranks: Vec<Rank>,
+    pub plan: Plan,
+    pub stop: Stop,
+}
+
 /// A capture under way, of a job that is followed already.
 pub struct Taking<'a> {
     path: PathBuf,
@@ -122,18 +133,15 @@ impl Appointment {
 }
 
 impl<'a> Taking<'a> {
-    /// Writes to a file that does not exist yet.
+    /// # Errors
+    /// If the file exists or cannot be written.
     pub fn begin(
-        path: &Path,
-        header: &Header,
-        job: JobName,
-        ranks: Vec<Rank>,
+        request: Request<'_>,
         following: &'a mut Following,
         live: &'a Live,
-        plan: Plan,
-        stop: Stop,
         report: &'a mut dyn FnMut(News),
     ) -> std::io::Result<Self> {
+        let Request { path, header, job, ranks, plan, stop } = request;
         let now = Instant::now();
         let shown = following.jobs().get(&job).map(|job| sample(job, None, &[])).unwrap_or_default();
         live.watch_ranks(Some(WatchedRanks {

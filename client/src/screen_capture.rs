@@ -19,7 +19,7 @@ use xpu_wire::{
 
 use crate::{
     arrival::{Arrivals, Endpoint},
-    capture::{Begin, News, Outcome, Plan, Progress, Stop, Taking, Wanted},
+    capture::{Begin, News, Outcome, Plan, Progress, Request, Stop, Taking, Wanted},
     follow::Following,
     live,
     recording_writer::header,
@@ -159,7 +159,8 @@ fn take(
             },
             watch: heard < Duration::from_secs(finding::WATCHED.into()),
         };
-        let taking = Taking::begin(&path, &header, job, ranks, &mut following, &live, plan, stop, report)?;
+        let request = Request { path: &path, header: &header, job, ranks, plan, stop };
+        let taking = Taking::begin(request, &mut following, &live, report)?;
         taking.take(&mut arrivals).await
     })
 }

@@ -7,7 +7,7 @@ use xpu_model::{figure::counted, finding, job::Job, status::RankState};
 use xpu_wire::{id::JobName, unit::Moment};
 
 use crate::{
-    capture::{Begin, Plan, Stop, Taking, Wanted},
+    capture::{Begin, Plan, Request, Stop, Taking, Wanted},
     follow::Following,
     live,
     recording_writer::header,
@@ -75,8 +75,8 @@ pub async fn take(
     let (job, header) = (job.name().clone(), header(Some(job.name()), &targets.endpoints));
     let failed = |error: &dyn std::fmt::Display| Skipped::NotNow(format!("not captured: {error}"));
     let mut quiet = |_| {};
-    let taking =
-        Taking::begin(path, &header, job.clone(), ranks, &mut following, &live, plan, stop, &mut quiet);
+    let request = Request { path, header: &header, job: job.clone(), ranks, plan, stop };
+    let taking = Taking::begin(request, &mut following, &live, &mut quiet);
     let outcome = taking.map_err(|error| failed(&error))?.take(&mut arrivals).await;
     let outcome = outcome.map_err(|error| failed(&format!("{error:#}")))?;
     if outcome.done < outcome.ranks {

@@ -23,7 +23,7 @@ use tokio::{
 };
 use xpu_client::{
     arrival::Arrivals,
-    capture::{Begin, Plan, Sampling, Stop, Taking, Wanted},
+    capture::{Begin, Plan, Request, Sampling, Stop, Taking, Wanted},
     filter::Filter,
     follow::Following,
     live::{self, Live},
@@ -133,8 +133,8 @@ async fn take(
         watch: !args.no_watch,
     };
     let mut show = |news| progress.show(news);
-    let taking = Taking::begin(path, header, job, ranks, following, live, plan, stop, &mut show)
-        .map_err(|error| not_new(path, &error))?;
+    let request = Request { path, header, job, ranks, plan, stop };
+    let taking = Taking::begin(request, following, live, &mut show).map_err(|error| not_new(path, &error))?;
     let outcome = taking.take(arrivals).await.with_context(|| format!("cannot write {}", path.display()))?;
     progress.end();
     for line in &outcome.complaints {

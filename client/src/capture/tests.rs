@@ -85,6 +85,10 @@ fn within_runtime<T>(body: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(body)
 }
 
+fn request<'r>(path: &'r Path, header: &'r Header, job: JobName) -> Request<'r> {
+    Request { path, header, job, ranks: vec![Rank(0)], plan: PLAN, stop: Stop::default() }
+}
+
 /// The result of a capture of one rank, and its orders.
 fn take(outcome: impl Fn(usize) -> CaptureOutcome + Send) -> (Outcome, Vec<CaptureOrder>, Vec<News>) {
     let (mut following, job) = followed();
@@ -96,17 +100,7 @@ fn take(outcome: impl Fn(usize) -> CaptureOutcome + Send) -> (Outcome, Vec<Captu
     let mut report = |one| news.push(one);
     let (outcome, orders) = std::thread::scope(|scope| {
         let rank = scope.spawn(move || answer(&ordered, &sender, outcome));
-        let taking = Taking::begin(
-            &path,
-            &header,
-            job,
-            vec![Rank(0)],
-            &mut following,
-            &live,
-            PLAN,
-            Stop::default(),
-            &mut report,
-        );
+        let taking = Taking::begin(request(&path, &header, job), &mut following, &live, &mut report);
         let taken = within_runtime(taking.expect("a new file").take(&mut arrivals));
         // The rank gets no more orders.
         drop(live);
@@ -147,9 +141,7 @@ fn an_error_before_anything_came_leaves_no_file_in_the_way() {
     let path = fresh_path();
     let header = crate::recording_writer::header(Some(&job), &[]);
     let mut report = |_| {};
-    let ranks = vec![Rank(0)];
-    let taking =
-        Taking::begin(&path, &header, job, ranks, &mut following, &live, PLAN, Stop::default(), &mut report);
+    let taking = Taking::begin(request(&path, &header, job), &mut following, &live, &mut report);
     assert!(path.exists());
     let error = within_runtime(taking.expect("a new file").take(&mut arrivals)).expect_err("it cannot be");
     assert_eq!(error.to_string(), FOLLOWER_ENDED);
