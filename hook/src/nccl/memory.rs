@@ -44,7 +44,7 @@ pub(super) fn begin(lane: &Lane) {
     let observer = lane.observer();
     let memory = &observer.nccl_memory;
     let mine = lane.address();
-    // An exception may have left this thread's last call.
+    // This thread's last call may have been left by an exception.
     let claimed = memory.by.compare_exchange(NOBODY, mine, AcqRel, Relaxed);
     if claimed.is_err_and(|other| other != mine) {
         return;
@@ -55,7 +55,7 @@ pub(super) fn begin(lane: &Lane) {
     }
 }
 
-/// After it, whatever its result.
+/// After such a call, whatever its result.
 #[inline]
 pub(super) fn end(lane: &Lane) {
     if lane.observer().nccl_memory.by.load(Relaxed) == lane.address() {

@@ -266,7 +266,7 @@ pub struct CaptureSheet {
     pub order: CaptureOrder,
     pub job: JobName,
     pub ranks: Vec<Rank>,
-    /// Set in the one at the end.
+    /// Set in the sheet at the end.
     pub closed: bool,
     pub missing: Vec<MissingRank>,
     /// Why the job hung meanwhile: then no rank reached the last step.
