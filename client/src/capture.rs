@@ -57,7 +57,7 @@ const FOLLOWER_ENDED: &str = "the connection to the collectors ended";
 const ANSWER: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Before the time is up ranks send what they have, which takes a moment.
+/// Ranks begin to send what they have this long before the time limit, because sending takes a moment.
 const SENDING: Duration = Duration::from_secs(3);
 
 /// How long sampled stacks may take to arrive after everything else: native frames get their names last.
@@ -77,10 +77,10 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// Longest time that the job is watched for stragglers, including the capture.
 const WATCH: Duration = Duration::from_secs(18);
 
-/// Set to end the capture.
+/// When set, the capture ends.
 pub type Stop = Arc<AtomicBool>;
 
-/// A capture under way, of a job that is followed already.
+/// A capture in progress, of a job that is already followed.
 pub struct Taking<'a> {
     path: PathBuf,
     recording: RecordingWriter,
@@ -115,7 +115,7 @@ struct Appointment {
 }
 
 impl Appointment {
-    /// Of no step.
+    /// With a time, and no steps.
     fn time(window: CaptureWindow) -> Self {
         Self { first: Step(0), steps: 0, window: Some(window) }
     }
@@ -159,7 +159,7 @@ impl<'a> Taking<'a> {
         })
     }
 
-    /// To its end.
+    /// Runs the capture to its end.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -304,7 +304,7 @@ impl<'a> Taking<'a> {
     /// Waits until a straggler would have been detected; a hung job needs no wait.
     async fn watch(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
         let enough = |taking: &Self| taking.standstill.is_some() || taking.following.is_watched();
-        // A user who interrupts does not wait for more.
+        // After an interrupt, there is no further wait.
         if !self.plan.watch || self.hurried || self.tally.whole() == 0 || enough(self) {
             return Ok(());
         }

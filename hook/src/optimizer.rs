@@ -30,7 +30,7 @@ pub(crate) fn forget() {
 /// latter's interval.
 const FEW: u32 = 3;
 const LONGER: u64 = 4;
-/// After this many steps of it, another is followed however short their time was.
+/// After this many steps of another optimizer, that one is followed, however short the time was.
 const MANY: u32 = 32;
 /// An optimizer with the same parameters replaces it after this many steps.
 const SAME_PARAMETERS: u32 = 2;

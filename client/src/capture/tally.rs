@@ -55,7 +55,7 @@ struct State {
     parts: BTreeSet<u32>,
     expected: Option<u32>,
     account: Option<CaptureAccount>,
-    /// When it went.
+    /// When it was lost.
     gone: Option<(Instant, String)>,
 }
 
@@ -114,7 +114,7 @@ impl Tally {
         self.furthest
     }
 
-    /// Whether the frame belongs into the file.
+    /// Whether the frame belongs in the file.
     pub(super) fn keeps(&self, frame: &Frame) -> bool {
         match &frame.body {
             Body::CaptureAnswer(answer) => answer.number == self.order.number,
