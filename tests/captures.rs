@@ -272,7 +272,7 @@ fn what_cannot_be_captured_is_said_with_what_to_do() {
         Some(2),
         "with what there is: {interrupted:?}"
     );
-    // Once more says that nobody waits for what a rank that is stopped would give.
+    // A second interrupt ends the wait for a rank that is stopped.
     fs::remove_file(job.file()).expect("with what there was");
     let third = job.begin_capture("--wait 600");
     job.ranks[1].signal("STOP");

@@ -293,7 +293,7 @@ impl Roster {
         named.filter(|worker| worker.is_there()).map(|worker| worker.identity.clone()).collect()
     }
 
-    /// A worker's rank and job, if it has a place here.
+    /// The job and rank of a worker, if the roster lists it.
     pub(crate) fn place_of(&self, from: &Identity) -> Option<(&JobName, Rank)> {
         self.identities.get(from).map(|place| (&place.job, place.rank))
     }

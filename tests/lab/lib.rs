@@ -242,7 +242,7 @@ impl Lab {
         taken
     }
 
-    /// Lets time pass in which nothing is heard but what `heard` lets through.
+    /// Lets time pass; only frames for which `heard` returns `true` arrive.
     pub fn run_only(mut self, seconds: u64, heard: impl Fn(&Frame) -> bool) -> Self {
         for _ in 0..seconds {
             self.second += 1;
