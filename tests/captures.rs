@@ -272,7 +272,7 @@ fn what_cannot_be_captured_is_said_with_what_to_do() {
         Some(2),
         "with what there is: {interrupted:?}"
     );
-    // Once more says that nobody waits for what a rank that is stopped would give.
+    // A second interrupt ends the wait for a rank that is stopped.
     fs::remove_file(job.file()).expect("with what there was");
     let third = job.begin_capture("--wait 600");
     job.ranks[1].signal("STOP");
@@ -341,7 +341,7 @@ fn a_finding_fires_a_capture_of_what_was_before_it() {
     let report = job.report();
     let first = &report["ranks"][0];
     assert_eq!((&first["rank"], &first["ended"]), (&json!(0), &json!("TimeUp")), "{report:#}");
-    assert!(report["standstill"].as_str().is_some_and(|why| why.starts_with("rank 1 ")), "{report:#}");
+    assert!(report["stall"].as_str().is_some_and(|why| why.starts_with("rank 1 ")), "{report:#}");
     assert_eq!(first["steps"].as_array().map(Vec::len), Some(5), "{report:#}");
     // The file contains the lead-up: it begins while nothing was wrong.
     let early = run(job.host.xpu_top("status --json --at 0% --replay").arg(job.file()));

@@ -184,7 +184,7 @@ fn a_time_that_is_cut_short_is_in_the_file_as_long_as_it_was() {
     assert!(text.contains("of the requested 60.0 s were recorded"), "{text}");
 }
 
-/// As one whose hook is older and does not know of times.
+/// Like a rank with an older hook that knows no captures by time.
 #[test]
 fn a_rank_that_does_not_answer_is_not_waited_for_when_the_time_is_over() {
     let job = Job::new(SERVES);

@@ -284,7 +284,8 @@ fn a_rank_that_left() {
     }
 }
 
-/// With pauses, calls that only come now and then, two communicators, and messages: nobody parts, whenever somebody looks.
+/// With pauses, occasional calls, two communicators, and messages: no divergence is reported, at whatever
+/// moment the records are read.
 #[test]
 fn ranks_that_do_the_same_are_never_said_to_part() {
     let rare = "def log_metrics():\n    ok(process.ncclAllReduce(memory, memory, c_size_t(123), NCCL_FLOAT, 0, comm, stream))";

@@ -279,7 +279,7 @@ fn a_capture_of_a_hang_waits_for_no_step_and_says_what_for() {
     assert!(done.stderr.contains("the job hangs: rank 6 "), "{done:?}");
     assert!(done.stdout.contains("8 of 8 ranks ended no step after "), "{done:?}");
     let report = demo.report(&file);
-    assert!(report["standstill"].as_str().is_some_and(|why| why.starts_with("rank 6 ")), "{report:#}");
+    assert!(report["stall"].as_str().is_some_and(|why| why.starts_with("rank 6 ")), "{report:#}");
     let ranks = report["ranks"].as_array().expect("ranks");
     assert_eq!(ranks.len(), 8, "{report:#}");
     for rank in ranks {
@@ -296,7 +296,7 @@ fn a_capture_of_a_hang_waits_for_no_step_and_says_what_for() {
     );
     let text = demo.ask_of_file(&format!("report {}", file.display())).stdout;
     assert!(text.contains("not recorded completely") && !text.contains("   0.00   0.00"), "{text}");
-    // Nothing came after that: who asks again, and for no step before, has the step it stands in.
+    // Nothing came after that: a second request, for no earlier step, gets the step in which the job hangs.
     let again = demo.place.path("again.bin");
     let done = demo.ask(&format!("capture --steps 3 -o {} --wait 600", again.display()));
     assert_eq!(done.status.code(), Some(1), "{done:?}");
@@ -388,7 +388,7 @@ fn a_slow_host_is_named() {
     assert_eq!((code, findings(&document)), (Some(1), vec![("slow_rank", "host", vec![3])]), "{document:#}");
 }
 
-/// Asked by who has never watched.
+/// Requested by a viewer that has not watched the job before.
 #[test]
 fn of_sixteen_a_slow_host_is_named() {
     let demo = Demo::start("--ranks 16 --nodes 2 --steps 100000 --slow-host 13:80ms");
@@ -438,7 +438,7 @@ fn a_stopped_rank_is_named_and_so_is_a_killed_one() {
     assert_eq!((code, findings(&document)), (Some(2), vec![("exited", "dead", vec![1])]), "{document:#}");
 }
 
-/// Who let it stand has looked at it, and ends it to have what there is.
+/// The user has seen that the job hangs, and ends the capture to get the data so far.
 #[test]
 fn a_job_that_was_left_standing_is_reported_when_it_is_ended() {
     let place = Place::new();

@@ -15,7 +15,7 @@ for _ in rounds():
     step()
 hold()";
 
-/// A host whose GPUs can be looked at from outside, and two ranks that train on these of them.
+/// A host whose GPUs can be observed from outside, and two ranks that train on the given ones.
 fn trains(visible: &str, throttled: &str) -> (Host, [xpu_tests::program::Program; 2]) {
     let host = Host::with_visible_gpus();
     let ranks = [(0, "1980"), (1, throttled)].map(|(rank, clock)| {
@@ -32,7 +32,7 @@ fn end(host: &Host, ranks: [xpu_tests::program::Program; 2]) {
     }
 }
 
-/// The ranks' devices, once those of both are known and this is so.
+/// The ranks' devices, once both are known and satisfy this condition.
 fn devices(host: &Host, what: &str, so: impl Fn(&[Value; 2]) -> bool) -> [Value; 2] {
     until(what, || {
         let status = host.status();

@@ -25,7 +25,7 @@ struct Job {
 }
 
 impl Job {
-    /// All alike, but that the last rank does this before each of its steps, from [`FROM`] on.
+    /// All ranks are alike, except that the last one does this before each of its steps, from [`FROM`] on.
     fn start(world: usize, fault: &str) -> Self {
         let host = Host::with_visible_gpus();
         let script = format!(

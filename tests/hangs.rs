@@ -98,7 +98,7 @@ fn reported(place: &Place) -> Value {
     serde_json::from_slice(&fs::read(place.path("told")).unwrap()).unwrap()
 }
 
-/// `xpu-top` with this line and nobody to ask.
+/// `xpu-top` with these arguments, in a home of its own.
 fn xpu_top(place: &Place, line: &str) -> Command {
     let mut command = place.command(built::artifact("xpu-top"));
     command.env("HOME", place.path("")).env_remove("XDG_CONFIG_HOME").args(line.split_whitespace());

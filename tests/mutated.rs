@@ -55,7 +55,7 @@ fn sheet() -> CaptureSheet {
         ranks: vec![Rank(0), Rank(1)],
         closed: true,
         missing: Vec::new(),
-        standstill: None,
+        stall: None,
     }
 }
 

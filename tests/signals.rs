@@ -11,7 +11,7 @@ use xpu_tests::{
     program::{Outcome, run},
 };
 
-/// The same output and the same end with the hook in front, whatever is noted of it, and switched off.
+/// Output and end are the same with the hook preloaded, whatever it notes, and with the hook switched off.
 #[track_caller]
 fn is_the_same(name: &str, arguments: &[&str]) -> Outcome {
     let place = Place::new();

@@ -41,7 +41,7 @@ RIDDLES = re.compile(r"\b([Tt]old|[Tt]ells|[Ss]o many)\b")
 COMMENT = {".rs": r"//.*", ".py": r"#.*", ".c": r"(?://|/?\*).*", ".h": r"(?://|/?\*).*"}
 
 # A function reports, shows, lists, exposes or sends something; a value is reported, known, shown or read.
-TELLING = re.compile(r"\bfn ((?:told|tells?)(?:_\w+)?)\b|\b(told)\b")
+TELLING = re.compile(r"\bfn ((?:told|tells?)(?:_\w+)?)\b|\b(told|standstill|Standstill|Meeting|Attendance)\b")
 
 ORDINARY = re.compile(r"\bof course\b|[hH]eartbeat|next-odd")
 PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")

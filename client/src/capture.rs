@@ -57,7 +57,7 @@ const FOLLOWER_ENDED: &str = "the connection to the collectors ended";
 const ANSWER: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Before the time is up ranks send what they have, which takes a moment.
+/// Ranks begin to send what they have this long before the time limit, because sending takes a moment.
 const SENDING: Duration = Duration::from_secs(3);
 
 /// How long sampled stacks may take to arrive after everything else: native frames get their names last.
@@ -77,7 +77,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// Longest time that the job is watched for stragglers, including the capture.
 const WATCH: Duration = Duration::from_secs(18);
 
-/// Set to end the capture.
+/// When set, the capture ends.
 pub type Stop = Arc<AtomicBool>;
 
 /// What is captured, and the file it goes to, which does not exist yet.
@@ -91,7 +91,7 @@ pub struct Request<'r> {
     pub stop: Stop,
 }
 
-/// A capture under way, of a job that is followed already.
+/// A capture in progress, of a job that is already followed.
 pub struct Taking<'a> {
     path: PathBuf,
     recording: RecordingWriter,
@@ -107,7 +107,7 @@ pub struct Taking<'a> {
     began: Instant,
     examined: Instant,
     /// Why the job hangs.
-    standstill: Option<String>,
+    stall: Option<String>,
     /// No step is waited for any more.
     hurried: bool,
 }
@@ -126,7 +126,7 @@ struct Appointment {
 }
 
 impl Appointment {
-    /// Of no step.
+    /// With a time, and no steps.
     fn time(window: CaptureWindow) -> Self {
         Self { first: Step(0), steps: 0, window: Some(window) }
     }
@@ -162,12 +162,12 @@ impl<'a> Taking<'a> {
             inquiry: Inquiry::default(),
             began: now,
             examined: now,
-            standstill: None,
+            stall: None,
             hurried: false,
         })
     }
 
-    /// To its end.
+    /// Runs the capture to its end.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -311,8 +311,8 @@ impl<'a> Taking<'a> {
 
     /// Waits until a straggler would have been detected; a hung job needs no wait.
     async fn watch(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
-        let enough = |taking: &Self| taking.standstill.is_some() || taking.following.is_watched();
-        // A user who interrupts does not wait for more.
+        let enough = |taking: &Self| taking.stall.is_some() || taking.following.is_watched();
+        // After an interrupt, there is no further wait.
         if !self.plan.watch || self.hurried || self.tally.whole() == 0 || enough(self) {
             return Ok(());
         }
@@ -385,14 +385,14 @@ impl<'a> Taking<'a> {
             self.live.records(job.name().clone(), ranks.clone());
             self.live.kept_stacks(job.name().clone(), ranks);
         }
-        let why = self.tally.standstill(job, &findings).map(|found| found.evidence.to_string());
-        if let Some(evidence) = why.filter(|_| self.standstill.is_none()) {
+        let why = self.tally.stall(job, &findings).map(|found| found.evidence.to_string());
+        if let Some(evidence) = why.filter(|_| self.stall.is_none()) {
             (self.report)(News::Word("the job hangs: capturing what the ranks still have".to_owned()));
-            self.standstill = Some(evidence);
+            self.stall = Some(evidence);
         }
         // A job that hangs after the last step has sent everything. A time ends by itself, except for
         // unfinished GPU work.
-        if self.standstill.is_some() && !self.hurried && !self.tally.is_over() && self.tally.is_past(now) {
+        if self.stall.is_some() && !self.hurried && !self.tally.is_over() && self.tally.is_past(now) {
             self.hurry();
         }
     }

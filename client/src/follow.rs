@@ -39,7 +39,7 @@ pub struct Following {
     reported: BTreeSet<HostName>,
     /// Living ranks without a digest so far.
     awaited: BTreeSet<(JobName, Rank)>,
-    /// Digests that came of each.
+    /// Number of digests received per rank.
     digested: BTreeMap<(JobName, Rank), u32>,
     clock: Clock,
     /// The frames of the last minute, if enabled.
@@ -101,7 +101,7 @@ impl Following {
         self.lately = Some((Packer::default(), ring));
     }
 
-    /// Takes that minute out.
+    /// Returns the kept minute, and keeps no more.
     pub fn recall(&mut self) -> io::Result<Vec<SealedBlock>> {
         let Some((mut packer, mut ring)) = self.lately.take() else { return Ok(Vec::new()) };
         packer.rest()?.into_iter().for_each(|block| ring.push(block));

@@ -19,7 +19,7 @@ use crate::kept;
 /// digests, and the one before them.
 const LEAST: Duration = Duration::from_secs(36);
 
-/// And as much more as can be read in an instant: for a small job, the whole recording.
+/// Additional time before the target, as much as can be read quickly: for a small job, the whole recording.
 const MORE: u64 = 20 << 20;
 
 #[derive(Debug)]
@@ -109,7 +109,7 @@ impl FrameCursor {
         all
     }
 
-    /// Winds back far enough that everything shown at `to` is known there.
+    /// Goes back far enough that everything shown at `to` is known there.
     pub fn wind(&mut self, to: Moment) {
         self.ahead.clear();
         let after = self.entries.partition_point(|entry| entry.first <= to);

@@ -9,8 +9,8 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// Time between the first two questions: longer than reading a rank may take. It doubles each time, so that a
-/// job where some ranks go on is not asked for ever.
+/// Time between the first two requests: longer than reading a rank may take. It doubles each time, so that
+/// requests to a job in which some ranks continue become rare.
 const AGAIN: Duration = Duration::from_secs(6);
 
 const LONGEST: Duration = Duration::from_mins(10);

@@ -12,10 +12,10 @@ use xpu_model::hangs::{self, RECORDING};
 use xpu_recording::{Header, Kind, Media, Recording, RecordingError, SealedBlock, Writer};
 use xpu_wire::{id::JobName, unit::Moment};
 
-/// The hosts of a job keep a hang within this long of each other.
+/// Folders of one job that were made within this time of each other belong to the same hang.
 const ONE: Duration = Duration::from_mins(2);
 
-/// Bytes of all of them.
+/// Size limit of all folders together, in bytes.
 const MOST_BYTES: u64 = 512 << 20;
 
 /// What one host keeps of a hang.
@@ -37,7 +37,7 @@ pub(super) fn open(folder: &Path) -> Result<Recording, RecordingError> {
     if others.is_empty() { Ok(named) } else { together(Kept { path, recording: named }, others) }
 }
 
-/// Those of other hosts, one of each.
+/// The folders of other hosts, one per host.
 fn others(folder: &Path, header: &Header) -> Vec<Kept> {
     let Some(parent) = folder.canonicalize().ok().and_then(|folder| Some(folder.parent()?.to_owned())) else {
         return Vec::new();

@@ -64,7 +64,7 @@ const WRITING: Duration = Duration::from_mins(2);
 pub struct Wanted {
     pub steps: Option<u32>,
     pub duration: Option<Duration>,
-    /// It begins no sooner.
+    /// The earliest begin.
     pub start_in: Option<Duration>,
     /// Time limit; by default as long as it takes and some minutes for writing.
     pub wait: Option<Duration>,
@@ -75,7 +75,7 @@ pub struct Wanted {
 pub const NO_STEPS: &str =
     "the step time is unknown, so no steps can be agreed on: use a duration, 500ms, in place of steps";
 
-/// Messages meanwhile.
+/// Called with messages while the traces are taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// Which steps, or which time.
@@ -91,7 +91,7 @@ pub struct Outcome {
     pub complaints: Vec<String>,
     /// `8 of 8 ranks gave a trace of steps 812 to 814: traces (18.4 MiB)`
     pub summary: String,
-    /// Whether every rank gave one.
+    /// Whether every rank gave a trace.
     pub is_whole: bool,
 }
 
@@ -228,7 +228,7 @@ impl Tracing<'_> {
         .await
     }
 
-    /// Takes arrivals until `step` says stop, the deadline, or Ctrl-C.
+    /// Takes arrivals until `step` returns stop, the deadline passes, or Ctrl-C is pressed.
     async fn run(
         &mut self,
         deadline: Instant,

@@ -1,5 +1,4 @@
-//! Captures of a few steps that nobody asked for just now: taken again and again for an analysis, and only of
-//! a job whose ranks all train.
+//! Captures of a few steps, taken repeatedly for an analysis, and only while all ranks of the job train.
 
 use std::{path::Path, sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -20,12 +19,12 @@ const WAIT: Duration = Duration::from_mins(1);
 /// Why there is no capture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Skipped {
-    /// No rank of the job is heard of.
+    /// No rank of the job reports.
     #[error("no rank of the job is heard of on these hosts")]
     NoJob,
     #[error("there are {} jobs: choose one with --job: {}", .0.len(), names(.0))]
     Several(Vec<JobName>),
-    /// Not now; the next turn may do.
+    /// Not now; the next attempt may succeed.
     #[error("{0}")]
     NotNow(String),
 }
@@ -34,11 +33,11 @@ fn names(jobs: &[JobName]) -> String {
     jobs.iter().map(JobName::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// Captures the next steps of all ranks of a job, the named one or the only one, into a file that is not
-/// there yet. Gives its name.
+/// Captures the next steps of all ranks of a job, the named one or the only one, into a new file. Returns the
+/// job's name.
 ///
 /// # Errors
-/// Where a rank does not train, or not all of them recorded all steps; the file may be there then.
+/// If a rank does not train, or not all ranks recorded all steps. Then the file may exist.
 pub async fn take(
     targets: &Targets,
     job: Option<&JobName>,
@@ -67,7 +66,7 @@ pub async fn take(
         activity: false,
         functions: false,
         python: None,
-        // Until the first step begins one more passes.
+        // One more step passes before the first step begins.
         wait: WAIT + 2 * step * (steps + 1),
         watch: false,
     };
@@ -96,7 +95,7 @@ fn chosen<'a>(following: &'a Following, named: Option<&JobName>) -> Result<&'a J
     }
 }
 
-/// Whether all ranks of the job are here, and all of them make steps.
+/// Whether all ranks of the job report, and all of them complete steps.
 fn trains(job: &Job, now: Moment) -> Result<(), Skipped> {
     let not_now = |why: String| Err(Skipped::NotNow(why));
     if !job.is_whole() {
@@ -126,7 +125,7 @@ mod tests {
     use super::*;
     use crate::arrival::Arrival;
 
-    /// Two ranks after some seconds of training, the second so.
+    /// Two ranks after some seconds of training; the second is in this state.
     fn followed(world: u32, life: Life, hears: bool) -> Following {
         let mut following = Following::new([], None);
         let simulation = Simulation::new(1, 1, 2);

@@ -7,7 +7,7 @@ mod kineto;
 mod ras;
 mod records;
 mod reports;
-mod standstill;
+mod stall;
 mod times;
 
 use std::{
@@ -22,7 +22,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-pub(crate) use standstill::FoundStacks;
+pub(crate) use stall::FoundStacks;
 pub(crate) use times::Idling;
 
 use crate::{
@@ -293,7 +293,7 @@ impl Roster {
         named.filter(|worker| worker.is_there()).map(|worker| worker.identity.clone()).collect()
     }
 
-    /// A worker's rank and job, if it has a place here.
+    /// The job and rank of a worker, if the roster lists it.
     pub(crate) fn place_of(&self, from: &Identity) -> Option<(&JobName, Rank)> {
         self.identities.get(from).map(|place| (&place.job, place.rank))
     }

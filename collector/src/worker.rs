@@ -4,7 +4,7 @@ mod ending;
 mod memory;
 mod next_digest;
 mod record;
-mod standstill;
+mod stall;
 mod step_times;
 mod times;
 
@@ -30,7 +30,7 @@ use crate::{
     totals::Totals,
 };
 use memory::HeldMemory;
-pub(crate) use standstill::Motion;
+pub(crate) use stall::Motion;
 use step_times::StepTimes;
 use times::Times;
 

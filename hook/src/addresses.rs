@@ -6,8 +6,8 @@
 //!         └ else calls the real one ── the answer is a CUDA library's, the caller is not ──▶ the interposed one
 //! ```
 //!
-//! The real `dlsym` depends on its return address: a wrapper that calls it for all names changes its answers.
-//! In case of doubt nothing is substituted.
+//! The answer of the real `dlsym` depends on its return address, so a wrapper that calls it for all names
+//! would change answers. In case of doubt nothing is substituted.
 
 mod answers;
 pub mod questions;
@@ -114,7 +114,7 @@ pub(crate) unsafe fn ask(handle: *mut c_void, name: &CStr) -> *mut c_void {
     let real = unsafe { std::mem::transmute::<usize, Dlsym>(real()) };
     // SAFETY: the caller's promise.
     let answer = unsafe { real(handle, name.as_ptr()) };
-    // A jump would return elsewhere, and its answer depends on its return address.
+    // Not by a jump, because the answer depends on the return address.
     std::hint::black_box(answer)
 }
 

@@ -18,8 +18,8 @@ pub(crate) fn ppm() -> Option<u32> {
     Some(PPM.load(Relaxed)).filter(|&ppm| ppm != UNBOUNDED)
 }
 
-/// In percent; below zero means no limit, zero times nothing. Overrides rates set by hand. `false` if it is
-/// not a number.
+/// In percent. A negative budget means no limit; with zero, nothing is timed. Overrides rates set by hand.
+/// `false` if it is not a number.
 pub(crate) fn set(percent: f64) -> bool {
     if percent.is_nan() {
         return false;

@@ -37,15 +37,15 @@ pub(crate) use parts::Part;
 use past::Past;
 use under_way::{Kept, Span, UnderWay};
 
-/// Everything is timed from this long before the first step, and from at least this number of steps before.
+/// Everything is timed from this long before the first step, and at least this number of steps before it.
 const BEFORE: u64 = 300_000_000;
 const STEPS_BEFORE: u64 = 2;
 
-/// At the end of the last step, threads inside a watched function get this time to leave it, or the time of a
+/// At the end of the last step, threads inside a traced function get this time to leave it, or the time of a
 /// step if that is shorter.
 const LEFT_AFTER: u64 = 2_000_000_000;
 
-/// A capture ends after this long at most, whatever its order says.
+/// A capture ends after this long at most, whatever was ordered.
 const LONGEST: Duration = Duration::from_hours(1);
 
 /// Everything is timed for this long at most: the longest time that may be requested, and a minute.
@@ -259,7 +259,7 @@ impl Capture {
         self.look_at_clock();
         let Some(under_way) = self.under_way.as_deref_mut() else { return };
         if let Some(device) = device.filter(|_| ON.load(Relaxed)) {
-            // Before the first step if possible: a base costs a moment.
+            // Before the first step if possible: determining a base takes some time.
             self.bases.make(device);
         }
         let end = under_way.end();
@@ -296,7 +296,7 @@ impl Capture {
         let Some(mut under_way) = self.under_way.take() else { return };
         switch_on(false);
         if under_way.until.is_some() && !under_way.closed {
-            // A time that ends early is still a time.
+            // A capture by time that ends early is still complete.
             under_way.end_at(monotonic());
         }
         let begin = under_way.begin();
@@ -308,7 +308,7 @@ impl Capture {
             let (records, lost) = (under_way.functions, under_way.lost_functions);
             under_way.functions_came = self.functions.outcome(begin, records, lost);
         }
-        // Not as soon as the last step ends, because threads inside a call get a moment to leave it.
+        // Not as soon as the last step ends, because threads inside a call get some time to leave it.
         self.functions.end();
         if let Some(at) = recorded {
             self.past.forget_before(at);

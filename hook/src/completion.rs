@@ -2,8 +2,8 @@
 //! each operation.
 //!
 //! The hook's thread requests an event of a communicator at intervals; the next launch records one; the
-//! thread queries it, and updates the ledger. So a rank that hangs can be distinguished from a slow one at
-//! any sampling rate.
+//! thread queries it, and updates the ledger. This distinguishes a rank that hangs from a slow one at any
+//! sampling rate.
 
 use std::{
     cell::UnsafeCell,

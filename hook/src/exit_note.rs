@@ -6,8 +6,8 @@
 //! a call that fails ── interpose! ────▶ function, code
 //! ```
 //!
-//! The program does not notice: it finds its own handlers, they run as usual, and the process ends as it
-//! would have.
+//! The program sees no difference: it finds its own handlers, they run as usual, and the process ends as it
+//! would without the hook.
 
 pub(crate) mod alone;
 mod excepthook;
@@ -31,7 +31,7 @@ use crate::{
     plugin, switch,
 };
 
-/// If a program runs on for this long after its handler got a fatal signal, it has survived the signal.
+/// A program that still runs this long after its handler got a fatal signal has survived the signal.
 const SURVIVES: Duration = Duration::from_secs(5);
 
 /// Turns of the hook's thread after an exit was noted, before it is taken back: the first may come before the
@@ -67,7 +67,7 @@ fn words() -> Option<&'static ExitNote> {
     mine::page().map(|page| &page.last)
 }
 
-/// Whether the observer was made in this process: `false` in a child that the C library does not know.
+/// Whether the observer was created in this process: `false` in a child created without the C library.
 pub(crate) fn are_of_this_process() -> bool {
     mine::page().is_some()
 }

@@ -1,5 +1,5 @@
-//! Keeps the streams of GEMMs, the streams of communication, and the events behind communication, to detect
-//! when communication holds up a stream of GEMMs.
+//! Tracks the streams of GEMMs, the streams of communication, and the events after communication, to detect
+//! when communication blocks a stream of GEMMs.
 //!
 //! Overlapped communication runs on separate streams, and GEMMs go on beside it until their stream waits for
 //! an event that was recorded there (`cudaStreamWaitEvent`): DDP's `work.wait()`. There may be another stream
@@ -43,7 +43,7 @@ pub(crate) enum WaitsFor {
     /// Nothing related to communication.
     Other,
     Communication,
-    /// The same, on a stream of GEMMs: they are held up.
+    /// Communication, awaited on a stream of GEMMs: it blocks them.
     CommunicationWithGemms,
 }
 
@@ -66,7 +66,7 @@ impl Exposure {
         self.multiplies.load(Relaxed) && self.communicates.load(Relaxed)
     }
 
-    /// Whether an NCCL operation was seen. Otherwise nobody asks which work precedes one.
+    /// Whether an NCCL operation was seen. Otherwise the work that precedes one is not needed.
     #[inline]
     pub(crate) fn has_communication(&self) -> bool {
         self.communicates.load(Relaxed)

@@ -1,8 +1,8 @@
 //! CUDA graphs: captured contents are kept, passed from capture to graph to executable, and counted at every
 //! launch.
 //!
-//! Captures and graphs are few and slow to create; they are behind a lock that is never waited for longer
-//! than a moment. Executables are launched in the hot path and are found without one: see [`executable`].
+//! Captures and graphs are few and slow to create; they are behind a lock that is only ever held for a
+//! moment. Executables are launched in the hot path and are found without one: see [`executable`].
 
 mod contents;
 mod executable;

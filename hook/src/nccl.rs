@@ -1,7 +1,7 @@
 //! NCCL: collectives, sends and receives, groups, and the lifetime of communicators.
 //!
-//! Ranks are switched off and on one after another, and must number a communicator's collectives alike all
-//! the same. So while observing is off, these calls still update their numbers and the ledger; they are not
+//! Ranks are switched off and on one after another, but must always number a communicator's collectives
+//! alike. Therefore these calls update their numbers and the ledger while observing is off; they are not
 //! timed, recorded or counted.
 
 mod commhash;
@@ -32,7 +32,7 @@ pub(crate) static NCCL: Library = Library::new("NCCL", c"ncclGetUniqueId").in_fi
 const MISSING: c_int = 2;
 /// `ncclInvalidArgument`: nothing was done.
 const INVALID_ARGUMENT: c_int = 4;
-/// `ncclInProgress`: a non-blocking communicator goes on in another thread.
+/// `ncclInProgress`: the work on a non-blocking communicator continues in another thread.
 pub(crate) const IN_PROGRESS: c_int = 7;
 
 foreign! { fn ncclGetVersion(version: *mut c_int) -> c_int in NCCL }

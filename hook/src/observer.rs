@@ -48,7 +48,8 @@ pub(crate) use end::{register, register_exit};
 /// Threads that can launch at once.
 const LANES: usize = 256;
 
-/// This many have rings that buffer a busy thread for 20 ms and more; the others' are shorter.
+/// This many lanes have rings that buffer at least 20 ms of a busy thread; the rings of the others are
+/// shorter.
 const LONG_RINGS: usize = 16;
 const SHORT_RING: usize = 256;
 
@@ -86,7 +87,7 @@ pub(crate) struct Observer {
     lanes: [AtomicPtr<Lane>; LANES],
     /// Rung when lanes were made.
     more_lanes: Bell,
-    /// Threads that wait for one; and whether one has timed out since the last ones were created.
+    /// Threads that wait for a lane, and whether one has timed out since the last lanes were created.
     waiting: AtomicU32,
     waited_in_vain: AtomicBool,
     pub(crate) communicators: Communicators,
@@ -108,7 +109,7 @@ pub(crate) struct Observer {
     pub(crate) optimizers: Optimizers,
     /// The program marks its steps itself.
     is_marked: AtomicBool,
-    /// Captures in progress in the process, as far as they were begun through the runtime.
+    /// Graph captures in progress in the process, as far as they were begun through the runtime.
     graph_captures: AtomicU32,
     /// Errors in variables.
     pub(crate) complaints: Vec<String>,
@@ -220,8 +221,8 @@ impl Observer {
         self.step_ended(lane, StepSource::Marked, completed);
     }
 
-    /// An optimizer's step was called; see [`Optimizers`]. A captured step is made when the graph is
-    /// launched.
+    /// An optimizer's step was called; see [`Optimizers`]. A step captured into a CUDA graph counts when the
+    /// graph is launched.
     ///
     /// Kineto, PyTorch's own profiler, has counted `counted` calls: 0 if it counts none.
     pub(crate) fn optimizer_called(&self, lane: &Lane, optimizer: &Optimizer, counted: u32) {
@@ -290,7 +291,7 @@ impl Observer {
         let _ = self.graph_captures.fetch_update(Relaxed, Relaxed, |captures| captures.checked_sub(1));
     }
 
-    /// Makes the hook's thread look now. Wakes it if it sleeps, without waiting.
+    /// Makes the hook's thread check now. Wakes it if it sleeps, without waiting.
     #[cold]
     pub(crate) fn hurry(&self) {
         self.bell.ring();

@@ -1,8 +1,8 @@
 //! Steps of PyTorch's optimizers, and which of them end a step of the program.
 //!
-//! A program may have several optimizers in its loop, and may call one for several parameter groups: one
-//! optimizer is followed, with its first group, so that each round of the loop counts once. The loop is the
-//! main thread's, if that steps any.
+//! A program may have several optimizers in its loop, and may call one for several parameter groups. One
+//! optimizer is followed, with its first group, so that each iteration of the loop counts once: one that the
+//! main thread steps, if there is any.
 
 mod attach;
 pub(crate) mod import;
@@ -30,9 +30,9 @@ pub(crate) fn forget() {
 /// latter's interval.
 const FEW: u32 = 3;
 const LONGER: u64 = 4;
-/// However long that is.
+/// After this many steps of another optimizer, that one is followed, however short the time was.
 const MANY: u32 = 32;
-/// One with the same parameters replaces it after two steps.
+/// An optimizer with the same parameters replaces it after this many steps.
 const SAME_PARAMETERS: u32 = 2;
 
 /// Longest name kept, in bytes.
@@ -67,14 +67,15 @@ struct Known {
 #[derive(Debug, Default)]
 pub(crate) struct Optimizers {
     followed: Known,
-    /// The program has dropped it: it steps no more.
+    /// The program has dropped it: it will not step again.
     has_ended: AtomicBool,
     /// The main thread steps it.
     in_main: AtomicBool,
     /// When it last stepped, and the interval before.
     stepped_at: AtomicU64,
     apart: AtomicU64,
-    /// Another, and its number of steps since then, with those of dropped ones that it replaces.
+    /// Another optimizer, and its number of steps since then, including those of dropped optimizers that it
+    /// replaces.
     rival: Known,
     rival_steps: AtomicU32,
     /// Steps of others than these two since then.
@@ -158,8 +159,8 @@ impl Optimizers {
         }
     }
 
-    /// Whether this one replaces the followed one, which last stepped `since` ago. Only one other is counted,
-    /// the first that stepped since.
+    /// Whether this optimizer replaces the followed one, which last stepped `since` ago. Only the steps of
+    /// one other optimizer are counted: the first that stepped since then.
     fn takes_over(&self, optimizer: &Optimizer, since: u64) -> bool {
         let has_ended = self.has_ended.load(Relaxed);
         if self.rival.is_none() {
@@ -316,10 +317,10 @@ mod tests {
 
     #[test]
     fn one_that_stays_is_followed_rather_than_those_that_are_dropped() {
-        // Of each task five inner steps, and one of the outer optimizer.
+        // Each task has five inner steps, and one of the outer optimizer.
         let tasks = (2..=101).flat_map(|task| [task, task, task, task, task, 1, 0, task]);
         assert_eq!(counted_of_dropped(tasks), Some(5 + 100));
-        // But not for ever.
+        // But not forever.
         let abandoned = [2, 1, 0, 2].into_iter().chain([3; 100]);
         assert_eq!(counted_of_dropped(abandoned), Some(1 + 100 - u64::from(MANY)));
     }

@@ -1,7 +1,8 @@
 //! Reads memory that may be unmapped: through the kernel, which returns an error where a read would crash.
 
-/// Copies the memory at this address of the process, as much as is readable without a gap. All or nothing
-/// within one page. Nothing if the call is refused, as by a sandbox. Leaves `errno` as the call does.
+/// Copies memory of the process from this address, up to the first unreadable page. Within one page it copies
+/// all or nothing. It copies nothing if the call is refused, for example by a sandbox. It sets `errno` as the
+/// call does.
 pub(crate) fn peek(at: usize, into: &mut [u8]) -> usize {
     let here = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let there = libc::iovec { iov_base: std::ptr::without_provenance_mut(at), iov_len: into.len() };

@@ -6,9 +6,9 @@
 //!                                                          └──▶ counts, times, ledger, if the preload does not see the call
 //! ```
 //!
-//! NCCL that is linked in statically, renamed, or called by `pncclAllReduce` passes no interposed function.
-//! Its calls are seen here: from version 5 of the interface on with their streams, so they are timed as the
-//! preload's are. A communicator is counted by one of the two ([`contexts`]).
+//! Calls to an NCCL that is linked in statically or renamed, and calls of `pncclAllReduce`, bypass the
+//! interposed functions. They are seen here: from version 5 of the interface on with their streams, so they
+//! are timed like those that the preload sees. A communicator is counted by one of the two ([`contexts`]).
 //!
 //! No callback allocates, fails or unwinds, and no handle is a pointer.
 
@@ -135,7 +135,7 @@ fn is_own_handle(handle: *mut c_void) -> bool {
     handle.addr() & TAGGED == TAG
 }
 
-/// Versions 1 to 3 tell nothing of the communicator.
+/// Versions 1 to 3 report nothing about the communicator.
 unsafe extern "C-unwind" fn init_nameless<const VERSION: usize>(
     place: *mut *mut c_void,
     mask: *mut c_int,
@@ -210,7 +210,7 @@ unsafe extern "C-unwind" fn start<const VERSION: usize>(
 ) -> c_int {
     let event = Descriptor { at: event, layout: layout(VERSION) };
     let context = Context::of(passed);
-    // A context that is none of the hook's: the chained plugin's own, perhaps of another process.
+    // This context is not the hook's: it is the chained plugin's own, perhaps of another process.
     let theirs = context.map_or_else(|| Some(passed).filter(|passed| !passed.is_null()), Context::theirs);
     // SAFETY: as NCCL documents.
     let (handle, result) =
@@ -273,7 +273,7 @@ pub(crate) fn set(mode: c_int) -> bool {
     mode.is_some()
 }
 
-/// Now and then, on the hook's own thread: which events are needed.
+/// Called periodically on the hook's own thread: decides which events are needed.
 pub(crate) fn govern(observer: &Observer, now: u64) {
     static WINDOWS: Mutex<Windows> = Mutex::new(Windows::new());
     let Ok(mut windows) = WINDOWS.try_lock() else { return };
@@ -285,7 +285,7 @@ pub(crate) fn govern(observer: &Observer, now: u64) {
     };
     mask::ask(contexts::are_needed(observer) || learns);
     if contexts::made() != made {
-        // One was made meanwhile: it must not miss its first call.
+        // A communicator was created meanwhile: its first call must not be missed.
         mask::ask(true);
     }
 }

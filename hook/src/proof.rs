@@ -54,7 +54,7 @@ impl Proof {
     pub(crate) fn holds(&self, observer: &Observer) {
         for &(index, id, enqueued) in &self.claims[..self.count] {
             let slot = observer.communicators.slot(index);
-            // It may have been closed meanwhile, and its line belong to another.
+            // The communicator may have been closed meanwhile, and its line may belong to another.
             if let (Some(line), Some(last)) = (slot.line(observer.ledger()), enqueued.checked_sub(1)) {
                 line.complete(CommunicatorId(id), last);
             }

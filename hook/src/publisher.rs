@@ -45,7 +45,7 @@ const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 /// The first summary comes sooner: a user may be waiting for the job to appear.
 const FIRST_AFTER: Duration = Duration::from_millis(200);
 
-/// Interval of looks at the rings while operations are pending, and while none is.
+/// Interval between checks of the rings while operations are pending, and while none is.
 const BUSY: Duration = Duration::from_millis(10);
 const IDLE: Duration = Duration::from_millis(50);
 
@@ -73,7 +73,7 @@ pub(crate) fn run(observer: &'static Observer, identity: Identity) {
     unwinder::find_loaded();
     let published = guard::unobserved(|| {
         let publish = || Publisher::new(observer, identity).publish_until_stopped();
-        // Its state, possibly half done, is not read afterwards.
+        // Its state may be inconsistent, and is not read afterwards.
         std::panic::catch_unwind(AssertUnwindSafe(publish))
     });
     if let Err(payload) = published {
@@ -143,7 +143,7 @@ impl Publisher {
             optimizer::attach_if_late();
             call_site::prepare();
             if memory::ran_out() {
-                // Only the process's sign of life is left to send: more needs memory.
+                // From here on only a sign of life is sent: anything else needs memory.
                 self.observer.bell().wait(rings, IDLE);
                 continue;
             }
@@ -176,7 +176,7 @@ impl Publisher {
                 && let Some(code) = exit_note::alone::last_thread_ends_with()
             {
                 self.say_goodbye();
-                // Exit handlers may run on this thread now: they find no signal blocked.
+                // Exit handlers may run on this thread now: no signal may be blocked for them.
                 crate::thread::unblock_signals();
                 if code != 0 {
                     // The main thread ended by the system call: the kernel takes the code of the thread that ends last.
@@ -197,7 +197,7 @@ impl Publisher {
         if !memory::ran_out() {
             self.say_goodbye();
         }
-        // Its memory goes with the process: freeing it takes time that the process waits for.
+        // Its memory is not freed: it ends with the process, which would have to wait for that.
         std::mem::forget(self);
     }
 
@@ -264,7 +264,7 @@ impl Publisher {
         self.say(Body::CaptureAnswer(CaptureAnswer { number: order.number, job, rank, completed, outcome }));
     }
 
-    /// Some of the captured data, if there is any: the queue is not filled with it alone.
+    /// Sends a part of the captured data, if there is any, so that other messages also fit in the queue.
     fn send_captured(&mut self) {
         for _ in 0..PARTS_AT_ONCE {
             let Some(part) = self.fold.capture.next_part() else { return };
@@ -315,8 +315,8 @@ impl Publisher {
         }
     }
 
-    /// torchrun's agents and compilers' helpers load CUDA and never launch anything. A rank launches or marks
-    /// steps, or at least tries to create communicators: many jobs hang there.
+    /// torchrun's agents and compilers' helpers load CUDA and never launch anything. A rank launches work,
+    /// marks steps, or at least tries to create communicators, which is where many jobs hang.
     fn is_rank(&self, launches: Launches) -> bool {
         let reading = self.observer.ledger().read();
         let meets = !reading.communicators.is_empty()

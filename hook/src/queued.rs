@@ -5,8 +5,9 @@
 //! others: unfinished work is often between the two. Sends and receives get the rest once every collective
 //! has one.
 //!
-//! The oldest that their streams have not reached keep their events, however many are launched after them. So
-//! if a job hangs it is known which GPUs have reached the collective, and which run something else.
+//! The oldest operations that their streams have not reached keep their events, however many are launched
+//! after them. If a job hangs, these events therefore show which GPUs have reached the collective, and which
+//! run something else.
 
 use std::{
     cell::UnsafeCell,
@@ -218,7 +219,8 @@ impl Queue {
     }
 }
 
-/// What the launch with this ticket is behind, for the ledger. After the ledger knows that it has an event.
+/// Writes the work that the launch with this ticket waits for to the ledger, after the ledger knows that the
+/// launch has an event.
 pub(crate) fn note_preceding(lane: &Lane, ticket: u64, stream: cudaStream_t) {
     let observer = lane.observer();
     if let Some(preceding) = observer.streams.before(lane, stream) {
@@ -227,7 +229,7 @@ pub(crate) fn note_preceding(lane: &Lane, ticket: u64, stream: cudaStream_t) {
 }
 
 impl Front {
-    /// Takes it for this thread, if nobody has it.
+    /// Takes it for this thread, if no other has it.
     fn take(&self) -> bool {
         self.state.load(Relaxed) == FREE && self.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok()
     }

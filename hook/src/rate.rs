@@ -23,11 +23,11 @@ impl Class {
         [Self::Gemm, Self::Collective, Self::PointToPoint, Self::Graph, Self::Kernel, Self::Wait];
 }
 
-/// The initial rate: a pair of events on every GEMM costs up to 7 % of a step, on one in sixteen nothing that
-/// could be measured.
+/// The initial rate: a pair of events on every GEMM costs up to 7 % of a step; on one GEMM in sixteen, the
+/// cost was too small to measure.
 pub(crate) const FIRST: Rate = Rate(4);
 
-/// Instead of a rate set by hand if there is none.
+/// Marks a class that has no rate set by hand.
 const GOVERNED: u8 = u8::MAX;
 
 static RATES: [AtomicU8; Class::ALL.len()] = [const { AtomicU8::new(FIRST.0) }; Class::ALL.len()];
@@ -40,8 +40,8 @@ static ALL_TIMED: AtomicBool = AtomicBool::new(false);
 /// GEMMs that may be timed for their shape, though their number does not select them.
 pub(crate) static SHAPES: Allowance = Allowance::new();
 
-/// Waits that are timed now, one after the other: of a step's waits the last may be the only long one, so
-/// single scattered samples would miss it.
+/// Consecutive waits that may be timed now: the last wait of a step may be the only long one, and single
+/// scattered samples would miss it.
 pub(crate) static ROUND: Allowance = Allowance::new();
 
 /// A number of operations that may be timed.
@@ -79,7 +79,7 @@ pub(crate) fn set_by_hand(class: Class, rate: Option<Rate>) {
     }
 }
 
-/// Times everything, or restores the rates. Launching threads read the same words as before, and no more.
+/// Times everything, or restores the rates. Launching threads read no additional words.
 pub(crate) fn time_all(on: bool) {
     if ALL_TIMED.swap(on, Relaxed) == on {
         return;

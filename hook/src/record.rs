@@ -12,11 +12,11 @@ use xpu_wire::{
 
 use crate::{launches::Launch, timer::TimerId};
 
-/// A send or receive as the rank at its other end knows it, too.
+/// A send or receive, identified in a way that the other rank knows, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meets {
     pub(crate) peer: u32,
-    /// Among the messages from the one to the other.
+    /// Its number among the messages from one rank to the other.
     pub(crate) pair: u32,
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum Record {
         sequence: u64,
         /// When it was launched, in monotonic nanoseconds.
         at: u64,
-        /// Of a send or receive.
+        /// For a send or receive.
         meets: Option<Meets>,
         timer: Option<TimerId>,
         /// Its sampling rate, if GEMMs wait for it on its own stream.
@@ -59,7 +59,7 @@ pub(crate) enum Record {
         bus_bytes: u64,
         /// That of the first collective; without one, of the first send or receive.
         sequence: u64,
-        /// 0 if there are only sends and receives: other ranks do something else.
+        /// 0 if there are only sends and receives: then other ranks make other calls.
         collectives: u64,
         /// The send and the receive, if there is at most one of each, of the bytes that the group moves.
         meets: [Option<Meets>; 2],

@@ -77,9 +77,9 @@ pub(crate) fn may_record(stream: cudaStream_t) -> bool {
 
 /// The capture of `stream`. Streams that joined it through an event have the same.
 ///
-/// While another stream is captured CUDA refuses to answer for the default stream, and leaves an error: that
-/// would replace one that the program has not read yet, so there is no query then. For another stream it
-/// refuses only where it refuses the program's own call.
+/// While another stream is captured, CUDA refuses this query for the default stream, and the error would
+/// replace one that the program has not read yet. So the default stream is not queried then. For any other
+/// stream, CUDA refuses only where it refuses the program's own call.
 pub(crate) fn graph_capture_of(stream: cudaStream_t) -> Option<GraphCaptureId> {
     let was_free = error_free();
     if !was_free && stream.addr() <= DEFAULT_STREAMS {
@@ -93,7 +93,8 @@ pub(crate) fn graph_capture_of(stream: cudaStream_t) -> Option<GraphCaptureId> {
     match answered {
         Some(SUCCESS) if status == NOT_CAPTURING => None,
         Some(SUCCESS) => Some(GraphCaptureId::new(id as u32).unwrap_or(GraphCaptureId::MAX)),
-        // A library that old only reports whether. The number is then unused, and nothing is kept under it.
+        // A library of that age reports only whether there is a capture. The number is then unused, and
+        // nothing is kept under it.
         None => is_capturing(stream).unwrap_or(false).then_some(GraphCaptureId::MAX),
         Some(_) => {
             if was_free {
@@ -128,8 +129,8 @@ pub(crate) fn forget_error() {
     unsafe { cudaGetLastError() };
 }
 
-/// Makes something on this device. One that is not current becomes so for a moment, as it does in NCCL's own
-/// calls: only in such a call. Only after [`error_free`].
+/// Creates something on this device. A device that is not current is made current for a moment, as NCCL's own
+/// calls do: only within such a call. Only after [`error_free`].
 pub(crate) fn on_device<T>(device: c_int, make: impl FnOnce() -> Option<T>) -> Option<T> {
     let current = current_device()?;
     if current == device {
@@ -146,8 +147,8 @@ pub(crate) fn on_device<T>(device: c_int, make: impl FnOnce() -> Option<T>) -> O
     made
 }
 
-/// An event on the current device. Creation is not allowed while another thread captures in global mode, unless this thread
-/// is in relaxed mode. Only after [`error_free`].
+/// An event on the current device. CUDA allows no creation while another thread captures in global mode,
+/// unless this thread is in relaxed mode. Only after [`error_free`].
 #[cold]
 pub(crate) fn make_event(flags: c_uint) -> Option<cudaEvent_t> {
     let mode = exchange_capture_mode(RELAXED);

@@ -7,8 +7,8 @@ use std::{
 
 use xpu_wire::{gemm::GemmShape, sampling};
 
-/// Shapes distinguished at once; two in one place displace each other, and request too many timings, which
-/// are bounded elsewhere.
+/// Number of shapes distinguished at once. Two shapes in one place displace each other and request too many
+/// timings; the number of timings is bounded elsewhere.
 const PLACES: usize = 512;
 
 /// The lower bits of a place are its count, the others identify the shape.
@@ -23,8 +23,8 @@ impl Shapes {
         Self([const { AtomicU64::new(0) }; PLACES])
     }
 
-    /// Counts one. It should be timed if it is the second, fourth, eighth ... of its shape. Never the first:
-    /// the library may load its kernel then, between the hook's two events.
+    /// Counts a GEMM. Returns whether to time it: the second, fourth, eighth ... of its shape. Never the
+    /// first: the library may load its kernel then, between the hook's two events.
     #[inline]
     pub(crate) fn ask(&self, shape: &GemmShape) -> bool {
         let hash = hash(shape);

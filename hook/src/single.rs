@@ -11,8 +11,8 @@ use std::{
 use crate::guard::Mark;
 
 /// A value that is lent to one call at a time. A call in between (from a signal handler, or another thread)
-/// gets nothing: it never waits. A call that was left by a jump in the middle of its work blocks nothing, and
-/// its value is never touched again.
+/// gets nothing: it never waits. A call that is left by a jump (`longjmp`) blocks nothing, and its value is
+/// never touched again.
 pub(crate) struct Single<T> {
     /// The mark of the call that has it; 0 if it is free.
     holder: AtomicUsize,
@@ -27,10 +27,10 @@ impl<T> Single<T> {
         Self { holder: AtomicUsize::new(0), value: UnsafeCell::new(value) }
     }
 
-    /// Puts another value in its place. One that was left half changed is not dropped.
+    /// Replaces the value. A value that was left half changed is not dropped.
     ///
     /// # Safety
-    /// Whoever had it is gone, and no call begins meanwhile.
+    /// The call that held the value is gone, and no call begins meanwhile.
     pub(crate) unsafe fn renew(&self, value: T) {
         // SAFETY: nobody has it, as is promised here.
         unsafe {
@@ -52,7 +52,8 @@ impl<T> Single<T> {
                 return None;
             }
             self.holder.compare_exchange(holder, at, Acquire, Relaxed).ok()?;
-            // SAFETY: the frame is gone that had it, so nobody has it but this call. It is not dropped: it may be half of something.
+            // SAFETY: the frame that held the value is gone, so only this call has it. The value is not
+            // dropped: it may be inconsistent.
             unsafe { self.value.get().write(fresh()) };
         }
         let _held = Held(&self.holder);

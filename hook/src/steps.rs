@@ -6,7 +6,7 @@ use xpu_wire::{frame::StepSource, sampling::Rate};
 
 use crate::budget;
 
-/// By default every source counts, the best available.
+/// By default the best available source counts.
 const ANY: u8 = 0;
 const NOBODY: u8 = 1;
 const MARKED: u8 = 2;

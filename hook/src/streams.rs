@@ -1,5 +1,5 @@
-//! The last operation that was launched on each stream, and on the streams that it waits for: what a collective is
-//! behind if its stream does not reach it.
+//! The last operation that was launched on each stream, and on the streams that it waits for: the work that a
+//! collective waits for if its stream does not reach it.
 //!
 //! Handles find their slot without a lock. Two threads that launch on one stream at the same moment may mix their
 //! words; a sum over the words shows this, and such words are not read.
@@ -23,7 +23,7 @@ use crate::{
     memory,
 };
 
-/// Streams and events that are known at once. Of further ones nothing is known.
+/// Number of streams and of events that are known at once. Nothing is known of further ones.
 const STREAMS: usize = 128;
 const EVENTS: usize = 4096;
 
@@ -81,8 +81,8 @@ impl Streams {
         }
     }
 
-    /// The stream waits for through an event the event: what it does next is behind what the event is behind. The event
-    /// was mostly recorded just before.
+    /// The stream waits for this event: its next work waits for what the event waits for. The event was
+    /// usually recorded just before.
     #[inline]
     pub(crate) fn waits(&self, stream: cudaStream_t, event: cudaEvent_t) {
         let Some(place) = usize::from(self.events.of(event.addr())).checked_sub(1) else { return };
@@ -101,7 +101,7 @@ impl Streams {
         }
     }
 
-    /// The seen work that a launch on this stream would be behind.
+    /// The known work that a launch on this stream would wait for.
     pub(crate) fn before(&self, lane: &Lane, stream: cudaStream_t) -> Option<Preceding> {
         let (_, slot) = self.find(stream, false)?;
         let [kind, one, other, stream, ticks] = slot.latest()?;
@@ -160,7 +160,7 @@ impl Latest {
     }
 }
 
-/// Of words in their order.
+/// The sum of words, which depends on their order.
 #[inline]
 fn sum(words: Words) -> u64 {
     words.into_iter().fold(0, |sum, word| sum.rotate_left(9) ^ word)

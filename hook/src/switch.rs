@@ -16,7 +16,7 @@ const BY_END: u8 = 4;
 /// `XPU_TOP_DISABLE=1`: nothing was created, and nothing will be.
 const BY_ENVIRONMENT: u8 = 8;
 
-/// The stubs' tests: not observed now, and not observed ever again.
+/// What the stubs test: not observed now, and never observed again.
 pub(crate) const ANY: u8 = BY_REQUEST | BY_FAULT | BY_END | BY_ENVIRONMENT;
 pub(crate) const FOR_GOOD: u8 = BY_FAULT | BY_ENVIRONMENT;
 
@@ -88,7 +88,7 @@ pub(crate) fn fail() {
     OFF.fetch_or(BY_FAULT, Relaxed);
 }
 
-/// Takes a fault back, for the next test.
+/// Clears a fault, for the next test.
 #[cfg(test)]
 pub(crate) fn mend() {
     OFF.store(0, Relaxed);

@@ -1,9 +1,9 @@
 //! Finds the function that a caller would have reached if the hook were not there.
 //!
 //! A process may hold two copies of a library: two CUDA runtimes, each with its own callers. The caller
-//! decides which of them a call is for, so the result is kept by the object that the call comes from (its
-//! return address). The copy that was called first is monitored, the [`Library`]'s home; calls to another are
-//! passed on and counted.
+//! determines which copy a call is for, so the result is cached per calling object (found by the return
+//! address). The copy that was called first is monitored, the [`Library`]'s home; calls to another are passed
+//! on and counted.
 
 mod foreign;
 mod forks;
@@ -37,7 +37,7 @@ pub(crate) use unload::{LIBRARIES, Visit, look_for_unloaded};
 
 use crate::interpose::stub::BY_ADDRESS;
 
-/// Callers of one function that are kept. Further ones take turns.
+/// Number of callers cached per function. Further ones displace each other.
 const CALLERS: usize = 6;
 
 /// Counts up when an object was unloaded, so that no stale address is used. Never 0.
@@ -46,7 +46,7 @@ static GENERATION: AtomicU32 = AtomicU32::new(1);
 /// A lookup succeeded, so unloading matters.
 static FOUND: AtomicBool = AtomicBool::new(false);
 
-/// Held while a symbol's cache is written. A thread that finds it held works without.
+/// Held while a symbol's cache is written. A thread that finds it held does not use the cache.
 static WRITING: AtomicBool = AtomicBool::new(false);
 
 /// The kind of a call.
@@ -125,7 +125,7 @@ impl Symbol {
     /// Offset of the address for the interposed function.
     pub(crate) const HANDED: usize = offset_of!(Self, handed) + offset_of!(Handed, at);
 
-    /// With this function for lookups by address.
+    /// Adds this function for lookups by address.
     pub(crate) const fn handed_out_as(mut self, stand_in: StandIn) -> Self {
         self.handed.stand_in = Some(stand_in);
         self
@@ -154,7 +154,7 @@ impl Symbol {
                 if caller.wrapping_sub(binding.from.load(Relaxed)) < length {
                     let target = binding.target();
                     fence(Acquire);
-                    // It belongs to the same moment as its caller's address.
+                    // It is from the same moment as its caller's address.
                     if self.known.load(Relaxed) == generation {
                         return target;
                     }

@@ -25,7 +25,7 @@ macro_rules! calls {
             // SAFETY: the caller keeps the preconditions of the function that has this name in the C library.
             (unsafe { $body }) as $answer
         }
-        // Hidden: no other object may bind to it.
+        // Hidden, so that no other object binds to it.
         #[cfg(target_arch = "x86_64")]
         global_asm!(
             concat!(".hidden __wrap_", stringify!($name)),

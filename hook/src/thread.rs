@@ -64,8 +64,8 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE` (glibc)
 const NOT_NOW: c_int = 1;
 
-/// A call of the hook into a library, in which a cancelled thread of the program must not end: it would be
-/// unwound through the hook. It ends in the program's next call.
+/// A call of the hook into a library, in which a cancelled thread of the program must not end, because it
+/// would be unwound through the hook. It ends in the program's next call.
 #[inline]
 pub(crate) fn uncancelled<T>(call: impl FnOnce() -> T) -> T {
     let mut before = 0;

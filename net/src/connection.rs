@@ -68,7 +68,7 @@ pub struct Connection {
     news: bool,
     /// How much history is asked for, once.
     recall: Option<Duration>,
-    /// A snapshot has come, or a relay's report.
+    /// A snapshot or a relay's report has arrived.
     answered: bool,
 }
 
@@ -266,7 +266,7 @@ impl Connection {
         let _ = open.control.send_multipart(parts, DONTWAIT);
     }
 
-    /// Asks, gives up and retries when each is due. `true` if the host should be probed.
+    /// Sends requests, gives up and retries when each is due. `true` if the host should be probed.
     pub fn look_after(&mut self, data: &Socket, now: Instant) -> bool {
         match &mut self.state {
             State::Probing => false,

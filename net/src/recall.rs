@@ -22,9 +22,9 @@ const MOST_BYTES: usize = 128 << 20;
 /// Bytes in one forwarded frame: it may be recorded.
 const PART: usize = 2 << 20;
 
-/// The length of history to request from this number of hosts: what is folded in a second or two. Collectors give
-/// older history more coarsely, and of a shorter one fewer single seconds: a rank has some 2,600 digests of a day,
-/// 1,300 of twelve hours, 650 of six and 200 of one.
+/// The length of history to request from this number of hosts: as much as a viewer reads in a second or two.
+/// Collectors give older history more coarsely, and fewer single seconds of a shorter history: a rank has
+/// about 2,600 digests of a day, 1,300 of twelve hours, 650 of six hours and 200 of one hour.
 pub fn length(hosts: usize) -> Duration {
     match hosts {
         ..=4 => Duration::from_hours(24),
@@ -35,7 +35,7 @@ pub fn length(hosts: usize) -> Duration {
     }
 }
 
-/// The history that hosts send, until all have.
+/// The history that has arrived, until all hosts have sent theirs.
 #[derive(Debug)]
 pub struct Recall {
     since: Instant,

@@ -65,8 +65,8 @@ pub fn worker(context: &Context) -> zmq::Result<Socket> {
     make(context, zmq::DEALER, WORKER_QUEUE)
 }
 
-/// The collector's end of the ipc socket, which takes connections of this user and of root alone, whatever the mode of
-/// the socket and its directory. The caller binds it.
+/// The collector's end of the ipc socket, which accepts only connections of this user and of root, whatever
+/// the mode of the socket and its directory. The caller binds it.
 pub fn workers(context: &Context) -> zmq::Result<Socket> {
     let mut socket = make(context, zmq::ROUTER, WORKER_QUEUE)?;
     socket.set_router_handover(true)?;

@@ -20,7 +20,7 @@ use pyo3::{
 
 use hook::Hook;
 
-/// Marks training steps for xpu-top. Free to make, and to call from any thread.
+/// Marks training steps for xpu-top. Cheap to create; may be called from any thread.
 ///
 /// >>> tracer = Tracer()
 /// >>> for batch in loader:
@@ -45,9 +45,9 @@ impl Tracer {
 
     /// Marks the end of a training step: of the next one, or of number `n`, counted from 1.
     ///
-    /// `tokens` and `samples` are what this rank worked through in it, `loss` the last one known; xpu-top shows tokens and
-    /// samples a second. A loss that is a CUDA tensor is read as `float(loss)` would be, which waits for the GPU: give it
-    /// where the program reads it anyway.
+    /// `tokens` and `samples` are the numbers that this rank processed in the step, `loss` is the last known
+    /// loss; xpu-top shows tokens and samples per second. A loss that is a CUDA tensor is read like
+    /// `float(loss)`, which waits for the GPU: pass it only where the program reads it anyway.
     #[pyo3(signature = (n = None, *, tokens = None, samples = None, loss = None))]
     fn step(
         &self,
@@ -71,7 +71,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// A part of the program under a name, in captures:
+    /// Names a part of the program, shown in captures:
     ///
     /// >>> with tracer.span("data"):
     /// ...     batch = next(batches)
@@ -92,12 +92,12 @@ impl Tracer {
     }
 }
 
-/// What `Tracer.span` gives: a context manager, that may be entered again and again.
+/// The result of `Tracer.span`: a context manager that may be entered repeatedly.
 #[pyclass(frozen, module = "xpu_top")]
 struct Span {
     tracer: Py<Tracer>,
     name: CString,
-    /// When those began that are not ended.
+    /// When the open spans began.
     begun: Mutex<Vec<u64>>,
 }
 
@@ -110,7 +110,7 @@ impl Span {
         slf
     }
 
-    /// Exceptions go on.
+    /// Exceptions propagate.
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, _exception: &Bound<'_, PyTuple>) -> bool {
         let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).pop();

@@ -2,7 +2,7 @@
 
 use pyo3::{exceptions::PyTypeError, prelude::*};
 
-/// A count of tokens or samples: an int, or what can stand for one (`__index__`), and not negative.
+/// A count of tokens or samples: a non-negative int, or an object with `__index__`.
 pub(crate) fn count(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
     let Some(value) = value else { return Ok(0) };
     value.extract::<u64>().map_err(|error| {
@@ -12,8 +12,8 @@ pub(crate) fn count(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<u6
     })
 }
 
-/// A loss: a float, or anything with `__float__`. For the hook NaN is none: a loss that is NaN is passed as
-/// infinite, so that the last finite one does not seem to be the present one.
+/// A loss: a float, or anything with `__float__`. The hook reads NaN as no loss. A loss of NaN is therefore
+/// passed as infinity, so that the last finite loss does not seem to be current.
 pub(crate) fn loss(value: Option<&Bound<'_, PyAny>>) -> PyResult<f64> {
     let Some(value) = value else { return Ok(f64::NAN) };
     let loss = value.extract::<f64>().map_err(|error| {

@@ -82,7 +82,7 @@ fn encoded(body: Body) -> Vec<u8> {
     codec::encode(&Frame { host: "bench".into(), number: 0, now: Moment::now(), lost: 0, body })
 }
 
-/// The frames and bytes that come of so long.
+/// The frames and bytes of a history of this length.
 fn ask(control: &zmq::Socket, length: Duration) -> (usize, u64) {
     control.send(encoded(Body::Request(Request::History { length: length.into() })), 0).expect("a collector");
     let (mut frames, mut bytes) = (0, 0);

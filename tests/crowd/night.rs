@@ -21,7 +21,7 @@ const RANKS_PER_HOST: u32 = 8;
 /// Between two lines of the table.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Between two keys: uneven to the second, so that they meet all that is done once in one.
+/// Time between two keys: no divisor of a second, so that keys meet everything that is done once a second.
 const BETWEEN: Duration = Duration::from_millis(530);
 
 /// Text that only the help has.
@@ -89,7 +89,7 @@ fn main() {
     terminal.end();
 }
 
-/// Asks for help and closes it for so long, twice a second, and says how long the screen took for that at most.
+/// Opens and closes the help twice a second for this long, and returns the longest time that the screen took.
 fn keys_answered(terminal: &Terminal, long: Duration) -> Duration {
     let (began, mut longest) = (Instant::now(), Duration::ZERO);
     for (key, opens) in [("?", true), ("\x1b", false)].into_iter().cycle() {

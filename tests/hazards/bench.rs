@@ -1,4 +1,5 @@
-//! What takes time: with the hook it may take so much more. Not among the tests, for the machine must be idle: `make bench`.
+//! Bounds the extra time that the hook costs. Run by `make bench`, not with the tests, because the machine
+//! must be idle.
 
 use crate::hazard::Hazard;
 

@@ -148,7 +148,7 @@ impl Hazard {
         self
     }
 
-    /// A figure of the program's may be so much more with the hook.
+    /// A figure that the program measures may be this much larger with the hook.
     pub(crate) fn allows(mut self, figure: &'static str, more: i64) -> Self {
         self.allowed.push((figure, more));
         self

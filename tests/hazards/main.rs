@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-/// A test for each hazard that nothing is asked of but that it is none, and the list of them for the table.
+/// One test for each hazard that must only be harmless, and the list of these hazards for the table.
 macro_rules! harmless {
     ($($(#[$attribute:meta])* $test:ident: $hazard:expr;)*) => {
         $(

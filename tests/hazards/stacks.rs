@@ -1,4 +1,4 @@
-//! Small stacks: a call may take so much more of them.
+//! Small stacks: bounds how much more stack a call may take.
 
 use crate::hazard::Hazard;
 

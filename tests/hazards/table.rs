@@ -17,7 +17,7 @@ use crate::{
 /// A hazard by the name of its test.
 pub(crate) type Named = (&'static str, fn() -> Hazard);
 
-/// Those whose tests look at more than that they are harmless.
+/// Hazards whose tests check more than that they are harmless.
 const COUNTED: &[Named] = &[
     ("plain_gemm", || Hazard::new("plain_gemm", 7)),
     ("no_cuda", || Hazard::new("no_cuda", 0)),

@@ -24,7 +24,7 @@ pub mod program;
 pub mod pty;
 pub mod relay;
 pub mod skip;
-mod standstill;
+mod stall;
 
 use std::{
     fmt::Write as _,
@@ -35,7 +35,7 @@ use change::Change;
 use core_time::on_core;
 use crossterm::event::{KeyCode, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::{buffer::Buffer, layout::Rect};
-use standstill::Standstill;
+use stall::Stall;
 use xpu_client::arrival::{Arrival, Endpoint, Link};
 use xpu_recording::{Header, Packer, Writer};
 use xpu_tui::{
@@ -69,7 +69,7 @@ pub struct Lab {
     app: App,
     effects: Vec<Effect>,
     change: Change,
-    standstill: Option<Standstill>,
+    stall: Option<Stall>,
     /// All that arrived, and when, by the viewer's clock.
     heard: Option<Vec<(Moment, Frame)>>,
 }
@@ -100,7 +100,7 @@ impl Lab {
             app,
             effects: Vec::new(),
             change: Change::default(),
-            standstill: None,
+            stall: None,
             heard: None,
         };
         lab.set_clock();
@@ -161,13 +161,13 @@ impl Lab {
 
     /// From now on the rank does not enter the next collective, and all others wait.
     pub fn hang(mut self, missing: Rank) -> Self {
-        self.standstill = Some(Standstill { since: self.second, missing });
+        self.stall = Some(Stall { since: self.second, missing });
         self
     }
 
     /// The rank comes after all.
     pub fn go_on(mut self) -> Self {
-        self.standstill = None;
+        self.stall = None;
         self
     }
 
@@ -185,11 +185,11 @@ impl Lab {
         ranks: impl IntoIterator<Item = u32>,
         kernel: impl Fn(u32) -> Vec<StackFrame>,
     ) -> &mut Self {
-        let standstill = self.standstill.expect("the job hangs");
+        let stall = self.stall.expect("the job hangs");
         let job = self.simulation.job.clone();
         let frame = self.simulation.digests(self.second).remove(0);
         let stacks = ranks.into_iter().map(|rank| {
-            let mut stacks = standstill.stacks(&job, Rank(rank), frame.now);
+            let mut stacks = stall.stacks(&job, Rank(rank), frame.now);
             let name = format!("{} 0", ThreadStack::GPU);
             let gpu = ThreadStack { name, frames: kernel(rank), ..ThreadStack::default() };
             stacks.threads.extend(Some(gpu).filter(|gpu| !gpu.frames.is_empty()));
@@ -200,11 +200,11 @@ impl Lab {
     }
 
     fn digests(&self) -> Vec<Frame> {
-        let at = self.standstill.map_or(self.second, |standstill| standstill.since);
+        let at = self.stall.map_or(self.second, |stall| stall.since);
         let mut frames = self.simulation.digests(at);
         self.change.apply(&mut frames);
-        if let Some(standstill) = self.standstill {
-            standstill.apply(&self.simulation.digests(self.second), &mut frames, self.second);
+        if let Some(stall) = self.stall {
+            stall.apply(&self.simulation.digests(self.second), &mut frames, self.second);
         }
         frames
     }
@@ -242,7 +242,7 @@ impl Lab {
         taken
     }
 
-    /// Lets time pass in which nothing is heard but what `heard` lets through.
+    /// Lets time pass; only frames for which `heard` returns `true` arrive.
     pub fn run_only(mut self, seconds: u64, heard: impl Fn(&Frame) -> bool) -> Self {
         for _ in 0..seconds {
             self.second += 1;

@@ -1,4 +1,4 @@
-//! `:`: what is done by name.
+//! The `:` prompt: commands by name.
 
 use xpu_client::capture::Wanted;
 use xpu_tests::Lab;

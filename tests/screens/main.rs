@@ -288,7 +288,7 @@ fn a_rank_that_a_finding_names_is_in_sight() {
         lab.screen(width, height).shows("   37  gpu-005");
     }
     one_of_a_thousand(Depth::None).screen(132, 40).shows("  517  gpu-065").shows("    0  gpu-001");
-    // What is left out by a filter stays so, and what is folded comes first with its worst.
+    // Filtered ranks stay hidden, and folded rows are ordered by their worst rank.
     lab.keys("/rank<8<Enter>").screen(132, 40).hides("   37  gpu-005");
     lab.keys("/<C-u>rank<40<Enter>").screen(132, 40).shows("   37  gpu-005");
     let screen = lab.keys("/<C-u><Enter>F").screen(132, 40);
@@ -301,7 +301,7 @@ fn a_rank_that_a_finding_names_is_in_sight() {
     lab.keys(":sort findings<Enter>").screen(132, 40).shows("   37  gpu-005");
 }
 
-/// A GPU in trouble has its rank named, though that rank does what it should.
+/// A GPU with a problem: its rank is named, although the rank itself is healthy.
 #[test]
 fn a_rank_with_a_troubled_gpu_is_in_sight_and_says_so() {
     let mut lab = Lab::new(Simulation::new(7, 8, 8));

@@ -50,7 +50,7 @@ pub fn text(app: &App) -> String {
     if job_view.findings.is_empty() {
         let _ = writeln!(text, "\nNo findings.");
     }
-    if let Some(bound) = job_view.bound.as_ref().filter(|_| job_view.standstill().is_none()) {
+    if let Some(bound) = job_view.bound.as_ref().filter(|_| job_view.stall().is_none()) {
         let _ = writeln!(text, "{bound}");
     }
     for finding in &job_view.findings {

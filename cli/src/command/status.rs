@@ -70,7 +70,7 @@ pub fn status(args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCod
 
 /// The command that shows where the ranks are for which a job waits.
 fn next(status: &Status, of: &JobArgs) -> Option<String> {
-    let standstill = status.findings.iter().find(|finding| finding.stops_the_job())?;
+    let stall = status.findings.iter().find(|finding| finding.stops_the_job())?;
     // A rank that is gone has no stack; the positions of the others show what they wait for.
     if status.ranks.iter().all(|rank| rank.state == RankState::Exited) {
         return None;
@@ -78,10 +78,8 @@ fn next(status: &Status, of: &JobArgs) -> Option<String> {
     // Nor has a rank that ended in an orderly way and for which the others wait.
     let has_stack =
         |named: &Rank| status.ranks.iter().any(|one| one.rank == *named && one.state != RankState::Exited);
-    let named = standstill.kind == Kind::Hang
-        && standstill.ranks.len() <= NAMED
-        && standstill.ranks.iter().all(has_stack);
-    let ranks = if named { &standstill.ranks[..] } else { &[] };
+    let named = stall.kind == Kind::Hang && stall.ranks.len() <= NAMED && stall.ranks.iter().all(has_stack);
+    let ranks = if named { &stall.ranks[..] } else { &[] };
     let mut words = vec!["xpu-top stacks".to_owned()];
     words.extend(ranks.iter().map(|rank| format!("--rank {rank}")));
     if of.job.is_none() && !status.other_jobs.is_empty() {

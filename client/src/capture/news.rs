@@ -41,7 +41,7 @@ impl fmt::Display for Progress {
     }
 }
 
-/// Messages meanwhile.
+/// Called with messages while the capture runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     Far(Progress),

@@ -19,7 +19,7 @@ pub struct Plan {
     pub functions: bool,
     /// Python's stacks, sampled.
     pub python: Option<Sampling>,
-    /// How long all of it may take.
+    /// Time limit of the whole capture.
     pub wait: Duration,
     /// Continues until a slow rank would be detected, so that the file contains the finding.
     pub watch: bool,

@@ -51,7 +51,7 @@ impl Samples {
         }
     }
 
-    /// Whether the frame belongs into the file.
+    /// Whether the frame belongs in the file.
     pub(super) fn keeps(&self, frame: &Frame) -> bool {
         !matches!(&frame.body, Body::PythonSamples(part) if part.number != self.number)
     }

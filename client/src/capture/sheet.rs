@@ -27,7 +27,7 @@ impl Taking<'_> {
             ranks: self.tally.ranks().collect(),
             closed,
             missing: if closed { self.tally.missing() } else { Vec::new() },
-            standstill: self.standstill.clone(),
+            stall: self.stall.clone(),
         };
         let body = match self.tally.window() {
             Some(window) => Body::TimedCaptureSheet(TimedCaptureSheet { sheet, window }),
@@ -38,11 +38,11 @@ impl Taking<'_> {
 
     /// A hung job's file has the stacks, even without any rank's data.
     pub(super) fn has_content(&self) -> bool {
-        self.tally.has_parts() || self.standstill.is_some()
+        self.tally.has_parts() || self.stall.is_some()
     }
 
     pub(super) fn complaints(&self) -> Vec<String> {
-        let mut all = self.tally.complaints(self.standstill.as_deref());
+        let mut all = self.tally.complaints(self.stall.as_deref());
         if self.plan.python.is_some() {
             all.extend(self.samples.complaints(self.tally.sending()));
         }

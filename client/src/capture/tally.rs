@@ -55,7 +55,7 @@ struct State {
     parts: BTreeSet<u32>,
     expected: Option<u32>,
     account: Option<CaptureAccount>,
-    /// When it went.
+    /// When it was lost.
     gone: Option<(Instant, String)>,
 }
 
@@ -114,7 +114,7 @@ impl Tally {
         self.furthest
     }
 
-    /// Whether the frame belongs into the file.
+    /// Whether the frame belongs in the file.
     pub(super) fn keeps(&self, frame: &Frame) -> bool {
         match &frame.body {
             Body::CaptureAnswer(answer) => answer.number == self.order.number,
@@ -190,7 +190,7 @@ impl Tally {
     }
 
     /// Why the job hangs, if none of the requested ranks runs on.
-    pub(super) fn standstill<'a>(&self, job: &Job, findings: &'a [Finding]) -> Option<&'a Finding> {
+    pub(super) fn stall<'a>(&self, job: &Job, findings: &'a [Finding]) -> Option<&'a Finding> {
         let mut asked = job.ranks().filter(|(rank, view)| self.wants(*rank) && view.is_alive());
         let is_stuck = asked.all(|(rank, view)| {
             !matches!(finding::state(findings, rank, view), RankState::Ok | RankState::Slow)

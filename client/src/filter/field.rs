@@ -6,7 +6,7 @@ use super::Subject;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// The first is its name; the others are understood as well.
+    /// The first is its name; the others are aliases.
     pub names: &'static [&'static str],
     pub means: &'static str,
     pub(super) kind: Kind,

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::nearest::nearest;
 
-/// Brackets within brackets.
+/// Largest depth of nested brackets.
 const DEEPEST: usize = 32;
 
 const RELATIONS: [(&str, Relation); 11] = [
@@ -254,7 +254,7 @@ fn is_ranks(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_digit() || "-,".contains(c))
 }
 
-/// The field whose name begins so.
+/// The field whose name begins with this text.
 fn field_beginning(word: &str) -> Option<&'static str> {
     let word = word.to_ascii_lowercase();
     FIELDS.iter().flat_map(|field| field.names).copied().find(|name| name.starts_with(&word))

@@ -127,7 +127,7 @@ impl Fetch {
 
     fn drop_file(&mut self, rank: Rank, why: &str) {
         if self.under_way.remove(&rank).is_some() {
-            // The next try may have its name.
+            // The next attempt may use its name.
             let _ = fs::remove_file(path(&self.folder, rank));
         }
         self.fail(rank, why.to_owned());

@@ -17,7 +17,7 @@ const USUAL: Duration = Duration::from_secs(5);
 /// Margin for the order's travel time, and for a Kineto that asks late.
 const SPARE: Duration = Duration::from_millis(1500);
 
-/// For a trace by time: its own thread looks once a second, and has CUPTI on a second before.
+/// Margin for a trace by time: Kineto's thread checks once a second, and enables CUPTI a second earlier.
 const BEFORE_A_TIME: Duration = Duration::from_secs(3);
 
 /// A rank gets the order at least this long before the step that needs it. A much longer step needs no

@@ -1,5 +1,5 @@
-//! Traces that are taken beside something else, one at a time: a separate thread with its own connection to the
-//! collectors takes each.
+//! Traces taken in the background, one at a time: each by a separate thread with its own connection to the
+//! collectors.
 
 use std::{
     path::{Path, PathBuf},

@@ -51,10 +51,10 @@ pub(super) fn cause(job: &Job, now: Moment) -> Option<Cause> {
     if exits.peek().is_some() {
         return exits.any(|exit| !was_ended(exit)).then_some(Cause::End);
     }
-    let standstill: Vec<_> = finding::standstill(job, now).into_iter().collect();
+    let stall: Vec<_> = finding::stall(job, now).into_iter().collect();
     // The cause of a rank's end arrives soon.
-    let is_hang = || standstill.iter().all(|found| found.kind == finding::Kind::Hang);
-    (job.living() > 0 && finding::is_stuck(job, &standstill) && is_hang()).then_some(Cause::Hang)
+    let is_hang = || stall.iter().all(|found| found.kind == finding::Kind::Hang);
+    (job.living() > 0 && finding::is_stuck(job, &stall) && is_hang()).then_some(Cause::Hang)
 }
 
 /// Whether the end was requested: `scancel`, a launcher, Ctrl-C.
@@ -67,7 +67,7 @@ fn was_ended(exit: &RankExit) -> bool {
 
 /// The end that the others followed.
 pub(super) fn first_end(job: &Job, now: Moment) -> Option<&RankExit> {
-    let named = finding::standstill(job, now).filter(|found| found.kind == finding::Kind::Exited);
+    let named = finding::stall(job, now).filter(|found| found.kind == finding::Kind::Exited);
     let named = named.into_iter().flat_map(|found| found.ranks).find_map(|rank| job.rank(rank)?.exit());
     let exits = job.ranks().filter_map(|(_, view)| view.exit()).filter(|exit| !was_ended(exit));
     named.filter(|exit| !was_ended(exit)).or_else(|| exits.min_by_key(|exit| exit.at))

@@ -82,7 +82,7 @@ pub(super) fn is_live(job: &Job, findings: &[Finding], rank: Rank, view: &RankVi
 }
 
 fn expose_figures(exposition: &mut Exposition, labels: &[Label], job: &Job, view: &RankView) {
-    let (bus, late) = job.meeting(view);
+    let (bus, late) = job.bus_and_skew(view);
     exposition.gauge(all::STEP_MEAN, labels, view.step_time().map(Nanoseconds::seconds));
     exposition.gauge(all::STEP_MEDIAN, labels, view.step_p50().map(Nanoseconds::seconds));
     exposition.gauge(all::MFU, labels, view.utilisation());

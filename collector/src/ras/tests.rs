@@ -18,7 +18,7 @@ impl Sleeper {
         let command = command.arg("600").env_remove("NCCL_RAS_ADDR").env(variable::JOB, "train");
         let new = Self(command.envs(set.iter().copied()).spawn().unwrap());
         let deadline = Instant::now() + Duration::from_secs(30);
-        // As it executes its program, it has none for a moment.
+        // While the process executes its program, it has no environment for a moment.
         let has = || {
             let environment = Environment::of(Pid(new.0.id()), &"train".into());
             environment.is_some_and(|environment| environment.value(variable::JOB).is_some())

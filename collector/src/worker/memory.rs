@@ -13,17 +13,17 @@ use xpu_wire::{
 
 use super::record::frames;
 
-/// After these, allocators hold what a step needs.
+/// After this many steps, allocators hold what a step needs.
 const FIRST_STEPS: u64 = 10;
 
-/// Of each interval of this length, the least that was held is kept: what a step frees again is no growth.
+/// Length of an interval. The minimum held in each is kept: memory that a step frees again is no growth.
 const EVERY: Duration = Duration::from_secs(10);
 
 /// Intervals that are kept: ten minutes.
 const KEPT: usize = 60;
 
-/// Memory grows if it grew from each part of the kept intervals to the next, one of this many parts, each of
-/// at least [`LEAST`] intervals.
+/// The kept intervals are divided into this many parts, each of at least [`LEAST`] intervals; memory grows if
+/// it grew from each part to the next.
 const PARTS: usize = 8;
 const LEAST: usize = 3;
 
@@ -37,7 +37,7 @@ const STEADY: f64 = 0.5;
 pub(super) struct HeldMemory {
     first: Option<First>,
     floors: VecDeque<Floor>,
-    /// The interval that is not over, and its begin.
+    /// The current interval, and its begin.
     open: Option<(Moment, Floor)>,
     growth: Option<MemoryGrowth>,
 }
@@ -51,7 +51,7 @@ struct First {
     sites: Vec<(u8, u64)>,
 }
 
-/// The least that was held in an interval.
+/// The minimum held in an interval.
 #[derive(Clone, Copy, Debug)]
 struct Floor {
     at: Moment,
@@ -60,7 +60,7 @@ struct Floor {
 }
 
 impl HeldMemory {
-    /// It holds this much now.
+    /// The rank holds this much now.
     pub(super) fn take(&mut self, step: Option<Step>, held: u64, ledger: Option<&Ledger>, now: Moment) {
         let Some(step) = step.filter(|step| step.0 >= FIRST_STEPS && held > 0) else { return };
         self.first.get_or_insert_with(|| {
@@ -90,7 +90,7 @@ impl HeldMemory {
         self.growth
     }
 
-    /// After its first steps, and after how many.
+    /// What it held after its first steps, and their number.
     pub(super) fn first(&self) -> Option<(Step, u64)> {
         self.first.as_ref().map(|first| (first.step, first.held))
     }
@@ -194,7 +194,8 @@ mod tests {
         assert!((growth.per_second() / MIB as f64 - 10.0).abs() < 1e-6, "{growth:?}");
     }
 
-    /// As a caching allocator that asks for 20 MiB at a time, on top of what a step frees again.
+    /// Like a caching allocator that asks for 20 MiB at a time, in addition to memory that each step frees
+    /// again.
     #[test]
     fn growth_by_large_pieces_is_known_with_an_interval() {
         let held = |step: u64| 1000 * MIB + step * 3 / 10 / 20 * 20 * MIB + step % 7 * 100 * MIB;
@@ -227,7 +228,7 @@ mod tests {
         }
     }
 
-    /// The largest of random lengths so far: new ones come ever more seldom.
+    /// The largest of random lengths so far: new maxima become rarer.
     #[test]
     fn memory_for_the_longest_sequence_so_far_does_not_grow() {
         for seed in 1..200_u64 {

@@ -40,7 +40,7 @@ pub(super) fn all() -> &'static [Symbol] {
 
 pub(super) fn make() {
     for (number, symbol) in (1_u16..).zip(all()) {
-        // One stays empty, where a search ends.
+        // At least one slot stays empty, so that a search ends.
         if usize::from(number) >= PLACES {
             return;
         }

@@ -47,7 +47,7 @@ impl Past {
     }
 
     pub(super) fn mark(&mut self, completed: u64, at: u64) {
-        // A source that renumbers or jumps back starts afresh.
+        // If the source renumbers steps or goes back, all marks are dropped.
         if self.marks.back().is_some_and(|&(before, _)| completed <= before) {
             self.marks.clear();
         }

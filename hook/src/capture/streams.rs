@@ -22,7 +22,7 @@ const SURELY: u64 = 900;
 pub(super) type Time = (i64, i64);
 
 /// Matches CUPTI's stream numbers with the streams that the hook knows: a timed operation ran on the stream
-/// that was busy during most of its time and at few other times. No CUDA call reveals this safely, because a
+/// that was busy during most of its time and at few other times. No CUDA call shows this safely, because a
 /// stream may no longer exist.
 pub(super) fn streams(
     labels: &HashMap<CapturedLabel, u32>,

@@ -122,7 +122,7 @@ impl Slot {
         self.is_in_graphs.store(true, Relaxed);
     }
 
-    /// Who may change its counts now.
+    /// The thread that may change its counts now.
     #[inline]
     pub(crate) fn writers(&self) -> Writers {
         if self.is_in_graphs.load(Relaxed) { Writers::Many } else { Writers::One }
@@ -139,8 +139,8 @@ impl Slot {
         self.device.store(device.map_or(NO_DEVICE, |device| device + 1), Relaxed);
     }
 
-    /// The device of a stream that NCCL uses for it. To everybody but NCCL, the handles of the default
-    /// streams mean the current device.
+    /// The device of a stream that NCCL uses for it. Outside of NCCL, the handles of the default streams mean
+    /// the current device.
     pub(crate) fn device_of(&self, stream: cudaStream_t) -> Option<c_int> {
         self.device().filter(|_| stream.addr() > DEFAULT_STREAMS)
     }
@@ -177,7 +177,7 @@ impl Slot {
         self.lineage(lineage).load(Relaxed).wrapping_add(1)
     }
 
-    /// That child was created, or might have been.
+    /// The child was created, or may have been created.
     pub(crate) fn add_child(&self, lineage: Lineage) {
         self.lineage(lineage).fetch_add(1, Relaxed);
     }

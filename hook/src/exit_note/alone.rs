@@ -23,9 +23,8 @@ pub(crate) fn last_thread_ends_with() -> Option<c_int> {
     }
 }
 
-/// Without opening a file: the lowest free descriptor is the program's. A thread has a list of locks that
-/// outlive it, which the kernel forgets as the thread ends (`get_robust_list(2)`). `false` also if it is
-/// unknown.
+/// Without opening a file: the lowest free descriptor is the program's. A running thread has a robust list,
+/// which the kernel clears as the thread ends (`get_robust_list(2)`). `false` also if it is unknown.
 pub(crate) fn is_main_thread_there() -> bool {
     let mut list = ptr::null_mut::<c_void>();
     let mut length = 0_usize;

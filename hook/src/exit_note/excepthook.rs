@@ -92,7 +92,7 @@ pub(super) fn attach_if_late() {
     }
 }
 
-/// In a forked child: an attached hook is there too; a mere request is repeated.
+/// In a forked child: an attached hook is inherited; a pending request is repeated.
 pub(super) fn forget() {
     let _ = STATE.fetch_update(Relaxed, Relaxed, |state| (state != DONE).then_some(NOT_ASKED));
 }
@@ -107,7 +107,7 @@ extern "C" fn attach(_: *mut c_void) -> c_int {
     let attached = unsafe { python.untraced(|| catch_unwind(|| run(python))) };
     match attached {
         Ok(true) => 0,
-        // A signal handler raised it meanwhile: the program gets it.
+        // A signal handler raised the exception meanwhile: it is left for the program.
         Ok(false) => -1,
         Err(_) => {
             crate::switch::panicked();
@@ -116,7 +116,7 @@ extern "C" fn attach(_: *mut c_void) -> c_int {
     }
 }
 
-/// `false` if an exception belongs to the program.
+/// `false` if there is an exception that belongs to the program.
 ///
 /// # Safety
 /// The calling thread holds the interpreter's lock.

@@ -27,7 +27,7 @@ pub unsafe extern "C" fn _Exit(code: c_int) -> ! {
     end(code)
 }
 
-/// Makes no system call but the one that ends it.
+/// Makes no system call except the one that ends the process.
 fn end(code: c_int) -> ! {
     super::exits(code);
     if let Some(at) = REAL.get() {

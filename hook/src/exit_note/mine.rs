@@ -1,5 +1,5 @@
-//! Whether this memory belongs to the process the page was made for, without a system call: a filter may
-//! forbid any.
+//! Whether this memory belongs to the process the page was made for, without a system call: a seccomp filter
+//! may forbid any.
 //!
 //! `pthread_atfork` reports a child of `fork`, but not one of a bare `clone`: the pointer to the page is in
 //! memory that the kernel clears in every child (`MADV_WIPEONFORK`). A child that shares its parent's memory

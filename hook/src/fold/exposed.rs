@@ -13,7 +13,7 @@ use crate::{
 /// Waits that represent the untimed ones: some rounds of them, half a minute.
 const RECENT: usize = 512;
 
-/// If some are always pending, this many read ones are enough.
+/// If some waits are always pending, this many that were read are enough.
 const ENOUGH: u64 = 32;
 
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub(super) struct Exposed {
     chosen: u64,
     read: u64,
     read_then: u64,
-    /// The others, as far as `held` includes them.
+    /// Number of untimed waits that `held` includes.
     represented: u64,
 }
 

@@ -1,4 +1,5 @@
-//! The part of Python's main thread, with the interpreter's lock, between two instructions of the program.
+//! The work that Python's main thread does here, with the interpreter's lock, between two instructions of the
+//! program.
 
 use std::{
     ffi::{CStr, c_int, c_long, c_void},

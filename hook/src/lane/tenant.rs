@@ -11,7 +11,8 @@ impl Tenant {
         Self(AtomicU32::new(0))
     }
 
-    /// Whether the thread has it now: it was free. The previous thread's data is still there.
+    /// Lends it to the thread if it is free; returns whether it was. The previous thread's data is still
+    /// there.
     pub(super) fn lend(&self, thread: u32) -> bool {
         self.0.compare_exchange(0, thread, Acquire, Relaxed).is_ok()
     }

@@ -1,8 +1,8 @@
 //! NCCL's own hash of a communicator, `commHash`: the name in its logs, its profiler plugins and its RAS
 //! service.
 //!
-//! NCCL has no call for it, but it follows from the program's arguments: the unique id, and for a split the
-//! parent's hash, the number of the split and the color.
+//! NCCL has no call that returns it, but it follows from the program's arguments: the unique id, and for a
+//! split the parent's hash, the number of the split and the color.
 
 use std::{ffi::c_int, io::Write as _};
 
@@ -30,7 +30,7 @@ impl Scheme {
         }
     }
 
-    /// For a communicator created from a unique id; the first, if there were several.
+    /// For a communicator created from a unique id, or from several: then from the first.
     pub(crate) fn of_id(self, id: &IdBytes) -> u64 {
         match self {
             Self::Mixed => Mixer::new().eat(id).digest(),
@@ -60,7 +60,8 @@ impl Scheme {
     }
 }
 
-/// Two numbers as one, as NCCL grows a communicator: its magic number and the parent's count, then the result and the new size.
+/// Combines two numbers, as NCCL does when it grows a communicator: its magic number with the parent's count,
+/// then the result with the new size.
 pub(crate) fn combined(base: u64, value: u64) -> u64 {
     Mixer::new().eat(&base.to_le_bytes()).eat(&value.to_le_bytes()).digest()
 }

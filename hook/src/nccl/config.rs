@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 
 use crate::communicator::Name;
 
-/// The front of `ncclConfig_t`, as far as it is read. It has only ever grown at its end.
+/// The first fields of `ncclConfig_t`, as far as they are read. New fields have always been added at its end.
 #[repr(C)]
 struct Front {
     size: usize,

@@ -1,5 +1,5 @@
-//! A communicator's identity: equal on all its ranks, and unique. NCCL's own name if that follows from the
-//! program's arguments, or else one made here in the same way.
+//! A communicator's identity: equal on all its ranks, and unique. It is NCCL's own name if that follows from
+//! the program's arguments, else a name computed here in the same way.
 
 use std::{
     ffi::c_int,
@@ -43,7 +43,7 @@ impl Identity {
         Self::new(scheme().map_or_else(own, |scheme| scheme.of_id(&id.0)), id.magic())
     }
 
-    /// Created in one go for several GPUs of this process, from an id that no other process sees.
+    /// Created by one call for several GPUs of this process, from an id that no other process sees.
     pub(crate) fn of_this_process() -> Self {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let made = MADE.fetch_add(1, Relaxed);
@@ -59,7 +59,7 @@ impl Identity {
         Self::new(id, id)
     }
 
-    /// This one without some ranks. NCCL gives all of them the same name, and tags the `number`-th with this.
+    /// The `number`-th communicator shrunk from this one. NCCL names all of them alike; this adds the number.
     pub(crate) fn shrunk(self, number: u32, without: &[c_int]) -> Self {
         // Independent of order: NCCL sorts the program's list.
         let without = without.iter().fold(0_u64, |sum, &rank| {

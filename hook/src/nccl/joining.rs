@@ -22,7 +22,7 @@ use crate::{
 /// ready.
 const AT_ONCE: c_int = 21_400;
 
-/// A communicator that a call creates, now or when its group ends or when NCCL's thread has created it.
+/// A communicator that a call creates: at once, at the end of its group, or later in a thread of NCCL.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Joining {
     /// Where NCCL writes the handle.
@@ -42,7 +42,8 @@ impl Joining {
     /// After the call.
     ///
     /// # Safety
-    /// The call has returned just now, and NCCL wants the place to be valid until the group that it is in has ended.
+    /// The call has just returned, and the place is valid until the group that it is in has ended, as NCCL
+    /// requires.
     unsafe fn begun(mut self, lane: &Lane, result: c_int) {
         if let Some((_, slot, lineage)) = self.parent.filter(|_| result != INVALID_ARGUMENT) {
             lane.observer().communicators.slot(slot).add_child(lineage);
@@ -71,7 +72,7 @@ impl Joining {
         let mut origin = self.origin;
         if self.handle.is_null() && result == IN_PROGRESS {
             let parent = self.parent.map_or(ptr::null_mut(), |(parent, ..)| parent);
-            // If it does not fit, its calls will count as unknown.
+            // If the table is full, calls on the communicator will count as unknown.
             observer.communicators.pending.add(Unborn { place: self.place, parent, origin });
             return;
         }
@@ -81,7 +82,7 @@ impl Joining {
             return;
         }
         if origin.size == 0 {
-            // SAFETY: the handle is of a communicator whose making succeeded.
+            // SAFETY: the handle is of a communicator that was created successfully.
             (origin.rank, origin.size) = unsafe { about(handle) }.unwrap_or_default();
         }
         observer.communicators.insert(observer.ledger(), handle, &origin);
@@ -132,8 +133,8 @@ fn find_unsettled(lane: &Lane, handle: ncclComm_t, known: Option<u16>) -> Option
         };
         communicators.settle(observer.ledger(), index, rank, size);
     }
-    // Asked here, before the program's own call on it, and not after: another thread may have ended it by
-    // then.
+    // NCCL is asked here, before the program's own call, because another thread may destroy the communicator
+    // after that call.
     slot.set_device(device_of(handle));
     if let Some(device) = slot.device().filter(|_| slot.size() > 1) {
         observer.gpus.uses(device);
@@ -153,7 +154,7 @@ pub(super) fn reported(lane: &Lane, handle: ncclComm_t, state: c_int) {
             }
             let index = communicators.find(handle).filter(|&index| communicators.slot(index).size() == 0);
             if let Some(index) = index
-                // SAFETY: this thread has just asked after it, and it is ready.
+                // SAFETY: this thread has just queried its state, and it is ready.
                 && let Some((rank, size)) = unsafe { about(handle) }
             {
                 communicators.settle(observer.ledger(), index, rank, size);
@@ -183,7 +184,7 @@ pub(super) unsafe fn end(lane: &Lane, joining: impl IntoIterator<Item = Joining>
     }
 }
 
-/// One without a parent. `None` if NCCL will refuse it.
+/// A communicator without a parent. `None` if NCCL will refuse it.
 fn first(identity: Identity, name: Name, rank: c_int, size: c_int) -> Option<Origin> {
     let (rank, size) = (u32::try_from(rank).ok()?, u32::try_from(size).ok()?);
     Some(Origin { identity, parent: CommunicatorId(0), name, rank, size })
@@ -205,7 +206,7 @@ pub(super) unsafe fn begin_init(
     Some(Joining::new(place, first(identity, name, rank, size)?))
 }
 
-/// One for each of `count` GPUs of this process.
+/// A communicator for each of `count` GPUs of this process.
 pub(super) fn begin_all(
     lane: &Lane,
     places: *const ncclComm_t,
@@ -219,7 +220,7 @@ pub(super) fn begin_all(
     })
 }
 
-/// One with a parent. A NULL place gets none, and counts all the same.
+/// A communicator with a parent. None is created for a NULL place, but it counts as a child.
 ///
 /// # Safety
 /// The configuration is as NCCL documents.

@@ -20,7 +20,7 @@ const NO_COLOR: c_int = -1;
 /// Largest number of ranks that leave a communicator: longer lists are not read.
 const MOST_LEAVING: usize = 1 << 16;
 
-/// NCCL sorts the list, and so may write to it: it is read before.
+/// The list is read before the call, because NCCL sorts it in place.
 ///
 /// # Safety
 /// The list is as long as said, or NULL.
@@ -35,7 +35,7 @@ unsafe fn leaving<'a>(list: *const c_int, count: c_int) -> &'a [c_int] {
 
 fn forget(lane: &Lane, communicator: ncclComm_t) {
     let observer = lane.observer();
-    // A communicator without a parent: the children of NULL must not be dropped.
+    // This communicator has no parent: pending children of NULL must not be dropped.
     if !communicator.is_null() {
         observer.communicators.pending.forget_children(communicator);
     }
@@ -128,7 +128,7 @@ interpose! {
     ) -> c_int in NCCL, or MISSING, even off;
     before |lane| lane.observer().communicators.has_unsettled();
     after |lane, unsettled, result| if result == 0 {
-        // SAFETY: NCCL has just written there.
+        // SAFETY: NCCL has just written to this address.
         let state = unsafe { *state };
         if unsettled {
             reported(lane, communicator, state);

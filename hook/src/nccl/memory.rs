@@ -1,11 +1,11 @@
-//! GPU memory that NCCL takes. NCCL allocates through a CUDA runtime of its own, where no allocation is seen:
-//! its share is what the GPU's free memory falls by in the calls in which NCCL allocates, less what the program
-//! allocated meanwhile.
+//! GPU memory that NCCL takes. NCCL allocates through a CUDA runtime of its own, which the hook does not
+//! intercept. Its share is the decrease of the GPU's free memory during the calls in which NCCL allocates,
+//! less what the program allocated meanwhile.
 //!
-//! Those calls create a communicator, or are its first operations, which make connections. What another process
-//! takes on this GPU during such a call counts too. What a communicator gives back at its end is not measured,
-//! because a program ends communicators when its GPU does not answer, and must not wait for the driver then: from
-//! the first end on the share is unknown.
+//! Those calls create a communicator, or are its first operations, which make connections. Memory that
+//! another process takes on this GPU during such a call counts too. Memory that a communicator frees at its
+//! end is not measured: a program may end communicators because its GPU does not respond, and must then not
+//! wait for the driver. The share is therefore unknown once a communicator has ended.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
@@ -16,7 +16,7 @@ use xpu_wire::frame::MemoryTotals;
 
 use crate::{allocations::Whose, driver, lane::Lane};
 
-/// Whose call it is while none is measured.
+/// The value of `by` while no call is measured.
 const NOBODY: usize = 0;
 
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ pub(super) fn begin(lane: &Lane) {
     let observer = lane.observer();
     let memory = &observer.nccl_memory;
     let mine = lane.address();
-    // An exception may have left this thread's last call.
+    // This thread's last call may have been left by an exception.
     let claimed = memory.by.compare_exchange(NOBODY, mine, AcqRel, Relaxed);
     if claimed.is_err_and(|other| other != mine) {
         return;
@@ -55,7 +55,7 @@ pub(super) fn begin(lane: &Lane) {
     }
 }
 
-/// After it, whatever its result.
+/// After such a call, whatever its result.
 #[inline]
 pub(super) fn end(lane: &Lane) {
     if lane.observer().nccl_memory.by.load(Relaxed) == lane.address() {
@@ -82,12 +82,12 @@ impl NcclMemory {
     fn after(&self, free: u64, held: u64) {
         let fell = self.free.load(Relaxed).cast_signed() - free.cast_signed();
         let own = held.cast_signed() - self.held.load(Relaxed).cast_signed();
-        // Less than nothing is what another process gave back.
+        // A negative share means that another process freed memory.
         self.taken.fetch_add((fell - own).max(0).cast_unsigned(), Relaxed);
         self.was_measured.store(true, Relaxed);
     }
 
-    /// A communicator ends.
+    /// A communicator is being destroyed.
     pub(super) fn shrinks(&self) {
         self.has_shrunk.store(true, Relaxed);
     }

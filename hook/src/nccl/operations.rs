@@ -52,7 +52,7 @@ pub(crate) struct Asked {
     pub(crate) reduction: Option<c_int>,
     pub(crate) root: Option<c_int>,
     pub(crate) peer: Option<c_int>,
-    /// The call is known from NCCL's plugin interface alone, not from whoever made it.
+    /// Only NCCL's plugin interface reports the call; no interposed function saw it.
     pub(crate) unseen: bool,
 }
 
@@ -211,8 +211,8 @@ pub(crate) fn called(
     }
 }
 
-/// An operation that was launched out of sight: its stream is unknown, so it is not timed, and nothing proves
-/// that the GPU has done it.
+/// An operation whose launch was not seen: its stream is unknown, so it is not timed, and nothing proves that
+/// the GPU has completed it.
 pub(crate) fn launched_unseen(
     lane: &Lane,
     operation: Operation,
@@ -229,7 +229,7 @@ pub(crate) fn launched_unseen(
     let now = time_of_day(at);
     let collective = operation.is_collective();
     let line = slot.line(ledger);
-    // Threads of NCCL's may tell of launches, too.
+    // Threads of NCCL may report launches, too.
     let writers = Writers::Many;
     let peer = asked.peer.map_or(NO_PEER, c_int::cast_unsigned);
     let place = if collective {

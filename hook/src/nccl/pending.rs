@@ -15,9 +15,9 @@ use crate::{communicator::Origin, memory, peek};
 /// Further ones are dropped: their calls count as unknown.
 const MOST: usize = 32;
 
-/// A split or a shrink of a non-blocking communicator. Until NCCL has created it, it holds the handle's place
-/// at NULL; when it has, and answers "success" for the parent, the handle is there. From then on the place is
-/// the program's variable, and may be gone at any time.
+/// A split or a shrink of a non-blocking communicator. The place of the handle is NULL until NCCL has created
+/// the communicator; once NCCL reports "success" for the parent, the place holds the handle. From then on the
+/// place is the program's variable, and may be gone at any time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unborn {
     /// Where NCCL will write the handle.
@@ -50,8 +50,8 @@ impl Pending {
         self.count.load(Relaxed) == 0
     }
 
-    /// `false` if it does not fit. An earlier one for the same place is dropped: the handle there will be
-    /// this one's.
+    /// `false` if there is no room. An earlier entry for the same place is dropped: the handle there will
+    /// belong to the new one.
     pub(super) fn add(&self, unborn: Unborn) -> bool {
         while self.take(|before| (before.place == unborn.place).then_some(())).is_some() {}
         self.places.iter().any(|place| {
@@ -65,7 +65,7 @@ impl Pending {
         })
     }
 
-    /// Removes a created one: the one whose handle is `wanted`, or any of `parent`.
+    /// Removes an entry whose communicator exists: the one whose handle is `wanted`, or any of `parent`.
     pub(super) fn take_made(
         &self,
         is: impl Fn(ncclComm_t, ncclComm_t) -> bool,
@@ -76,7 +76,7 @@ impl Pending {
         })
     }
 
-    /// Drops those that will not be created: the parent is gone, or has failed.
+    /// Drops entries that will not be created, because the parent is gone or has failed.
     pub(super) fn forget_children(&self, parent: ncclComm_t) {
         while self.take(|unborn| (unborn.parent == parent).then_some(())).is_some() {}
     }

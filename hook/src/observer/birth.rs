@@ -49,7 +49,7 @@ const ASKED: u8 = 1;
 /// meanwhile.
 const READING: u8 = 2;
 const DONE: u8 = 3;
-/// The caller waits no longer.
+/// The caller no longer waits.
 const GIVEN_UP: u8 = 4;
 
 static OVER: Bell = Bell::new();
@@ -68,7 +68,7 @@ impl Observer {
             return Some(observer);
         }
         if !HEEDED.load(Acquire) {
-            // In a constructor of a library of the program's: they run before the hook's own.
+            // In a constructor of one of the program's libraries: these run before the hook's own.
             heed_environment();
         }
         if switch::is_broken() {
@@ -172,10 +172,10 @@ fn wait(mut rings: u32) {
             return switch::fail();
         }
         if now >= until + PATIENCE.as_nanos() as u64 {
-            // It may need something that the caller holds.
+            // Creation may need a lock that the caller holds.
             return;
         }
-        // While the environment is read the wait is longer: that takes microseconds.
+        // While the environment is being read, the caller waits beyond the limit: reading takes microseconds.
         OVER.wait(rings, Duration::from_nanos(until.saturating_sub(now)).max(Duration::from_millis(1)));
         rings = OVER.rings();
     }

@@ -45,7 +45,7 @@ unsafe extern "C" {
 extern "C" fn at_exit(code: libc::c_int, _: *mut libc::c_void) {
     let _ = std::panic::catch_unwind(|| {
         exit_note::exits(code);
-        // A child of a bare `clone` has a copy of the observer, and not its thread.
+        // A child of a bare `clone` has a copy of the observer, but not its thread.
         if let Some(observer) = Observer::get().filter(|_| exit_note::are_of_this_process()) {
             observer.finish();
         }

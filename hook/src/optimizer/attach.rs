@@ -32,7 +32,7 @@ static ENDED: Method = Method::new(c"ended", ended);
 
 /// Finished for this process and its forked children, or impossible.
 static DONE: AtomicBool = AtomicBool::new(false);
-/// The main thread was asked, and has not reached it yet.
+/// The main thread has a request that it has not handled yet.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
 /// This PyTorch has no hook for the steps of all optimizers.
@@ -40,8 +40,8 @@ static IS_TOO_OLD: AtomicBool = AtomicBool::new(false);
 
 /// Number of attempts.
 static LOOKS: AtomicU32 = AtomicU32::new(0);
-/// At every turn for the first minute or so, in which programs import their modules; then at one in this
-/// many.
+/// Attempts are made at every turn for about the first minute, in which programs import their modules; then
+/// at one turn in this many.
 const OFTEN: u32 = 2_000;
 const THEN_ONE_IN: u32 = 64;
 
@@ -74,7 +74,7 @@ pub(super) fn is_over() -> bool {
     DONE.load(Relaxed)
 }
 
-/// In a forked child: an attached hook is there too; a mere request is repeated.
+/// In a forked child: an attached hook is inherited; a pending request is repeated.
 pub(super) fn forget() {
     ASKED.store(false, Relaxed);
 }
@@ -89,7 +89,7 @@ extern "C" fn attach(_: *mut c_void) -> c_int {
     // SAFETY: Python calls pending calls with its lock held and no exception set.
     match unsafe { python.untraced(|| catch_unwind(|| run(python))) } {
         Ok(true) => 0,
-        // A signal handler raised it meanwhile: the program gets it.
+        // A signal handler raised the exception meanwhile: it is left for the program.
         Ok(false) => -1,
         Err(payload) => {
             std::mem::forget(payload);
@@ -99,12 +99,12 @@ extern "C" fn attach(_: *mut c_void) -> c_int {
     }
 }
 
-/// `false` if an exception belongs to the program.
+/// `false` if there is an exception that belongs to the program.
 ///
 /// # Safety
 /// The calling thread holds the interpreter's lock.
 unsafe fn run(python: &Python) -> bool {
-    // SAFETY: the caller's promise; every object is looked at before it is used.
+    // SAFETY: the caller's promise; every object is checked before it is used.
     unsafe {
         if (python.PyInterpreterState_Get)() != (python.PyInterpreterState_Main)() || !is_imported(python) {
             return true;

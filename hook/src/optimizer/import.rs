@@ -1,4 +1,5 @@
-//! PyTorch's import, noticed in a process that has called no CUDA: training on CPUs is watched by its steps.
+//! Detects the import of PyTorch in a process that has not called CUDA: training on CPUs is observed by its
+//! steps.
 //!
 //! Python looks up the entry point of PyTorch's extension module by `dlsym`. A thread of the hook's then waits
 //! until the optimizers are imported too, registers with them, and ends. The process becomes a rank when an
@@ -23,10 +24,12 @@ use crate::{
 /// [`xpu_wire::endpoint::variable::STEPS`], as the C library wants it.
 const STEPS: &CStr = c"XPU_TOP_STEPS";
 
-/// The entry point of `torch._C`. Another package's module may be called so too: then the thread waits in vain.
+/// The entry point of `torch._C`. Another package's module may have the same name: then the thread waits in
+/// vain.
 const ENTRY: &CStr = c"PyInit__C";
 
-/// Interval of looks while an import usually lasts, and later: from a slow file system it takes minutes.
+/// Interval between checks for as long as an import usually lasts, and after that: from a slow file system it
+/// takes minutes.
 const OFTEN: Duration = Duration::from_millis(20);
 const USUALLY: Duration = Duration::from_secs(20);
 const SELDOM: Duration = Duration::from_millis(200);
@@ -37,10 +40,10 @@ static IS_AWAITED: AtomicBool = AtomicBool::new(false);
 /// Whether this is the entry point of PyTorch's extension module.
 ///
 /// # Safety
-/// The name is a string, or NULL.
+/// `name` is a C string, or NULL.
 #[inline]
 pub(crate) unsafe fn is_entry(name: *const c_char) -> bool {
-    // SAFETY: a byte is read if the one before it does not end the string.
+    // SAFETY: a byte is read only if the one before it does not end the string.
     unsafe {
         !name.is_null()
             && *name == b'P' as c_char
@@ -66,12 +69,12 @@ pub(crate) fn begins() {
     }
 }
 
-/// In a forked child, where the thread is not.
+/// In a forked child, which does not have the thread.
 pub(crate) fn forget() {
     IS_AWAITED.store(false, Relaxed);
 }
 
-/// A panic in it ends the waiting, not the program.
+/// A panic in this thread ends the waiting, not the program.
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
     thread::name();
     std::panic::set_hook(Box::new(|_| {}));
@@ -84,7 +87,7 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
     ptr::null_mut()
 }
 
-/// With an observer, that one's thread attaches.
+/// If there is an observer, its thread attaches.
 fn attach() {
     let began = Instant::now();
     while began.elapsed() < LONGEST && !is_over() && Observer::get().is_none() {

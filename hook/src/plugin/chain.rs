@@ -1,7 +1,7 @@
 //! The plugin that the program has set, behind this one. It gets every callback that it asked for.
 //!
-//! NCCL looks the plugin's symbol up with `dlsym`. The answer for a plugin of somebody else is this one of
-//! the same version, so NCCL and the plugin agree on a version as without the hook.
+//! NCCL looks the plugin's symbol up with `dlsym`. For another plugin, the answer is this plugin in the same
+//! version, so NCCL and the plugin agree on a version as they would without the hook.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -27,7 +27,7 @@ static SEVENTH: AtomicBool = AtomicBool::new(false);
 
 /// Public forks had other layouts under the name of version 7: it is used with NVIDIA's NCCL from here on.
 const SINCE: c_int = 23_102;
-/// Not known yet: 2.33.
+/// The first version whose layout is not known yet: 2.33.
 const BEFORE: c_int = 23_300;
 
 pub(super) fn speaks(version: usize) -> bool {
@@ -55,7 +55,7 @@ pub(crate) fn answer(real: *mut c_void, name: &CStr, caller: usize) -> *mut c_vo
     if version == VERSIONS {
         SEVENTH.store(is_of_nvidia(caller), Relaxed);
         if !speaks(version) {
-            // NCCL asks for an older version of the hook's own.
+            // NCCL asks for an older version of the hook's own plugin.
             return if is_own { ptr::null_mut() } else { real };
         }
     }
@@ -69,7 +69,7 @@ pub(crate) fn answer(real: *mut c_void, name: &CStr, caller: usize) -> *mut c_vo
     own
 }
 
-/// Whether the code there is of an NVIDIA's NCCL whose version 7 is known.
+/// Whether the code there belongs to an NCCL of NVIDIA whose layout of version 7 is known.
 fn is_of_nvidia(caller: usize) -> bool {
     type GetVersion = unsafe extern "C" fn(*mut c_int) -> c_int;
     let mut at = 0;
@@ -160,7 +160,7 @@ pub(super) unsafe fn init(version: usize, about: Option<&About>) -> Option<*mut 
     (result == 0).then_some(context)
 }
 
-/// An event for it. Its handle; NULL if it has none.
+/// Passes an event to it. Returns its handle; NULL if it has none.
 ///
 /// # Safety
 /// As NCCL documents. `context` is its own.
@@ -177,9 +177,9 @@ pub(super) unsafe fn start(version: usize, context: *mut c_void, event: Descript
         let result = unsafe { start(context, &raw mut handle, event.at.cast_mut()) };
         return (handle, result);
     }
-    // Its parent was not for it.
+    // The chained plugin did not get the event's parent.
     let mut copy = [0_u64; LARGEST];
-    // SAFETY: a descriptor of this version is so long, and the copy at least.
+    // SAFETY: a descriptor of this version has this length, and the copy is at least as long.
     let result = unsafe {
         ptr::copy_nonoverlapping(event.at.cast::<u8>(), copy.as_mut_ptr().cast(), event.layout.size);
         copy[PARENT / size_of::<u64>()] = 0;

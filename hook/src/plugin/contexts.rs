@@ -20,7 +20,7 @@ use crate::{
     observer::Observer,
 };
 
-/// Communicators at once. Those beyond are not seen by the plugin.
+/// Largest number of communicators at once. The plugin does not see further ones.
 const CONTEXTS: usize = 256;
 
 /// Contexts ever made.
@@ -77,7 +77,7 @@ impl Context {
         Some(context)
     }
 
-    /// What NCCL passes: a context of this process, or something else's, or NULL.
+    /// What NCCL passes: a context of this process, of another plugin or process, or NULL.
     pub(super) fn of(passed: *mut c_void) -> Option<&'static Self> {
         let offset = passed.addr().wrapping_sub(ALL.as_ptr().addr());
         let context =
@@ -112,8 +112,8 @@ impl Context {
         self.size.load(Relaxed)
     }
 
-    /// The handle, if calls on it are seen here alone. The first call decides: `inside` an interposed call
-    /// the preload sees it.
+    /// The handle, if only the plugin sees calls on it. The first call decides: if it comes from `inside` an
+    /// interposed call, the preload sees it.
     pub(super) fn alone(&'static self, lane: &Lane, inside: bool) -> Option<ncclComm_t> {
         if self.state.load(Relaxed) == NEW {
             self.decide(lane, inside);

@@ -1,4 +1,4 @@
-//! Which events NCCL is asked for: what is needed now, and what a chained plugin wants.
+//! The events that NCCL is asked for: those needed now, and those that a chained plugin wants.
 //!
 //! NCCL reads one word of its own at every call. Cheap events are on while some communicator is seen by the
 //! plugin alone. If the preload sees all of them, they are on for short windows and during captures: only
@@ -15,7 +15,7 @@ use std::{
 
 use super::layout::kind;
 
-/// Calls, and what they launch: some of NCCL's callbacks at each operation, on the thread that launches.
+/// Calls and their launches: a few callbacks of NCCL per operation, on the launching thread.
 pub(super) const CHEAP: u64 = kind::GROUP_API | kind::COLL_API | kind::P2P_API | kind::COLL | kind::P2P;
 
 /// Copies of NCCL in one process.
@@ -47,7 +47,7 @@ impl Windows {
         Self { next: 0, pause: FIRST_PAUSE }
     }
 
-    /// Whether one is open. The pause before each is twice the one before.
+    /// Whether a window is open. Each pause between windows is twice as long as the previous one.
     pub(super) fn is_open(&mut self, now: u64) -> bool {
         if self.next == 0 {
             self.next = now;
@@ -69,8 +69,8 @@ pub(super) fn wanted_by_them() -> u64 {
     u64::from(THEIRS.load(Relaxed).cast_unsigned())
 }
 
-/// Whether NCCL would send an event of this type to a plugin with this mask: to report an event it reports
-/// its parents.
+/// Whether NCCL would send an event of this type to a plugin with this mask: before it reports an event, it
+/// reports the event's parents.
 pub(super) fn reaches(kind: u64, mask: u64) -> bool {
     let below_coll = kind::COLL | kind::PROXY_OP | kind::PROXY_STEP | kind::KERNEL_CHANNEL | kind::NET;
     let below_p2p = below_coll & !kind::COLL | kind::P2P;
@@ -105,7 +105,7 @@ pub(super) unsafe fn learn(place: *mut c_int) {
             || known.compare_exchange(ptr::null_mut(), place, Release, Relaxed).is_ok()
     };
     let _ = PLACES.iter().find(is_free);
-    // Its first call decides who counts it.
+    // Its first call decides whether the preload or the plugin counts it.
     OWN.store(CHEAP as c_int, Relaxed);
     let all = merged();
     WRITTEN.store(all, Relaxed);
@@ -123,7 +123,7 @@ pub(super) fn ask(wanted: bool) {
     write();
 }
 
-/// By the hook's own thread. NCCL may be unloaded: the kernel writes.
+/// Called by the hook's own thread. The kernel writes the mask, because NCCL may have been unloaded.
 fn write() {
     let all = merged();
     if WRITTEN.swap(all, Relaxed) == all {

@@ -25,7 +25,7 @@ static PLANS: [Entry; KINDS] =
     [const { Entry { key: AtomicU64::new(0), plan: AtomicU32::new(NONE) } }; KINDS];
 
 const NONE: u32 = 0;
-/// Collectives of this kind had several plans: which of them one had is not known.
+/// Collectives of this kind had several plans, so the plan of a single one is unknown.
 const SEVERAL: u32 = u32::MAX;
 
 struct Entry {
@@ -68,7 +68,7 @@ fn places(key: u64) -> impl Iterator<Item = &'static Entry> {
     (0..PLACES).map(move |distance| &PLANS[(key as usize + distance) % KINDS])
 }
 
-/// NCCL launched one like this.
+/// NCCL launched a collective with this plan.
 pub(super) fn learn(kind: Kind, plan: Plan) {
     let (key, packed) = (kind.key(), packed(plan));
     let entry = places(key).find(|entry| {

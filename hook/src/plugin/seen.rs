@@ -112,7 +112,8 @@ pub(super) fn stop(handle: *mut c_void) {
         return;
     }
     OPEN.set(NONE);
-    // Else a thread of NCCL's launches it, at another time, or it is a kind of kernel without an event.
+    // Otherwise a thread of NCCL launches it at another time, or NCCL reports no event for its kind of
+    // kernel.
     let result = if open.launched { 0 } else { IN_PROGRESS };
     guard::called_back(|lane, _| lane.group(|group| group.close(lane, result)));
 }
@@ -147,7 +148,7 @@ unsafe fn call(lane: &Lane, handle: ncclComm_t, event: Descriptor) {
     operations::called(lane, operation, elements, asked, handle, stream);
 }
 
-/// A collective was launched: how, and on a communicator without calls, that.
+/// A collective was launched: keeps its plan, and counts it on a communicator whose calls are not reported.
 ///
 /// # Safety
 /// The event is one of this type.
@@ -195,7 +196,7 @@ unsafe fn launched(lane: &Lane, context: &Context, alone: Option<ncclComm_t>, ev
     if size > 0 {
         plans::learn(Kind { communicator, operation, datatype: element, bytes }, plan);
     }
-    // With calls of their own they are counted there.
+    // If the version reports calls, these are counted instead.
     if let Some(handle) = alone.filter(|_| event.layout.narrow_type) {
         lane.counters.by_plugin.add(1);
         let asked = Asked { root: Some(root), ..Asked::default() };

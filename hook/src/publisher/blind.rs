@@ -5,7 +5,7 @@ use xpu_wire::frame::Launches;
 use super::Publisher;
 use crate::{cublaslt, kernels, optimizer, symbol};
 
-/// Launches after which a rank of many should have shared communicators: some steps of any model.
+/// Launches after which a rank of a larger job should have shared communicators: a few steps of any model.
 const SHOULD_HAVE_MET: u64 = 2_000;
 
 impl Publisher {

@@ -28,7 +28,7 @@ impl Publisher {
         NcclReport {
             by_address: self.sum(|lane| &lane.counters.by_address),
             by_plugin,
-            // Calls to another copy may pass the plugin.
+            // Calls to another copy may reach the plugin.
             uncounted: self.observer.communicators.unknown() + NCCL.elsewhere().saturating_sub(by_plugin),
             plans: self.fold.plans(NcclReport::PLANS),
         }

@@ -1,4 +1,4 @@
-//! A summary's content: totals, and news.
+//! A summary's content: totals, and what is new since the last one.
 
 use std::time::Instant;
 
@@ -137,7 +137,7 @@ impl Publisher {
         self.observer.gpus.beside_home(Some(gpu.0.cast_signed()))
     }
 
-    /// Deals totals to the GPUs they belong to. All remain if there are no several.
+    /// Assigns totals to the GPUs they belong to. With a single GPU, all of them stay with the process.
     fn dealt<T>(
         &self,
         totals: Vec<OnGpu<T>>,
@@ -162,7 +162,7 @@ impl Publisher {
     }
 }
 
-/// Adds those that these samples are of, and that were closed since the last message.
+/// Adds communicators of these samples that were closed since the last message.
 fn add_closed(communicators: &mut Vec<CommunicatorState>, samples: &[Sample]) {
     for sample in samples {
         let is_listed = communicators.iter().any(|state| is_of(sample, state));

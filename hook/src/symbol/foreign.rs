@@ -28,7 +28,7 @@ impl Foreign {
         Self { name: Name::new(name), library, known: AtomicU32::new(0), at: AtomicUsize::new(0) }
     }
 
-    /// Its address, or NULL if the library is not loaded, is loaded no more, or has no such function.
+    /// Its address, or NULL if the library is not loaded, has been unloaded, or has no such function.
     #[inline]
     pub(crate) fn find(&self) -> *mut c_void {
         if self.known.load(Acquire) == GENERATION.load(Relaxed) {

@@ -1,4 +1,5 @@
-//! Lookups by address that get the interposed function: which function its calls are for then.
+//! Lookups by address that are answered with the interposed function, and the real function that its calls
+//! are for.
 
 use std::{
     ptr,

@@ -1,4 +1,4 @@
-//! A library that is watched: which of its copies in the process, and what is not watched of it.
+//! A monitored library: which of its copies in the process is monitored, and which of its parts are not.
 
 use std::{
     ffi::CStr,
@@ -17,7 +17,7 @@ pub(super) const GONE: usize = usize::MAX;
 /// A library whose functions are interposed, or called.
 #[derive(Debug)]
 pub(crate) struct Library {
-    /// Its name for readers.
+    /// Its name in messages.
     name: &'static str,
     /// A function that every copy of it has. Other preloads that interpose some functions do not have this
     /// one.
@@ -28,7 +28,7 @@ pub(crate) struct Library {
     pub(super) home: AtomicUsize,
     /// Calls to another copy.
     pub(super) elsewhere: AtomicU64,
-    /// Some of them may be to the monitored one.
+    /// Some of these calls may be to the monitored copy.
     pub(super) unsure: AtomicBool,
 }
 

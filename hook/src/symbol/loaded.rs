@@ -59,7 +59,7 @@ impl Span {
     }
 }
 
-/// Visits all loaded objects, in load order, until `look` returns `true`.
+/// Visits the loaded objects, in load order, until `look` returns `true`.
 pub(crate) fn each(mut look: impl FnMut(&Object) -> bool) {
     unsafe extern "C" fn shown<F: FnMut(&Object) -> bool>(
         info: *mut libc::dl_phdr_info,
@@ -68,7 +68,7 @@ pub(crate) fn each(mut look: impl FnMut(&Object) -> bool) {
     ) -> c_int {
         // SAFETY: the loader calls back with the closure it was given, which outlives the call.
         let look = unsafe { &mut *look.cast::<F>() };
-        // SAFETY: the loader gives what it says.
+        // SAFETY: the loader passes a valid structure of the size it reports.
         let object = unsafe { Object::of(&*info) };
         c_int::from(object.is_some_and(|object| look(&object)))
     }
@@ -88,7 +88,7 @@ pub(crate) fn each(mut look: impl FnMut(&Object) -> bool) {
 pub(crate) fn unloaded() -> u64 {
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, size: usize, count: *mut c_void) -> c_int {
         if size >= offset_of!(libc::dl_phdr_info, dlpi_subs) + size_of::<u64>() {
-            // SAFETY: the loader gives as much of it as it says; the count outlives the call.
+            // SAFETY: the loader passes a structure of the size it reports; the count outlives the call.
             unsafe { *count.cast::<u64>() = (*info).dlpi_subs };
         }
         1

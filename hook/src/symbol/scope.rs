@@ -1,4 +1,4 @@
-//! The definition, of several, that a caller is bound to.
+//! Finds the definition to which a caller is bound, among several.
 
 use std::{
     ffi::{CStr, c_char, c_void},
@@ -14,8 +14,8 @@ use crate::addresses;
 /// An address that only this library contains.
 static HERE: u8 = 0;
 
-/// An object with one of these is an interposed library, or interposes one itself: its calls belong to a call
-/// of the program.
+/// An object with one of these symbols is an interposed library, or interposes one itself: its calls are
+/// parts of a call of the program.
 static LIBRARIES: [Name<'static>; 9] = [
     Name::new(c"cudaGetDevice"),
     Name::new(c"cublasCreate_v2"),
@@ -42,7 +42,7 @@ pub(super) struct Found {
     pub(super) caller: Span,
     /// The caller is one of the libraries itself.
     pub(super) is_inner: bool,
-    /// There is one definition, or it is known to which of several the loader has bound the caller.
+    /// There is only one definition, or the one to which the loader has bound the caller is known.
     pub(super) is_certain: bool,
 }
 
@@ -94,8 +94,8 @@ pub(super) fn find(name: &Name<'_>, marker: &Name<'_>, address: usize) -> Option
     Some(Found { address, object, caller: caller.span, is_inner: caller.is_inner, is_certain })
 }
 
-/// The function in the object that begins at `home`, or in the first that has it if that is 0. 0 if there is
-/// none.
+/// The function in the object that begins at `home`; if `home` is 0, in the first object that has it. 0 if
+/// there is none.
 pub(super) fn find_in(name: &Name<'_>, home: usize) -> usize {
     let mut found = 0;
     loaded::each(|object| {
@@ -189,12 +189,12 @@ fn object_of(address: usize, marker: &Name<'_>) -> Option<usize> {
     found
 }
 
-/// Of `count` definitions the one that the loader has bound the caller to, and whether that is certain: the
-/// first in the global scope after the hook, then the first in that of the object with which the caller was
-/// loaded. Each in the version that the caller requires.
+/// The definition, among `count`, to which the loader has bound the caller, and whether that is certain. It
+/// is the first one in the global scope after the hook, else the first in the scope of the object with which
+/// the caller was loaded, in the version that the caller requires.
 ///
-/// That object cannot be asked for. If the caller's other references do not say it, the caller's own dependencies
-/// are taken, which are the same unless it is itself a dependency of what was opened.
+/// The loader does not report that object. If the caller's other references do not show it, the caller's own
+/// dependencies are used; they are the same unless the caller is itself a dependency of the opened object.
 #[cold]
 fn bound(name: &Name<'_>, caller: &mut Caller, count: usize) -> (Option<usize>, bool) {
     loaded::each(|object| {
@@ -224,9 +224,9 @@ fn bound(name: &Name<'_>, caller: &mut Caller, count: usize) -> (Option<usize>, 
 }
 
 /// The path of the copy to which the caller's references to other functions of the library are bound. One
-/// suffices that holds the address of a function of one copy (not yet bound, it holds a stub of the caller's own;
-/// if the hook interposes the function, the hook's), if all copies have that function: then the first copy in the
-/// scope has it, as it has `name`.
+/// reference suffices if it holds the address of a function in one copy, and all copies have that function:
+/// then the first copy in the scope has it, as it has `name`. (An unbound reference holds a stub of the
+/// caller; if the hook interposes the function, the reference holds the hook's.)
 #[inline(never)]
 fn bound_by_references(name: &Name<'_>, caller: Span, count: usize) -> Option<*const c_char> {
     let (mut user, mut copies, mut seen) = (None, [None; COPIES], 0);
@@ -260,8 +260,8 @@ fn bound_by_references(name: &Name<'_>, caller: Span, count: usize) -> Option<*c
     by_references.filter(|_| count <= COPIES)
 }
 
-/// The loader's choice for a reference to this version: the first definition in the scope, if it has no
-/// version, or that version.
+/// The loader's choice for a reference to this version: the first definition in the scope that has no version
+/// or that version.
 unsafe fn look_up(handle: *mut c_void, name: &Name<'_>, version: *const c_char) -> Option<usize> {
     // SAFETY: the caller's promise.
     let first = unsafe { addresses::ask(handle, name.text) };

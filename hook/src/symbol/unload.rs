@@ -1,4 +1,5 @@
-//! `dlclose`: addresses in an unloaded library are dropped, and the hook's thread stays out of it meanwhile.
+//! `dlclose`: addresses in an unloaded library are dropped, and the hook's thread makes no call into
+//! libraries meanwhile.
 
 use std::{
     ffi::{c_int, c_void},
@@ -20,11 +21,11 @@ static REAL: Foreign = Foreign::new(c"dlclose", &LIBC);
 static CLOSING: AtomicU32 = AtomicU32::new(0);
 /// The hook's thread may be inside a library.
 static VISITING: AtomicBool = AtomicBool::new(false);
-/// Objects unloaded at the last look.
+/// Number of objects unloaded at the last check.
 static UNLOADED: AtomicU64 = AtomicU64::new(0);
 
-/// How many milliseconds a program that closes a library waits for the hook's thread to leave it. It stays
-/// for microseconds.
+/// How many milliseconds a program that closes a library waits for the hook's thread to return from it. That
+/// takes microseconds.
 const PATIENCE: u32 = 100;
 
 /// The hook's thread is in the libraries; meanwhile none is unloaded.

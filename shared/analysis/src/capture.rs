@@ -7,7 +7,7 @@ mod diff;
 mod groups;
 pub mod kernel;
 mod lane;
-mod meeting;
+mod matched;
 mod per;
 mod report;
 mod sampled;
@@ -36,7 +36,7 @@ pub use clock::Clocks;
 pub use diff::{Change, CostKind, Culprit, Diff, Side};
 pub use groups::{Groups, Only};
 pub use lane::Lane;
-pub use meeting::{Attendance, Meeting, Meetings};
+pub use matched::{MatchedCollective, MatchedCollectives, Participation};
 pub use per::Per;
 pub use report::{
     ArrivalRow, CollectiveRow, CopyRow, FunctionRow, Gaps, GemmRow, HostKind, HostRow, KernelRow, Kinds,
@@ -152,7 +152,7 @@ impl Single {
     }
 
     /// The collective's identity, equal on all ranks, if all ranks end in it at nearly the same time.
-    pub fn meeting(&self) -> Option<CollectiveId> {
+    pub fn collective_id(&self) -> Option<CollectiveId> {
         let sequence = self.sequence?;
         match *self.label {
             CapturedLabel::Collective { communicator, operation, .. } if operation.is_collective() => {

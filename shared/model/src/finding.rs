@@ -61,7 +61,7 @@ pub struct Finding {
     pub advice: String,
     /// The collective in which the job hangs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub collective: Option<Standstill>,
+    pub collective: Option<CollectiveCall>,
     /// Its cost in the job's time, if that is known.
     #[serde(flatten)]
     pub cost: Option<Cost>,
@@ -87,7 +87,7 @@ pub struct Cost {
 
 /// One collective, as its ranks report it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standstill {
+pub struct CollectiveCall {
     pub communicator: String,
     /// The program's name for it; empty if it has none.
     pub name: String,
@@ -99,7 +99,7 @@ pub struct Standstill {
 }
 
 /// `AllReduce number 80 of communicator 9ca792c9 (data_parallel), 64 MiB`
-impl fmt::Display for Standstill {
+impl fmt::Display for CollectiveCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { communicator, name, number, operation, bytes } = self;
         let what = operation.as_deref().unwrap_or("collective");
@@ -335,14 +335,14 @@ pub fn examine(job: &Job, now: Moment) -> Vec<Finding> {
 }
 
 /// Why a job makes no progress, if it makes none: a cheap part of [`examine`].
-pub fn standstill(job: &Job, now: Moment) -> Option<Finding> {
+pub fn stall(job: &Job, now: Moment) -> Option<Finding> {
     // Ranks that lost another rank wait for it, which is no separate finding.
     dead::ranks(job, now).or_else(|| hang::examine(job, now))
 }
 
 /// Whether the job makes no progress: a cheap part of [`is_stuck`]. One without a living rank is over.
 pub fn hangs(job: &Job, now: Moment) -> bool {
-    job.living() > 0 && standstill(job, now).is_some()
+    job.living() > 0 && stall(job, now).is_some()
 }
 
 /// Whether the job makes no progress: by its findings, or if only a part of it is seen, because that part

@@ -1,4 +1,4 @@
-//! Frames into blocks: a block is closed when it is full, or a second old.
+//! Packs frames into blocks: a block is closed when it is full, or a second old.
 
 use std::{io, time::Duration};
 
@@ -11,7 +11,7 @@ use xpu_wire::{
 
 use super::{FULL, Kind, Record, SealedBlock, block::Block};
 
-/// The most that is lost if the recorder is killed.
+/// Most recorded time that is lost if the recorder is killed.
 const OLD: Duration = Duration::from_millis(900);
 
 /// Frames are stamped on arrival, by several threads: one may come after a later one.
@@ -91,7 +91,7 @@ impl Packer {
             .collect()
     }
 
-    /// A clock that goes back further than frames overtake each other was set back.
+    /// If the clock goes back by more than frames can overtake each other, it was set back.
     fn note(&mut self, clock: Moment) {
         let at = clock.after(self.set_back);
         if self.latest.since(at) > OVERTAKEN {

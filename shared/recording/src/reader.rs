@@ -90,7 +90,7 @@ impl Recording {
         let mut text = vec![0; Header::stated(&fixed).unwrap_or(0)];
         let whole = read_up_to(&mut source, &mut text)? == text.len();
         let known = if whole { Header::decode(&fixed, &text) } else { None };
-        // Without the header's text the blocks still have everything that is shown.
+        // The blocks have everything that is shown, even without the header's text.
         let begin = header::FIXED as u64 + if known.is_some() { text.len() as u64 } else { 0 };
         let closed = index::read(&mut source, begin, length);
         let is_closed = closed.is_some();

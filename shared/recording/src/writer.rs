@@ -58,7 +58,7 @@ impl<W: Write> Writer<W> {
         &mut self.out
     }
 
-    /// Writes the index, without which the file can be read as well.
+    /// Writes the index. The file can also be read without it.
     pub fn finish(mut self) -> io::Result<(W, Totals)> {
         if let Some(footer) = index::footer(&self.entries, self.offset)? {
             self.out.write_all(&footer)?;

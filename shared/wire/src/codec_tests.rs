@@ -336,7 +336,7 @@ fn wordy() -> Vec<Frame> {
         account.activity = Tracing::Refused { why: text() };
     }
     let mut sheet = crate::frame::example::capture::sheet(&[0, 1]);
-    sheet.standstill = Some(text());
+    sheet.stall = Some(text());
     sheet.missing = vec![MissingRank { rank: Rank(1), why: text() }];
     let mut stacks = crate::frame::example::stacks::rank(1, &["main", "train"]);
     stacks.why = vec![text()];

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a rank asked NCCL to do.
+/// An operation that a rank requested from NCCL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Operation {
     AllReduce,
@@ -68,8 +68,8 @@ impl Operation {
         }
     }
 
-    /// The factor from algorithm bandwidth to bus bandwidth, which compares with the hardware's rate whatever
-    /// the number of ranks (nccl-tests, doc/PERFORMANCE.md).
+    /// The factor from algorithm bandwidth to bus bandwidth, which can be compared with the hardware's rate
+    /// for any number of ranks (nccl-tests, doc/PERFORMANCE.md).
     pub fn bus_factor(self, ranks: u32) -> f64 {
         self.factor_of(Self::part_of_others(ranks))
     }

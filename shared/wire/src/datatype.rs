@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What one element is.
+/// The type of one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum DataType {
     Float64,
@@ -105,8 +105,8 @@ impl DataType {
         named.unwrap_or_else(|| Self::Other(byte.wrapping_sub(NAMED.len() as u8)))
     }
 
-    /// Whether it is a pair of numbers. Among the types without a name here, those of matrices are: complex
-    /// halves and integers.
+    /// Whether it is a pair of numbers. Of the types without a name here, these are the complex halves and
+    /// integers of matrices.
     pub(crate) fn is_complex(self) -> bool {
         match self {
             Self::Complex64 | Self::Complex128 => true,

@@ -166,7 +166,7 @@ impl JobView {
     }
 
     /// Why the job hangs.
-    pub fn standstill(&self) -> Option<&Finding> {
+    pub fn stall(&self) -> Option<&Finding> {
         self.findings.iter().find(|finding| finding.stops_the_job())
     }
 

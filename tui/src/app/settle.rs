@@ -89,9 +89,9 @@ impl App {
             self.gemms.settle(job, &self.watched, self.peaks, now);
         }
         // For a hung job, every page and the report show the rank's position.
-        if self.page == Page::Stacks || self.job_view.standstill().is_some() {
-            let standstill = self.incident.as_ref().and_then(|incident| incident.finding.collective.as_ref());
-            self.whereabouts = Whereabouts::of(job, standstill.map(|of| of.communicator.as_str()));
+        if self.page == Page::Stacks || self.job_view.stall().is_some() {
+            let stall = self.incident.as_ref().and_then(|incident| incident.finding.collective.as_ref());
+            self.whereabouts = Whereabouts::of(job, stall.map(|of| of.communicator.as_str()));
             self.stacks.settle(job, self.job_view.meant());
         }
     }

@@ -91,7 +91,7 @@ fn capture(sheet: &CaptureSheet, window: Option<CaptureWindow>) -> What {
         of: Extent::of(sheet.order, window),
         ranks: sheet.ranks.len(),
         missing: sheet.missing.len(),
-        stalled: sheet.standstill.is_some(),
+        stalled: sheet.stall.is_some(),
     }
 }
 

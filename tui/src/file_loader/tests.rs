@@ -74,7 +74,7 @@ fn capture() -> Vec<u8> {
             ranks: vec![Rank(0)],
             closed,
             missing: Vec::new(),
-            standstill: None,
+            stall: None,
         })
     };
     let mark = |completed: u64| StepMark { completed: Step(completed), at: Moment(completed * 20_000_000) };

@@ -43,7 +43,7 @@ pub(super) fn visit(app: &mut App) -> Option<Effect> {
 /// Requests them now, even if they were read before.
 pub(super) fn ask(app: &mut App) -> Option<Effect> {
     let job = app.job()?.name().clone();
-    let is_stuck = app.job_view.standstill().is_some();
+    let is_stuck = app.job_view.stall().is_some();
     app.stacks.ask(app.now);
     let reading = if is_stuck { Reading::Natively } else { Reading::Running };
     Some(Effect::AskStacks { job, ranks: Vec::new(), reading })
@@ -61,7 +61,7 @@ fn ask_gpus(app: &mut App) -> Option<Effect> {
         app.note = Some(Note::Failed("the past has no GPUs to read".to_owned()));
         return None;
     }
-    if app.job_view.standstill().is_none() {
+    if app.job_view.stall().is_none() {
         app.note = Some(Note::Failed("the job does not hang: reading its GPUs would end it".to_owned()));
         return None;
     }

@@ -105,7 +105,7 @@ pub(super) fn status(app: &App) -> Sign {
             word: format!("STALE {}", figure::age(job_view.age)),
             role: Role::Warning,
         }
-    } else if let Some(finding) = job_view.standstill() {
+    } else if let Some(finding) = job_view.stall() {
         let since = Duration::from_secs_f64(finding.since_s.max(0.0));
         let what = if finding.kind == Kind::Exited { "RANK GONE" } else { "HANG" };
         Sign { glyph: glyph::ALARM, word: format!("{what} {}", figure::age(since)), role: Role::Alarm }

@@ -47,7 +47,7 @@ pub(super) fn incident(app: &App, width: usize) -> Vec<Line<'static>> {
     let Some(incident) = &app.incident else { return brief(app, width).into_iter().collect() };
     let finding = &incident.finding;
     let Some(over) = incident.over else {
-        let mut lines = standstill(app, finding, width);
+        let mut lines = stall(app, finding, width);
         // The stacks are below it, so advice to look at them must not appear without them.
         if app.stacks.rows().is_empty() {
             lines.push(next(app, finding, "", width));
@@ -66,7 +66,7 @@ pub(super) fn incident(app: &App, width: usize) -> Vec<Line<'static>> {
 
 /// The same on a page without the stacks, with the key that shows them.
 pub(super) fn banner(app: &App, finding: &Finding, width: usize) -> Vec<Line<'static>> {
-    let mut lines = standstill(app, finding, width);
+    let mut lines = stall(app, finding, width);
     lines.push(next(app, finding, "; s shows every rank's stack", width));
     lines
 }
@@ -77,7 +77,7 @@ fn next(app: &App, finding: &Finding, key: &str, width: usize) -> Line<'static> 
 }
 
 /// The headline, the details, the rank's code position, and how far each GPU has come.
-fn standstill(app: &App, finding: &Finding, width: usize) -> Vec<Line<'static>> {
+fn stall(app: &App, finding: &Finding, width: usize) -> Vec<Line<'static>> {
     let style = app.palette.of(Role::Alarm);
     let space = width.saturating_sub(2);
     let line = short(app, finding, space);

@@ -155,7 +155,7 @@ fn caption(job_view: &JobView, metric: Metric, notes: &[String], width: usize) -
             }
             parts.push(format!("median {} {}", figure::tenths(scale.median), metric.unit()));
         }
-        _ if job_view.standstill().is_some() => parts.extend(standstill(job_view)),
+        _ if job_view.stall().is_some() => parts.extend(stall(job_view)),
         _ if metric == Metric::Bus && job_view.partly_seen.is_some() => {
             parts.push("not all ranks of a communicator are seen".to_owned());
         }
@@ -181,8 +181,8 @@ fn legend(scale: &Scale, palette: Palette) -> Line<'static> {
 }
 
 /// The legend of the cells' signs in a hung job.
-fn standstill(job_view: &JobView) -> Option<String> {
-    let ranks: Ranks = job_view.standstill()?.ranks.iter().copied().collect();
+fn stall(job_view: &JobView) -> Option<String> {
+    let ranks: Ranks = job_view.stall()?.ranks.iter().copied().collect();
     let waits = match job_view.waiting() {
         0 => String::new(),
         1 => format!("   {WAITING} 1 waits"),

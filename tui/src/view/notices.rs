@@ -56,7 +56,7 @@ pub(super) fn title(app: &App) -> Title<'static> {
 pub(super) fn lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
     let invitation = invitation(app, width);
     // A command that is cut off is useless.
-    if invitation.is_empty() || invitation.len() + 2 > most || app.job_view.standstill().is_some() {
+    if invitation.is_empty() || invitation.len() + 2 > most || app.job_view.stall().is_some() {
         return found_lines(app, width, most);
     }
     let mut lines = found_lines(app, width, most - invitation.len());
@@ -75,12 +75,12 @@ fn invitation(app: &App, width: usize) -> Vec<Line<'static>> {
 
 fn found_lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
     let mut lines: Vec<Line<'static>> = Vec::new();
-    let standstill = app.job_view.standstill();
-    if let Some(finding) = standstill {
+    let stall = app.job_view.stall();
+    if let Some(finding) = stall {
         lines = headline::banner(app, finding, width);
         lines.truncate(most);
     }
-    let notices = notices(app, standstill, width);
+    let notices = notices(app, stall, width);
     if notices.is_empty() || lines.len() == most {
         return lines;
     }
@@ -129,13 +129,13 @@ impl Notice {
 }
 
 /// All except the reason of a hang, which is shown first.
-fn notices(app: &App, standstill: Option<&Finding>, width: usize) -> Vec<Notice> {
-    let others = app.job_view.findings.iter().filter(|finding| Some(*finding) != standstill);
+fn notices(app: &App, stall: Option<&Finding>, width: usize) -> Vec<Notice> {
+    let others = app.job_view.findings.iter().filter(|finding| Some(*finding) != stall);
     let mut all: Vec<_> = others.map(|finding| found(app, finding, width)).collect();
     all.extend(outlier(app));
     all.extend(unreachable(app));
     // In a hung job, reports are missing because ranks do not run, not because of hosts.
-    all.extend(partly_seen(app).filter(|_| standstill.is_none()));
+    all.extend(partly_seen(app).filter(|_| stall.is_none()));
     all.extend(laid_out(app));
     all.extend(switched(app));
     all.extend(blind(app));
@@ -145,7 +145,7 @@ fn notices(app: &App, standstill: Option<&Finding>, width: usize) -> Vec<Notice>
     all.extend(failure.map(|text| Notice::new(glyph::ALARM, Role::Alarm, text)));
     all.extend(app.warnings.iter().rev().map(|text| Notice::warning(text.clone())));
     all.extend(other_jobs(app));
-    if all.is_empty() && standstill.is_none() {
+    if all.is_empty() && stall.is_none() {
         all.push(calm(app));
         let bound = app.job_view.bound.as_ref().filter(|_| !app.job_view.is_frozen());
         all.extend(bound.map(|bound| Notice::new(glyph::HINT, Role::Muted, bound.to_string())));

@@ -23,7 +23,7 @@ const TALL: u16 = 12;
 
 pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let wide = breakpoint == Breakpoint::Wide;
-    let most = match (wide, app.job_view.standstill()) {
+    let most = match (wide, app.job_view.stall()) {
         (true, _) => 6,
         (false, Some(_)) => 6,
         (false, None) => 4,

@@ -24,7 +24,7 @@ use super::{
 use crate::command::{living, stacks::write_to, status::print};
 
 /// A job that completes no step for this long hangs.
-const STANDSTILL: Duration = Duration::from_secs(20);
+const STALL: Duration = Duration::from_secs(20);
 
 /// Time for many ranks to start and connect on a small machine.
 const START: Duration = Duration::from_secs(90);
@@ -56,7 +56,7 @@ pub(super) struct Link {
 enum End {
     /// Every rank ended by itself.
     Over,
-    Standstill,
+    CollectiveCall,
     /// It hangs, and the reason is known.
     Hang,
     /// The user ended it.
@@ -76,7 +76,7 @@ pub(super) async fn follow(
     let end = run_to_end(&mut following, &mut cast.workers, &mut link.arrivals, plan).await?;
     // A demo that is left hanging has shown everything, so ending it is no failure.
     let was_left = matches!(end, End::Signal { .. }) && plan.stays;
-    if matches!(end, End::Hang | End::Standstill) || (was_left && hangs(&following)) {
+    if matches!(end, End::Hang | End::CollectiveCall) || (was_left && hangs(&following)) {
         living::take_stacks(&mut following, &mut link.arrivals, &link.live, STACKS).await;
     }
     if let End::Signal { number } = end
@@ -87,7 +87,7 @@ pub(super) async fn follow(
     }
     let failed = !was_left && rank::report_failures(&mut cast.workers);
     let status = following.status(Moment::now());
-    if end == End::Standstill {
+    if end == End::CollectiveCall {
         eprintln!("demo: steps have stopped: ending");
     }
     if end == End::Hang {
@@ -103,7 +103,7 @@ pub(super) async fn follow(
         }
     }
     Ok(match status.exit_code() {
-        status::ExitCode::Healthy if failed || end == End::Standstill => {
+        status::ExitCode::Healthy if failed || end == End::CollectiveCall => {
             ExitCode::from(status::ExitCode::Hang as u8)
         }
         code => ExitCode::from(code as u8),
@@ -130,7 +130,7 @@ async fn run_to_end(
                 let now = Instant::now();
                 let steps = steps(following);
                 if steps > progress {
-                    let limit = if failed { AFTER_FAILURE } else { STANDSTILL };
+                    let limit = if failed { AFTER_FAILURE } else { STALL };
                     (progress, patience) = (steps, now + limit);
                 }
                 if second.elapsed() >= EXAMINE {
@@ -148,7 +148,7 @@ async fn run_to_end(
                         return Ok(End::Over);
                     }
                 } else if !plan.stays && now >= patience {
-                    return Ok(End::Standstill);
+                    return Ok(End::CollectiveCall);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! `xpu-top what-if --live`: captures again and again, one line for each.
+//! `xpu-top what-if --live`: captures repeatedly, and prints one line per capture.
 
 mod line;
 mod scratch;
@@ -44,7 +44,7 @@ pub(super) fn watch(args: &WhatIfArgs, price: Option<Price>) -> anyhow::Result<E
         let mut end = End::heard()?;
         let (mut job, mut account) = (args.of.job.clone(), Account::default());
         let (mut next, mut turns, since) = (Instant::now(), 0_u32, Moment::now());
-        // Whether the job was seen, and whether it was not the last time.
+        // Whether the job was ever seen, and whether it was missing at the last attempt.
         let (mut seen, mut gone) = (false, false);
         while args.times.is_none_or(|times| turns < times) {
             let path = scratch.file();
@@ -54,7 +54,7 @@ pub(super) fn watch(args: &WhatIfArgs, price: Option<Price>) -> anyhow::Result<E
             turns += 1;
             let was_gone = std::mem::replace(&mut gone, matches!(taken, Err(Skipped::NoJob)));
             let estimate = match taken {
-                // Once it may be the network, or a collector that starts again.
+                // A single miss may be due to the network, or to a collector that restarts.
                 Err(Skipped::NoJob) if was_gone => break,
                 Err(why @ Skipped::NoJob) if seen => Err(why.to_string()),
                 Err(Skipped::NoJob) => {
@@ -85,14 +85,14 @@ pub(super) fn watch(args: &WhatIfArgs, price: Option<Price>) -> anyhow::Result<E
     })
 }
 
-/// What a capture gives.
+/// The result of a capture.
 fn estimate(path: &Path) -> Result<Estimate, String> {
     let (capture, _damage) = file::open(path)?;
     let job = Job::of_capture(&capture).map_err(|why| why.to_string())?;
     Estimate::of(&WhatIf::of(&job), Moment::now()).ok_or_else(|| "no step was simulated".to_owned())
 }
 
-/// `false` where nobody reads any more.
+/// `false` if standard output is closed.
 fn is_written(text: &str) -> io::Result<bool> {
     let mut out = io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -117,7 +117,7 @@ impl End {
         })
     }
 
-    /// What comes of the work; `None` if it was ended.
+    /// The result of the work; `None` if a signal ended it.
     async fn or<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         select! {
             done = work => Some(done),
@@ -127,7 +127,7 @@ impl End {
         }
     }
 
-    /// The same for a capture, which ends it on its ranks first: a second Ctrl-C does not wait for that.
+    /// The same for a capture: a signal first ends it on its ranks; a second Ctrl-C does not wait for that.
     async fn or_whole<T>(&mut self, work: impl Future<Output = T>, stop: &Stop) -> Option<T> {
         let mut work = pin!(work);
         if let Some(done) = self.or(&mut work).await {

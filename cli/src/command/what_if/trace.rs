@@ -15,7 +15,7 @@ use xpu_wire::text;
 
 use super::pages::Pages;
 
-/// Most rows that are read: a day of a large job. A row takes 72 bytes.
+/// Largest number of rows that are read: a day of a large job. A row takes 72 bytes.
 const MOST_ROWS: usize = 8 << 20;
 
 /// Rows that are read at once.
@@ -31,7 +31,7 @@ pub(super) fn is_one(first: [u8; 4]) -> bool {
 
 /// Errors include the remedy.
 pub(super) fn read(path: &Path) -> Result<Vec<Row>, String> {
-    // The library should not panic, but has done so for damaged files.
+    // The library has panicked on damaged files.
     catch_unwind(|| read_rows(path)).unwrap_or_else(|_| Err(damaged(&"the reader gave up")))
 }
 

@@ -15,9 +15,8 @@ const NAMED: usize = 8;
 
 impl Tally {
     /// The problems; for a hung job, including the reason.
-    pub(in crate::capture) fn complaints(&self, standstill: Option<&str>) -> Vec<String> {
-        let mut all: Vec<_> =
-            standstill.iter().map(|evidence| format!("the job hangs: {evidence}")).collect();
+    pub(in crate::capture) fn complaints(&self, stall: Option<&str>) -> Vec<String> {
+        let mut all: Vec<_> = stall.iter().map(|evidence| format!("the job hangs: {evidence}")).collect();
         all.extend(
             self.missing().into_iter().map(|missing| format!("rank {}: {}", missing.rank, missing.why)),
         );
@@ -25,7 +24,7 @@ impl Tally {
             match account.ended {
                 CaptureEnd::Done => {}
                 // The reason appears once, for all.
-                CaptureEnd::TimeUp if standstill.is_some() => {}
+                CaptureEnd::TimeUp if stall.is_some() => {}
                 CaptureEnd::TimeUp => {
                     all.push(match self.window {
                         Some(_) => format!("rank {rank}: it did not finish in time"),

@@ -163,7 +163,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// The name of a thing that may also be written as it is shown.
+/// The name of a field value, which may also be written as the screen shows it.
 fn known(only: &[(&str, &str)], word: &str) -> Option<String> {
     let is = |known: &str| known.eq_ignore_ascii_case(word);
     only.iter().find(|(name, shown)| is(name) || is(shown)).map(|(name, _)| (*name).to_owned())

@@ -40,7 +40,7 @@ pub(super) fn call(argument: usize, work: Work) -> Option<usize> {
     Some(result)
 }
 
-/// In a forked child, where nobody is on it.
+/// In a forked child, where no thread uses it.
 pub(super) fn forget() {
     TAKEN.store(false, Release);
 }

@@ -80,7 +80,7 @@ unsafe extern "C" fn route(
     }
     let handler = asked::take(place).handler();
     if handler == libc::SIG_DFL {
-        // Another thread had it, and it was a one-time handler.
+        // It was a one-time handler, and another thread has used it.
         return last(number, info, context, frame);
     }
     if let Some(words) = words() {

@@ -79,7 +79,8 @@ pub(super) struct Detector {
     doubts: u32,
     /// Only a forward pass repeats.
     only_answers: bool,
-    /// Measures looks, in nanoseconds: by CPU time, so that they do not become rarer on a busy machine.
+    /// The clock that measures searches, in nanoseconds: CPU time, so that searches do not become rarer on a
+    /// busy machine.
     clock: fn() -> u64,
 }
 
@@ -88,7 +89,7 @@ pub(super) struct Detector {
 struct Logs([Log; 2]);
 
 impl Logs {
-    /// Logs that begin later than the launches do.
+    /// Logs that begin after the first launches.
     fn cut() -> Self {
         Self([Log::cut(), Log::cut()])
     }

@@ -1,5 +1,5 @@
-//! The layouts against NCCL's public headers, where they are at hand: `XPU_TEST_NCCL_HEADERS` names the
-//! folder of a checkout that has `profiler.h` (`plugins/profiler/example/nccl`).
+//! Checks the layouts against NCCL's public headers, if these are available: `XPU_TEST_NCCL_HEADERS` names
+//! the folder of a checkout that has `profiler.h` (`plugins/profiler/example/nccl`).
 
 use std::{env, fs, path::Path, process::Command};
 

@@ -1,7 +1,8 @@
 //! The C library's own `dl_iterate_phdr`.
 //!
-//! The program may have one of its own. Some of these may not be called yet: `ThreadSanitizer` finds its functions by
-//! `dlsym`, and `dlsym` walks the loaded objects; so does a program that keeps the list and asks for the next one.
+//! The program may have one of its own. Some of those may not be called yet: `ThreadSanitizer` finds its
+//! functions by `dlsym`, and `dlsym` walks the loaded objects; so does a program that keeps the list and asks
+//! for the next one.
 
 use std::{
     ffi::{c_int, c_void},
@@ -14,9 +15,10 @@ use super::{Name, Object};
 type Walk = unsafe extern "C" fn(Callback, *mut c_void) -> c_int;
 type Callback = Option<unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int>;
 
-/// Pages before a function of the C library in which its file's header is looked for. It has some 500 in all.
+/// Number of pages before a function of the C library that are searched for its file's header. The library
+/// has about 500 pages.
 const PAGES: usize = 1024;
-/// Of the smallest pages.
+/// The smallest page size.
 const PAGE: usize = 4096;
 
 static REAL: AtomicUsize = AtomicUsize::new(0);

@@ -94,8 +94,8 @@ type Transfers = HashMap<(CommunicatorId, Sequence), u64>;
 /// The functions of a capture, and what each rank with whole steps spent on them.
 pub(super) fn of(capture: &Capture) -> (Vec<Known>, Vec<Profile>) {
     let steps: Vec<_> = capture.whole_steps().collect();
-    let meetings = capture.meetings(&steps);
-    let transfers: Transfers = meetings
+    let matched = capture.matched(&steps);
+    let transfers: Transfers = matched
         .all
         .iter()
         .filter_map(|one| Some(((one.communicator, one.sequence), one.transfer()?)))
@@ -131,7 +131,7 @@ fn profile(
         let Some(work) = work else { continue };
         let extent = extent(single);
         let transfer =
-            single.meeting().and_then(|of| transfers.get(&(of.communicator, of.sequence)).copied());
+            single.collective_id().and_then(|of| transfers.get(&(of.communicator, of.sequence)).copied());
         if let Some((from, to)) = extent {
             let begins = match (work.waits, transfer) {
                 (Some(_), Some(transfer)) => from.max(Moment(to.0.saturating_sub(transfer))),

@@ -21,7 +21,7 @@ pub struct Clocks {
     /// `None` without collectives.
     pub residual: Option<Nanoseconds>,
     /// Collectives that ended on several ranks.
-    pub meetings: usize,
+    pub matched: usize,
 }
 
 /// In these no rank ends before all have entered.
@@ -34,7 +34,7 @@ impl Clocks {
     pub fn of(capture: &Capture) -> Self {
         let mut ends: HashMap<_, Vec<(Rank, Moment)>> = HashMap::new();
         for (rank, single) in capture.operations() {
-            if let (Some(of), Some((_, end))) = (single.meeting(), single.on_gpu())
+            if let (Some(of), Some((_, end))) = (single.collective_id(), single.on_gpu())
                 && ends_together(of.operation)
             {
                 ends.entry((of.communicator, of.sequence)).or_default().push((rank, end));
@@ -44,7 +44,7 @@ impl Clocks {
         let host = |rank| capture.ranks.get(&rank).map(|of| &of.host);
         let offsets = offsets(&ends.values().map(|ends| middle_by_host(ends, host)).collect::<Vec<_>>());
         let first = capture.ranks.values().map(|of| &of.host).next();
-        let mut new = Self { offsets, residual: None, meetings: ends.len() };
+        let mut new = Self { offsets, residual: None, matched: ends.len() };
         // A host without shared collectives keeps its own time; so does a single host.
         if let Some(first) = first.filter(|_| new.offsets.is_empty()) {
             new.offsets.insert(first.clone(), 0);
@@ -91,20 +91,20 @@ fn middle_by_host<'a>(
 }
 
 /// From host to host, by the median difference of all collectives that both have.
-fn offsets(meetings: &[BTreeMap<&HostName, i64>]) -> BTreeMap<HostName, i64> {
+fn offsets(matched: &[BTreeMap<&HostName, i64>]) -> BTreeMap<HostName, i64> {
     let mut pairs: BTreeMap<(&HostName, &HostName), Vec<i64>> = BTreeMap::new();
-    for meeting in meetings {
+    for ends in matched {
         // Against the first host of each collective, so that the number of pairs does not grow with the
         // square of the hosts.
-        let Some((&first, &theirs)) = meeting.iter().next() else { continue };
-        for (&host, &its) in meeting.iter().skip(1) {
+        let Some((&first, &theirs)) = ends.iter().next() else { continue };
+        for (&host, &its) in ends.iter().skip(1) {
             pairs.entry((first, host)).or_default().push(theirs.saturating_sub(its));
         }
     }
     let differences: Vec<_> =
         pairs.into_iter().filter_map(|(pair, all)| Some((pair, median(all)?))).collect();
     let mut known: BTreeMap<HostName, i64> = BTreeMap::new();
-    if let Some(first) = meetings.iter().filter_map(|meeting| meeting.keys().next()).min() {
+    if let Some(first) = matched.iter().filter_map(|ends| ends.keys().next()).min() {
         known.insert((*first).clone(), 0);
     }
     loop {

@@ -55,7 +55,8 @@ pub struct Report {
     /// The first and the last step requested; `null` if the file does not contain them.
     pub asked: Option<[Step; 2]>,
     /// Why the job hung meanwhile, in which case the requested steps may not have been reached.
-    pub standstill: Option<String>,
+    #[serde(rename = "standstill")]
+    pub stall: Option<String>,
     pub ranks: Vec<RankReport>,
     /// Ranks whose data is missing, and why.
     pub missing: Vec<Missing>,
@@ -184,7 +185,7 @@ impl Report {
         let steps_whole: Vec<_> = capture.whole_steps().collect();
         let all = sum(|rank| rank.summary.took_ns);
         let numbers: std::collections::BTreeSet<_> = steps_whole.iter().map(|step| step.step).collect();
-        let meetings = capture.meetings(&steps_whole);
+        let matched = capture.matched(&steps_whole);
         let longest = steps_whole.iter().map(|step| step.to.0.saturating_sub(step.from.0)).max();
         let extent = match capture.window {
             Some(window) => Extent::Time(longest.unwrap_or(window.length.0)),
@@ -192,8 +193,8 @@ impl Report {
         };
         Self {
             gemms: gemm::rows(&steps_whole, all),
-            collectives: collective::rows(&meetings, &capture.communicators, all),
-            arrivals: arrival::rows(&meetings, &busy, extent),
+            collectives: collective::rows(&matched, &capture.communicators, all),
+            arrivals: arrival::rows(&matched, &busy, extent),
             kernels: kernel::rows(&steps_whole, all),
             copies: copy::rows(&steps_whole, all),
             host: host::rows(&steps_whole, all),
@@ -208,7 +209,7 @@ impl Report {
             asked: sheet
                 .filter(|_| capture.window.is_none())
                 .map(|sheet| [sheet.order.first, sheet.order.last()]),
-            standstill: sheet.and_then(|sheet| sheet.standstill.clone()),
+            stall: sheet.and_then(|sheet| sheet.stall.clone()),
             missing,
             closed: sheet.is_some_and(|sheet| sheet.closed),
             operations: sum(|rank| rank.operations),
@@ -218,7 +219,7 @@ impl Report {
                 error_ns: clocks.residual.map(|residual| residual.0),
                 gpu_error_ns: errors.map(|error| error.0).max(),
                 offsets_ns: hosts.map(|host| (host.clone(), clocks.offset(&host))).collect(),
-                collectives: clocks.meetings,
+                collectives: clocks.matched,
             },
             ranks,
         }

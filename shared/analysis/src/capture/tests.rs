@@ -44,7 +44,7 @@ fn clocks_are_put_together_by_the_ends_of_collectives() {
     let capture = capture([("a", part(0, 0)), ("b", part(1, 7)), ("b", part(2, 7))]);
     let clocks = Clocks::of(&capture);
     assert_eq!((clocks.offset(&"a".into()), clocks.offset(&"b".into())), (Some(0), Some(7 * MS as i64)));
-    assert_eq!((clocks.residual, clocks.meetings), (Some(Nanoseconds(0)), 2));
+    assert_eq!((clocks.residual, clocks.matched), (Some(Nanoseconds(0)), 2));
     let report = Report::of(&capture);
     assert!(report.ranks.iter().all(|rank| rank.steps[0].begin == Moment(BEGIN)), "{report:?}");
 }

@@ -233,8 +233,8 @@ fn profiled(profile: Profile) -> impl Iterator<Item = (Place, Option<String>, Ve
 }
 
 fn slice(single: &Single, begin: u64, end: u64) -> Slice {
-    let meeting = single.meeting().filter(|_| single.on_gpu().is_some());
-    let flow = meeting.map(|of| Flow {
+    let matched = single.collective_id().filter(|_| single.on_gpu().is_some());
+    let flow = matched.map(|of| Flow {
         id: of.communicator.0 ^ of.sequence.0.wrapping_mul(0x9e37_79b9_7f4a_7c15),
         part: Part::Between,
     });

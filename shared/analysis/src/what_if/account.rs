@@ -50,7 +50,7 @@ impl Estimate {
         })
     }
 
-    /// What this many steps of it take, in GPU-hours for each millisecond of a step.
+    /// GPU-hours that this many steps take, per millisecond of a step.
     fn hours(&self, steps: f64) -> f64 {
         steps * self.ranks as f64 / 3.6e6
     }
@@ -63,7 +63,7 @@ pub struct Account {
     taken: u64,
     failed: u64,
     steps: u64,
-    /// Of all ranks in those steps.
+    /// GPU-hours of all ranks in those steps.
     hours: f64,
     causes: BTreeMap<Cause, f64>,
     ranks: BTreeMap<Rank, f64>,
@@ -71,7 +71,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// Adds the steps since the last estimate; of the first, and of a job whose steps began anew, its own.
+    /// Adds the steps since the last estimate; for the first estimate, and if the job's step numbers
+    /// restarted, only its own steps.
     pub fn add(&mut self, estimate: Estimate) {
         let before = self.last.take().filter(|before| estimate.last > before.last);
         let steps = match &before {
@@ -114,7 +115,7 @@ impl Account {
         self.last.as_ref()
     }
 
-    /// All of it, the largest loss first.
+    /// All ranks, the largest loss first.
     pub fn total(&self, price: Option<Price>) -> Total {
         let lost = |gpu_hours: f64| Lost { gpu_hours, money: price.map(|price| price.of(gpu_hours)) };
         let mut ranks: Vec<_> = self.ranks.iter().map(|(&rank, &hours)| (rank, lost(hours))).collect();
@@ -162,14 +163,14 @@ pub struct HostLost {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Total {
     pub estimates: u64,
-    /// Captures that gave none.
+    /// Captures that gave no estimate.
     pub failed: u64,
     /// Steps from the first estimate to the last.
     pub steps: u64,
-    /// Of all ranks in those steps, lost or not.
+    /// GPU-hours of all ranks in those steps, lost or not.
     pub gpu_hours: f64,
     pub lost: BTreeMap<Cause, Lost>,
-    /// A share of `ranks` in equal parts, where several are slow together; the costliest first.
+    /// The loss by rank, the largest first; ranks that are slow together get equal parts of their loss.
     pub ranks: Vec<RankLost>,
     pub hosts: Vec<HostLost>,
 }

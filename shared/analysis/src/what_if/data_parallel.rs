@@ -1,10 +1,10 @@
-//! A job from a capture, if it is plain data parallelism: every rank does the same, and all meet in the same
-//! collectives.
+//! A job from a capture, if it is purely data-parallel: every rank does the same work, and all take part in
+//! the same collectives.
 //!
-//! A step is cut where all ranks leave its last collective together. So no host clocks are compared, and a
-//! rank's work after that collective belongs to the step that it delays. Between two collectives there is one
-//! operation, `compute`: from the end of what it waits for to the end of the last timed operation. It
-//! includes work that the hook does not see.
+//! A step is cut where all ranks leave its last collective together. This way no host clocks are compared,
+//! and a rank's work after that collective belongs to the step that it delays. Between two collectives there
+//! is one operation, `compute`. It lasts from the end of what it waits for to the end of the last timed
+//! operation, and includes work that the hook does not see.
 
 mod track;
 
@@ -16,8 +16,8 @@ use super::{
 };
 use crate::capture::Capture;
 
-/// The earliest begin of a dependent operation before the end of what it waits for, seconds: GPU times are no
-/// finer.
+/// A dependent operation may seem to begin this many seconds before the end of what it waits for: GPU times
+/// are no more accurate.
 const RESOLUTION: f64 = 10e-6;
 
 impl Job {
@@ -52,9 +52,8 @@ impl Job {
     }
 }
 
-/// Dependencies are not recorded. If something ever began before the end of something else it does not wait
-/// for that; if it never did, on no rank and in no step, it does. Operation 2k is the compute before
-/// collective k, which is operation 2k + 1.
+/// Captures have no dependencies. An operation depends on another if it never began before the other's end,
+/// on any rank in any step. Operation 2k is the compute before collective k, which is operation 2k + 1.
 fn waits(cuts: &[Cut], collectives: usize) -> Vec<Vec<usize>> {
     let mut after = Vec::new();
     for k in 0..collectives {

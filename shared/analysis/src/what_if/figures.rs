@@ -20,14 +20,14 @@ pub struct WhatIf {
     pub stages: usize,
     pub data_parallel: usize,
     pub step: StepTimes,
-    /// S: simulated as it was, over ideal.
+    /// S: the simulated step time over the ideal one.
     pub slowdown: f64,
     /// 1 - 1/S: the share of the GPU-hours that stragglers cost.
     pub waste: f64,
     /// `M_W`: the share of the lost time that is gained if the slowest 3 % of the workers are ideal; `null`
-    /// if none is lost.
+    /// if no time is lost.
     pub m_w: Option<f64>,
-    /// Those 3 %.
+    /// The slowest 3 %.
     pub slowest: Vec<Rank>,
     /// `M_S`: the same for the last stage; `null` without a pipeline.
     pub m_s: Option<f64>,
@@ -42,7 +42,7 @@ pub struct WhatIf {
     /// The smallest set of the slowest workers whose repair gains half of the lost time; `null` if it takes
     /// more than a few.
     pub culprits: Option<Culprits>,
-    /// The slowest first; before all, the one whose repair gains most, if that is more than 1 % of a step.
+    /// The slowest first, but at the top the one whose repair gains most, if that is more than 1 % of a step.
     pub workers: Vec<Worker>,
     pub sentences: Vec<String>,
 }
@@ -51,7 +51,7 @@ pub struct WhatIf {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct StepTimes {
     pub measured_ms: f64,
-    /// Without the idle time in which an operation's dependencies were already done.
+    /// Simulated, so without idle time in which an operation's dependencies were already done.
     pub simulated_ms: f64,
     pub ideal_ms: f64,
 }
@@ -125,7 +125,7 @@ impl WhatIf {
         let (actual_s, ideal_s) = (time(&job.actual), time(&ideal));
         let lost = Some(actual_s - ideal_s).filter(|lost| *lost > LEAST_LOST);
         let over_ideal = |seconds: f64| if ideal_s > 0.0 { seconds / ideal_s } else { 1.0 };
-        // With these as they were, and all others ideal.
+        // These operations as they were, and all others ideal.
         let alone = |chosen: &dyn Fn(usize, usize) -> bool| {
             over_ideal(time(&job.replaced(&ideal, &job.actual, chosen)))
         };
@@ -243,8 +243,8 @@ fn workers(job: &Job, alone: Alone<'_>) -> Vec<Worker> {
     all
 }
 
-/// Step time if the operations of these took as long as those of the other ranks of their stages, or of all
-/// if a stage has one rank.
+/// Step time if the operations of these workers took as long as those of the other ranks of their stages, or
+/// of all ranks if a stage has one rank.
 fn together_ms(job: &Job, workers: &[Worker]) -> f64 {
     let replicas = job.shape.replicas;
     let is_one = |stage: usize, place: usize| {
@@ -264,7 +264,7 @@ fn together_ms(job: &Job, workers: &[Worker]) -> f64 {
 
 /// A repair suffices if a step takes at most `enough_ms`.
 fn culprits(job: &Job, workers: &[Worker], enough_ms: f64) -> Option<Culprits> {
-    // Half of the workers are not a few, but of two workers one may be slow.
+    // Fewer than half of the workers, or one of two.
     let others = workers.len().saturating_sub(1);
     let most = (others / 2).max(1).min(others).min(REPAIRED);
     (1..=most).find_map(|count| {

@@ -26,7 +26,7 @@ pub(crate) struct Group {
     pub(crate) of_all_replicas: bool,
 }
 
-/// Replicas and steps. A row has one place for each replica in each step, step by step.
+/// The number of replicas and of steps. A row has one place for each replica in each step, ordered by step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) replicas: usize,
@@ -61,7 +61,7 @@ enum Unit {
 /// How long each operation takes in each place: seconds, row by row in the order of the operations.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Durations {
-    /// Time of the operation before its group meets: all of it, if it has no group.
+    /// Time of the operation before its group meets; its whole time if it has no group.
     pub(crate) own: Vec<f64>,
     /// A group's duration, from the begin of its last member to its end.
     pub(crate) transfer: Vec<f64>,

@@ -9,7 +9,7 @@ use super::{Job, figures::Worker};
 #[derive(Clone, Debug, Serialize)]
 pub struct HostFigures {
     pub host: HostName,
-    /// Its number of ranks, two at least.
+    /// Its number of ranks, at least two.
     pub ranks: usize,
     /// Step time if the operations of its ranks took as long as those of the other hosts.
     pub repaired_ms: f64,

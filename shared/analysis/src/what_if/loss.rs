@@ -1,5 +1,5 @@
-//! What a step loses by each cause. Causes overlap: a slow rank on a slow host is in both, so their losses do
-//! not add up to the whole.
+//! The time a step loses to each cause. Causes overlap: a slow rank on a slow host counts in both, so the
+//! losses do not add up to the whole.
 
 use serde::Serialize;
 use xpu_wire::id::{HostName, Rank};
@@ -16,10 +16,10 @@ use super::{
 pub enum Cause {
     /// Everything that is not ideal.
     All,
-    /// The few ranks whose repair gains half of that, or the one whose repair gains most. Several only of a
-    /// job that counts as straggling: of others chance chooses them.
+    /// The few ranks whose repair gains half of that, or the one whose repair gains most. Several only if the
+    /// job counts as straggling: otherwise chance selects them.
     Ranks,
-    /// The host whose repair gains half of that, where no few ranks do.
+    /// The host whose repair gains half of that, if no few ranks do.
     Host,
     /// The stage whose repair gains most.
     Stage,
@@ -39,11 +39,11 @@ impl Cause {
     }
 }
 
-/// What one cause takes of each step.
+/// The time that one cause takes of each step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Loss {
     pub cause: Cause,
-    /// Of `ranks`.
+    /// The ranks, for the cause `ranks`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<Rank>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ pub struct Loss {
 }
 
 impl WhatIf {
-    /// The host that accounts for half of the loss, where no few of the ranks do.
+    /// The host that accounts for half of the loss, if no few ranks do.
     pub(super) fn slow_host(&self) -> Option<&HostFigures> {
         let lost = self.step.simulated_ms - self.step.ideal_ms;
         let accounts = |of: &&HostFigures| self.step.simulated_ms - of.repaired_ms >= ACCOUNTS * lost;

@@ -1,4 +1,5 @@
-//! A job from a trace of its operations: pipeline stages and data-parallel replicas, as the public traces have them.
+//! A job from a trace of its operations: pipeline stages and data-parallel replicas, in the form of the
+//! public traces.
 
 mod waits;
 
@@ -21,7 +22,7 @@ pub struct Row {
     pub kind: Kind,
     /// Its number among those of its kind in the step, on its rank.
     pub number: i64,
-    /// In an interleaved pipeline, the part of the model; otherwise 0, or less.
+    /// In an interleaved pipeline, the part of the model; otherwise 0 or negative.
     pub chunk: i64,
     pub start: f64,
     pub duration: f64,

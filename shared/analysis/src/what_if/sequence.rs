@@ -2,7 +2,7 @@
 
 use super::{Job, Kind, SequenceLength, ideal::median};
 
-/// Above both, it is likely. The correlation alone misfires where all forward times are nearly equal.
+/// If both are exceeded, it is likely. The correlation alone misleads if all forward times are nearly equal.
 const CORRELATED: f64 = 0.9;
 const VARIED: f64 = 0.1;
 

@@ -97,7 +97,7 @@ impl Readings {
         }
         self.skipped = 0;
         let ms = |time: Option<Nanoseconds>| time.map(Nanoseconds::milliseconds);
-        let (bus, _) = job.meeting(view);
+        let (bus, _) = job.bus_and_skew(view);
         let figures = [
             ms(view.step_time()),
             ms(view.step_p50()),

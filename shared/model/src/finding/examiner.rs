@@ -10,7 +10,7 @@ use xpu_wire::{
 
 use super::{
     Class, Cost, Evidence, Finding, cohort, cpu_wait, dead, device, link, memory, pace, past_run,
-    rank_profile::RankProfile, slow, standstill,
+    rank_profile::RankProfile, slow, stall,
 };
 use crate::{
     baseline::Runs,
@@ -52,8 +52,8 @@ impl Examiner {
     /// All findings of `job` at `now`, the worst first: independent of what was prepared.
     pub fn examine(&mut self, job: &Job, now: Moment) -> Vec<Finding> {
         self.meet(job);
-        let standstill = standstill(job, now);
-        let is_stuck = standstill.is_some();
+        let stall = stall(job, now);
+        let is_stuck = stall.is_some();
         let profiles = self.profiles.values();
         let ranks = job.ranks().zip(profiles).map(|((rank, view), (_, profile))| (rank, view, profile));
         let cohorts = cohort::of(ranks);
@@ -79,7 +79,7 @@ impl Examiner {
             true if is_stuck || slow.is_empty() => None,
             true => pace::pauses_beside(job, &slow),
         };
-        let stops = standstill.into_iter().map(|finding| idle(job, finding, now));
+        let stops = stall.into_iter().map(|finding| idle(job, finding, now));
         let mut costs: Vec<_> = slow.into_iter().chain(link).chain(pace).collect();
         let run = self.runs.as_ref().filter(|_| !is_stuck).and_then(|runs| runs.before(job));
         costs.extend(run.and_then(|run| past_run::slower(job, run, &costs)));

@@ -27,7 +27,7 @@ pub use doing::Doing;
 pub use witness::Witness;
 
 use super::{
-    Class, Confidence, Evidence, Finding, Kind, Severity, Standstill, device,
+    Class, CollectiveCall, Confidence, Evidence, Finding, Kind, Severity, device,
     wait::{self, Place, Still, Waits, held},
 };
 use crate::job::{Job, RankView};
@@ -181,7 +181,7 @@ fn finding(
     still: &Still<'_>,
     evidence: Evidence,
     advice: &str,
-    collective: Option<Standstill>,
+    collective: Option<CollectiveCall>,
 ) -> Finding {
     let since_s = still.stalled_for.as_secs_f64();
     let advice = advice.to_owned();

@@ -7,7 +7,7 @@ use xpu_wire::{frame::MemoryGrowth, id::Rank};
 use super::{Class, Confidence, Evidence, Finding, Kind, Severity, evidence::device::GrowingMemory};
 use crate::job::{Job, RankView};
 
-/// Growth that leaves memory for longer than this is only a figure of its rank: few jobs run on unchanged.
+/// If the free memory lasts longer than this, growth is not a finding: few jobs run unchanged for that long.
 const SOON: Duration = Duration::from_hours(24);
 
 /// A rank that grows.

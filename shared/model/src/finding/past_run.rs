@@ -162,7 +162,7 @@ fn cause(job: &Job, run: &Baseline, lost: f64) -> (Vec<Rank>, String) {
             format!("GEMMs of all ranks run at {:.0} % fewer TFLOPS than in that run", 100.0 * share),
         );
     }
-    let moved = changes(&|view, normal| Some(1.0 - job.meeting(view).0?.0 / normal.bus_gb_s?));
+    let moved = changes(&|view, normal| Some(1.0 - job.bus_and_skew(view).0?.0 / normal.bus_gb_s?));
     if let Some(share) = middle(moved).filter(|share| *share > lost) {
         return (
             Vec::new(),

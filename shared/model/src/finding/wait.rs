@@ -11,7 +11,7 @@ use xpu_wire::{
     ledger::Call,
 };
 
-use super::Standstill;
+use super::CollectiveCall;
 use crate::job::{Job, RankView};
 
 /// One rank's line of a communicator.
@@ -83,10 +83,14 @@ impl<'a> Still<'a> {
     }
 
     /// Collective `number`, as reported by the rank among `of` that went least far beyond it.
-    pub(super) fn collective<'b>(&self, number: u64, of: impl Iterator<Item = &'b Place<'b>>) -> Standstill {
+    pub(super) fn collective<'b>(
+        &self,
+        number: u64,
+        of: impl Iterator<Item = &'b Place<'b>>,
+    ) -> CollectiveCall {
         let teller = of.min_by_key(|place| (place.state.entered, place.rank));
         let reported = teller.filter(|place| place.state.entered <= number + 1 || place.always_alike());
-        Standstill {
+        CollectiveCall {
             communicator: self.id.to_string(),
             name: teller.map(|place| place.state.name.clone()).unwrap_or_default(),
             number,

@@ -70,7 +70,7 @@ impl Job {
 
     /// Bus bandwidth and lateness of a rank of this job: both concern the same collectives, which are looked
     /// up once.
-    pub fn meeting(&self, view: &RankView) -> (Option<GigabytesPerSecond>, Option<Nanoseconds>) {
+    pub fn bus_and_skew(&self, view: &RankView) -> (Option<GigabytesPerSecond>, Option<Nanoseconds>) {
         let (mut rates, mut late) = (Vec::with_capacity(SAMPLES), Vec::with_capacity(SAMPLES));
         for sample in view.samples() {
             let Some(join) = self.complete(sample) else { continue };

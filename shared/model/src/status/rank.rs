@@ -144,7 +144,7 @@ impl RankStatus {
 /// All data of a rank, however old.
 pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
     let latest = view.latest();
-    let (bus_gb_s, lateness) = job.meeting(view);
+    let (bus_gb_s, lateness) = job.bus_and_skew(view);
     let device = view.device().map(DeviceStatus::from);
     let step_source = latest.and_then(|digest| digest.step_source).map(StepSign::from);
     let is_late = step_source == Some(StepSign::DetectedLate);

@@ -141,7 +141,7 @@ struct Places {
     shared: PathBuf,
 }
 
-/// What exists at a place.
+/// The state of a place.
 enum Found {
     Ours,
     Nothing,

@@ -50,18 +50,19 @@ pub struct MemoryTotals {
     pub sets: u64,
     /// By direction; only those that occurred.
     pub copies: Vec<Copies>,
-    /// By which free GPU memory fell in NCCL's calls, in bytes; `None` if that is unknown. See
+    /// Decrease of free GPU memory in NCCL's calls, in bytes; `None` if that is unknown. See
     /// [`MemoryTotals::NCCL_CALLS`].
     pub nccl: Option<u64>,
-    /// By call site, most growth first, at most [`MemoryTotals::SITES`]. From the collector, not the hook.
+    /// By call site, most growth first, at most [`MemoryTotals::SITES`]. Filled by the collector, not by the
+    /// hook.
     pub sites: Vec<MemorySite>,
 }
 
 impl MemoryTotals {
-    /// Call sites that are shown.
+    /// Largest number of call sites in a frame.
     pub const SITES: usize = 4;
 
-    /// First operations of a communicator, beside its creation, around which free memory is read:
+    /// Number of first operations of a communicator around which free memory is read, as around its creation:
     /// NCCL makes its connections in them.
     pub const NCCL_CALLS: u64 = 16;
 }
@@ -81,7 +82,7 @@ pub struct MemorySite {
 }
 
 impl MemorySite {
-    /// More than after the first steps.
+    /// The growth since the first steps.
     pub fn grown(&self) -> Option<u64> {
         Some(self.held.saturating_sub(self.held_before?))
     }

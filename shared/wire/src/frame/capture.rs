@@ -266,12 +266,12 @@ pub struct CaptureSheet {
     pub order: CaptureOrder,
     pub job: JobName,
     pub ranks: Vec<Rank>,
-    /// Set in the one at the end.
+    /// Set in the sheet at the end.
     pub closed: bool,
     pub missing: Vec<MissingRank>,
     /// Why the job hung meanwhile: then no rank reached the last step.
     #[serde(deserialize_with = "crate::text::maybe")]
-    pub standstill: Option<String>,
+    pub stall: Option<String>,
 }
 
 /// The same for a capture of a time, instead of a [`CaptureSheet`].

@@ -49,7 +49,7 @@ impl DeviceReading {
     /// An older reading does not describe the present.
     pub const STALE: Duration = Duration::from_secs(10);
 
-    /// A reading with nothing in it yet.
+    /// A reading without values.
     pub fn unknown(uuid: DeviceUuid, read: Moment) -> Self {
         Self {
             uuid,

@@ -71,8 +71,8 @@ impl Progress {
 pub struct HostDigest {
     pub job: JobName,
     pub ranks: Vec<RankDigest>,
-    /// Living processes that claim a rank of this job which another living process holds: a second job of the
-    /// same name.
+    /// Living processes that claim a rank of this job that another living process already holds: a second job
+    /// of the same name.
     pub turned_away: u32,
 }
 
@@ -194,7 +194,7 @@ pub struct Inside {
 /// Whether a rank is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Life {
-    /// It sends.
+    /// It sends summaries.
     Alive,
     /// Its process exists, but has sent nothing for a while.
     Silent,

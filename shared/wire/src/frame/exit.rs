@@ -39,7 +39,7 @@ pub struct RankExit {
     pub error: Option<ApiError>,
     /// By a core dump of its GPU.
     pub kernel: Option<FailedKernel>,
-    /// If that error is that CUDA had no GPU memory left.
+    /// Present if CUDA had no GPU memory left.
     pub memory: Option<RefusedMemory>,
     pub asked: Option<Asked>,
 }
@@ -57,7 +57,7 @@ pub enum Ending {
         #[serde(deserialize_with = "crate::text::line")]
         told_by: String,
     },
-    /// It noted nothing: SIGKILL, a signal that its own handlers kept, or an exit that bypassed the C
+    /// It recorded nothing: SIGKILL, a signal that its own handlers caught, or an exit that bypassed the C
     /// library.
     Unnoted,
 }
@@ -140,16 +140,16 @@ pub struct RefusedMemory {
     pub requested: u64,
     /// Allocated by the process through the CUDA runtime and not freed: caching allocators keep more than they use.
     pub held: u64,
-    /// The same after its first steps, and after how many.
+    /// The same after its first steps, and their number.
     pub held_at: Option<(Step, u64)>,
-    /// Of the GPU by all processes, at the last reading before, and its size.
+    /// GPU memory used by all processes at the last reading before the error, and the GPU's memory size.
     pub used: Option<(u64, u64)>,
-    /// Free on the GPU when it was refused, by the driver.
+    /// Free GPU memory at the moment of the error, as the driver reports it.
     pub free: Option<u64>,
     /// As [`super::MemoryTotals::nccl`], at the last report before.
     pub nccl: Option<u64>,
-    /// What grew since its first steps, most first; before them, what holds most. At most
-    /// [`super::MemoryTotals::SITES`].
+    /// Call sites by growth since the first steps, largest first; before those steps, by the memory they
+    /// hold. At most [`super::MemoryTotals::SITES`].
     pub sites: Vec<MemorySite>,
 }
 
@@ -221,7 +221,7 @@ impl RankExit {
         self.asked.is_some() || matches!(&self.ending, Ending::Signal(signal) if signal.number == TERM)
     }
 
-    /// Whether this certainly was its end.
+    /// Whether this certainly ended it.
     pub fn is_certain(&self) -> bool {
         match &self.ending {
             Ending::Code(_) | Ending::Unnoted => true,
@@ -230,9 +230,8 @@ impl RankExit {
         }
     }
 
-    /// Memory that PyTorch had reserved and did not use when its allocation failed: not one piece of it was
-    /// large enough, or it is kept for other streams. `None` if that was less than was requested, or is
-    /// unknown.
+    /// Memory that PyTorch had reserved but did not use when its allocation failed: no single block of it was
+    /// large enough, or it is kept for other streams. `None` if it was less than requested, or is unknown.
     pub fn fragmented(&self) -> Option<u64> {
         let unused = self.exception.as_ref()?.unused_by_pytorch()?;
         (unused >= self.memory.as_ref()?.requested).then_some(unused)

@@ -28,7 +28,7 @@ pub struct KinetoOrder {
     /// Chosen by the requester, and repeated in every message about the trace.
     pub number: u64,
     pub window: KinetoWindow,
-    /// After this time nobody waits for a rank that has not written its trace.
+    /// After this time, a rank that has not written its trace is no longer awaited.
     pub limit: Nanoseconds,
     pub options: KinetoOptions,
 }
@@ -104,7 +104,7 @@ pub enum KinetoStanding {
 }
 
 impl KinetoStanding {
-    /// Whether no other state follows.
+    /// Whether this state is final.
     pub fn is_last(&self) -> bool {
         matches!(self, Self::Written { .. } | Self::Refused { .. } | Self::Unregistered { .. })
     }

@@ -1,4 +1,4 @@
-//! What hosts, ranks' processes and GPUs move and compute, as their collector reads it once a second.
+//! The load of hosts, ranks' processes and GPUs, as their collector reads it once a second.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,13 +17,13 @@ pub struct HostLoad {
     pub ranks: Vec<RankLoad>,
 }
 
-/// All that runs on the host, of this job or not. `None` where the kernel does not say.
+/// The load of the whole host, by any job. `None` where the kernel does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostUse {
     pub cores: u32,
     /// CPU time of all cores together.
     pub cpu: Option<Nanoseconds>,
-    /// Bytes of its network devices, without those that are of one host only (loopback, bridges, pairs).
+    /// Bytes of its network devices, without virtual ones within the host (loopback, bridges, pairs).
     pub network: Traffic,
     /// The same of its `InfiniBand` and `RoCE` ports.
     pub rdma: Traffic,
@@ -45,13 +45,13 @@ pub struct RankLoad {
     pub processes: u32,
     /// CPU time.
     pub cpu: Option<Nanoseconds>,
-    /// Bytes from and to storage, as far as the kernel says whose they are.
+    /// Bytes from and to storage, as far as the kernel assigns them to processes.
     pub disk: Traffic,
-    /// Of the whole GPU that it runs on.
+    /// The load of the whole GPU that it runs on.
     pub gpu: Option<GpuLoad>,
 }
 
-/// What a GPU moves and computes, by NVML, over a second. `None` where NVML does not say it of this GPU.
+/// What a GPU moves and computes, by NVML, over a second. `None` where NVML does not report it for this GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuLoad {
     /// Share of the time, from 0 to 1, in which a multiprocessor had work: the mean over them.

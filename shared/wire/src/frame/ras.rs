@@ -1,4 +1,4 @@
-//! Collector to viewer: what NCCL's RAS service says of a job, in answer to [`super::Request::Ras`].
+//! Collector to viewer: what NCCL's RAS service reports about a job, in answer to [`super::Request::Ras`].
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ pub struct RasReport {
     pub communicators: Vec<RasCommunicator>,
     /// Time that RAS took to collect this from all processes.
     pub took: Nanoseconds,
-    /// Processes, or links to them, for which RAS waited in vain.
+    /// Processes, or connections to them, that did not answer RAS in time.
     pub timeouts: u32,
     /// Why there is no answer, in a sentence; empty otherwise.
     #[serde(deserialize_with = "crate::text::line")]

@@ -1,4 +1,4 @@
-//! Python stacks of a rank, read again and again while steps are captured.
+//! Python stacks of a rank, read repeatedly while steps are captured.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::{
 pub struct SampleOrder {
     /// The capture during which the stacks are sampled: they end with it.
     pub capture: CaptureOrder,
-    /// Its time, if it has one in place of steps.
+    /// The capture's time, if it covers a time instead of steps.
     pub window: Option<CaptureWindow>,
     /// Readings per second.
     pub rate: u32,
@@ -46,7 +46,7 @@ pub struct PythonSamples {
 }
 
 impl PythonSamples {
-    /// Samples, stacks and frames in one part, at most: it fits into a frame of the wire many times over.
+    /// Samples, stacks and frames in one part, at most: a part is much smaller than the largest frame.
     pub const SAMPLES: usize = 8192;
     pub const STACKS: usize = 2048;
     pub const FRAMES: usize = 4096;

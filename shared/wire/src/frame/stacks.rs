@@ -41,8 +41,8 @@ impl RankStacks {
         self.held_for_native.is_some() || !self.why.is_empty()
     }
 
-    /// Whether the other has what ran on the GPUs of the same process, and this has not: reading that ended the
-    /// process, so there is nothing newer.
+    /// Whether `other` has the kernels on the GPUs of the same process, and this one has not: reading them
+    /// ended the process, so there is no newer state.
     pub fn lacks_gpus_of(&self, other: &Self) -> bool {
         let has_gpus = |stacks: &Self| stacks.threads.iter().any(ThreadStack::is_gpu);
         self.pid == other.pid && has_gpus(other) && !has_gpus(self)
@@ -108,7 +108,7 @@ pub struct ThreadStack {
 }
 
 impl ThreadStack {
-    /// The name begins with this, for the kernels on a GPU in place of a thread: they are its frames.
+    /// A "thread" whose name begins with this stands for a GPU: its frames are the kernels there.
     pub const GPU: &str = "GPU";
 
     pub fn is_gpu(&self) -> bool {

@@ -14,7 +14,7 @@ use crate::{
     unit::{Moment, Nanoseconds},
 };
 
-/// What a rank is; it does not change while the rank lives.
+/// The identity of a rank; it does not change while the rank lives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankInfo {
     pub job: JobName,
@@ -91,7 +91,7 @@ pub struct GpuSummary {
     pub collectives: Vec<CollectiveTotals>,
     /// Its communicators, as indices into those of the summary.
     pub communicators: Vec<u8>,
-    /// Nothing is known of `captured`, which counts for the process.
+    /// `captured` is empty here: it is counted for the whole process.
     pub launches: Launches,
     /// Device memory held now, in bytes, and the most so far.
     pub memory_held: u64,
@@ -230,7 +230,7 @@ impl CollectiveSample {
         (!self.operation.is_collective()).then_some((self.sequence.0 >> 32) as u32)
     }
 
-    /// The number that all its ranks know it by.
+    /// Its number, the same on all its ranks.
     pub fn number(&self) -> Sequence {
         if self.operation.is_collective() {
             self.sequence
@@ -239,7 +239,7 @@ impl CollectiveSample {
         }
     }
 
-    /// Of several, all its ranks keep those of smallest priority.
+    /// Among several samples, all ranks keep those of smallest priority.
     pub fn priority(&self) -> u64 {
         sampling::priority(self.number().0)
     }

@@ -1,4 +1,4 @@
-//! What the hosts of ranks did while the GPU had nothing to do, as their collector adds it up.
+//! What the hosts of ranks did while the GPU was idle, summed up by their collector.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ pub struct RankTimes {
     pub main: Option<MainThread>,
 }
 
-/// What a Python main thread was seen at.
+/// Where the samples found a Python main thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MainThread {
     pub samples: u32,

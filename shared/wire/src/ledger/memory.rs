@@ -11,7 +11,7 @@ use crate::id::Step;
 pub const MEMORY_SITES: usize = 96;
 
 /// Smaller allocations belong to no site: a program may make millions of them, and a caching allocator asks
-/// CUDA for no less.
+/// CUDA for at least this much.
 pub const LARGE: u64 = 1 << 20;
 
 /// Slots that are probed.
@@ -26,7 +26,7 @@ pub struct MemorySites([Line; MEMORY_SITES]);
 struct Line {
     /// The hash of the Python frames and the native return address; 0 while it is free.
     key: AtomicU64,
-    /// Whether the texts are written.
+    /// Whether the texts have been written.
     written: AtomicU64,
     /// Bytes allocated there and not freed.
     held: AtomicU64,
@@ -77,7 +77,7 @@ impl MemorySites {
         if key == 0 {
             return None;
         }
-        // The lower bits of return addresses are even, the upper ones alike.
+        // Return addresses differ little in their lowest and highest bits.
         let first = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
         for next in 0..TRIES {
             let place = (first + next) % MEMORY_SITES;
@@ -97,7 +97,7 @@ impl MemorySites {
         None
     }
 
-    /// The sites of which anything is held.
+    /// The sites that hold memory.
     pub fn read(&self) -> Vec<MemorySiteReading> {
         self.0.iter().zip(1..).filter_map(|(line, number)| line.read(number)).collect()
     }
@@ -105,7 +105,7 @@ impl MemorySites {
 
 impl Line {
     fn read(&self, number: u8) -> Option<MemorySiteReading> {
-        // A thread that frees may be ahead of the one that allocates.
+        // A thread may free memory before the allocating thread has counted it.
         let held = self.held.load(Relaxed).cast_signed();
         if self.written.load(Acquire) == 0 || held <= 0 {
             return None;

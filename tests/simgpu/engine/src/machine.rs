@@ -1,4 +1,4 @@
-//! The pretended machine: which devices it has, what they are called everywhere, and where they can be looked at from outside.
+//! The simulated machine: its devices, their names, and where they can be observed from outside.
 
 use std::env;
 use std::ffi::OsString;

@@ -20,7 +20,7 @@ use crate::about;
 use crate::action::{Action, Kind};
 use crate::communicator::Communicator;
 
-/// What it counts, in its order.
+/// The operations that RAS counts, in RAS's order.
 const COUNTED: [Kind; 5] =
     [Kind::Broadcast, Kind::Reduce, Kind::AllGather, Kind::ReduceScatter, Kind::AllReduce];
 

@@ -48,7 +48,7 @@ pub(super) fn draw(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer
     buffer.set_line(area.x, area.y, &Line::styled(line(&head, width), muted), area.width);
     for (one, y) in rank.memberships.iter().zip(area.y + 1..area.bottom()) {
         let behind = one.most.saturating_sub(one.entered);
-        let role = if behind > 0 && app.job_view.standstill().is_some() { Role::Warning } else { Role::Text };
+        let role = if behind > 0 && app.job_view.stall().is_some() { Role::Warning } else { Role::Text };
         let text = line(&cells(one, behind), width);
         buffer.set_line(area.x, y, &Line::styled(text, app.palette.of(role)), area.width);
         hits.put(Rect { y, height: 1, ..area }, Target::Do(Action::ShowCommunicator(one.id)));

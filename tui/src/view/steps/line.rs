@@ -135,7 +135,7 @@ pub(super) fn title(app: &App, breakpoint: Breakpoint) -> Title<'static> {
         _ => who,
     };
     let last = app.step_times.points().next_back();
-    let overdue = app.job_view.since_step.filter(|_| app.job_view.standstill().is_some());
+    let overdue = app.job_view.since_step.filter(|_| app.job_view.stall().is_some());
     let right = match (overdue, last) {
         (Some(since), _) => format!("no step for {}", figure::age(since)),
         (None, Some(last)) => {
@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_column_without_a_point_is_filled_and_a_standstill_is_not() {
+    fn one_column_without_a_point_is_filled_and_a_stall_is_not() {
         let point = |second: u64| Point {
             at: Moment(second),
             step: Step(second),

@@ -1,4 +1,4 @@
-//! What is said of one capture: a JSON document in one line, or a few lines of text.
+//! The output for one capture: a JSON document in one line, or a few lines of text.
 
 use std::fmt::Write as _;
 

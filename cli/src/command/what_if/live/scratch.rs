@@ -1,4 +1,4 @@
-//! A folder for the captures, which only its owner can read: one at a time, and none at the end.
+//! A folder that only its owner can read, with the current capture; removed at the end.
 
 use std::{env, fs, io, os::unix::fs::DirBuilderExt as _, path::PathBuf, process};
 
@@ -11,13 +11,13 @@ impl Scratch {
     pub(super) fn make() -> anyhow::Result<Self> {
         let name = format!("xpu-top-what-if-{}-{}", process::id(), Moment::now().0);
         let path = env::temp_dir().join(name);
-        // It must not be there: it may be another user's.
+        // An existing folder may be another user's.
         let made = fs::DirBuilder::new().mode(0o700).create(&path);
         made.with_context(|| format!("cannot make the folder {}: set TMPDIR", path.display()))?;
         Ok(Self(path))
     }
 
-    /// For the next capture, in place of the last.
+    /// The file for the next capture; removes the last one.
     pub(super) fn file(&self) -> PathBuf {
         let path = self.0.join("capture");
         match fs::remove_file(&path) {
@@ -32,7 +32,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // The system clears what it cannot.
+        // If the removal fails, the system clears the temporary folder.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

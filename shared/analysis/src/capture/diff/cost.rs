@@ -10,7 +10,7 @@ use xpu_wire::{
 
 use super::{
     super::{
-        Capture, Meetings, Per, Summary, WholeStep, Work, bucket, copied, host_function, kernel,
+        Capture, MatchedCollectives, Per, Summary, WholeStep, Work, bucket, copied, host_function, kernel,
         per::per_second, report::Busy, transposed,
     },
     CostKind,
@@ -48,7 +48,7 @@ impl Costs {
             }
             costs.operations(step);
         }
-        costs.meetings(&capture.meetings(&steps));
+        costs.matched(&capture.matched(&steps));
         costs
     }
 
@@ -102,18 +102,18 @@ impl Costs {
 
     /// Communicators have other numbers in every run: two runs share the operation, the size and the number
     /// of ranks.
-    fn meetings(&mut self, meetings: &Meetings) {
-        for (meeting, together) in
-            meetings.all.iter().map(|one| (one, true)).chain(meetings.others.iter().map(|one| (one, false)))
+    fn matched(&mut self, matched: &MatchedCollectives) {
+        for (matched, together) in
+            matched.all.iter().map(|one| (one, true)).chain(matched.others.iter().map(|one| (one, false)))
         {
-            let Some(transfer) = meeting.transfer() else { continue };
-            let from = figure::bytes(bucket(meeting.bytes));
+            let Some(transfer) = matched.transfer() else { continue };
+            let from = figure::bytes(bucket(matched.bytes));
             let name = if together {
-                format!("{} from {from}, {} ranks", meeting.operation, meeting.ranks.len())
+                format!("{} from {from}, {} ranks", matched.operation, matched.ranks.len())
             } else {
-                format!("{} from {from}", meeting.operation)
+                format!("{} from {from}", matched.operation)
             };
-            for of in &meeting.ranks {
+            for of in &matched.ranks {
                 let place = (of.rank, of.step);
                 self.add(CostKind::Transfer, name.as_str(), place, transfer);
                 if together {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use xpu_wire::{id::Rank, unit::Moment};
 
 use super::{
-    super::{Attendance, Meetings, ends_together, per::per_second},
+    super::{MatchedCollectives, Participation, ends_together, per::per_second},
     Busy,
 };
 
@@ -82,9 +82,13 @@ impl Late {
 }
 
 /// The costliest first.
-pub(super) fn rows(meetings: &Meetings, busy: &BTreeMap<Rank, Busy>, extent: Extent) -> Vec<ArrivalRow> {
+pub(super) fn rows(
+    matched: &MatchedCollectives,
+    busy: &BTreeMap<Rank, Busy>,
+    extent: Extent,
+) -> Vec<ArrivalRow> {
     let mut ranks: BTreeMap<Rank, Late> = BTreeMap::new();
-    for one in meetings.all.iter().filter(|one| one.ranks.len() > 1 && ends_together(one.operation)) {
+    for one in matched.all.iter().filter(|one| one.ranks.len() > 1 && ends_together(one.operation)) {
         for of in &one.ranks {
             ranks.entry(of.rank).or_default().collectives += 1;
         }
@@ -94,7 +98,7 @@ pub(super) fn rows(meetings: &Meetings, busy: &BTreeMap<Rank, Busy>, extent: Ext
         let Some(row) = ranks.get_mut(&last.rank).filter(|_| next.took - last.took > NOISE_NS) else {
             continue;
         };
-        let idle = |of: &&Attendance| {
+        let idle = |of: &&Participation| {
             let waited = of.took.saturating_sub(last.took);
             let until = Moment(of.from.0.saturating_add(waited));
             waited.saturating_sub(busy.get(&of.rank).map_or(0, |busy| busy.computed(of.from, until)))

@@ -11,7 +11,7 @@ use xpu_wire::{
 };
 
 use super::{
-    super::{CapturedCommunicator, Meeting, Meetings},
+    super::{CapturedCommunicator, MatchedCollective, MatchedCollectives},
     spread::{Spread, share},
 };
 
@@ -49,14 +49,14 @@ pub fn bucket(bytes: u64) -> u64 {
 }
 
 pub(super) fn rows(
-    meetings: &Meetings,
+    matched: &MatchedCollectives,
     communicators: &BTreeMap<CommunicatorId, CapturedCommunicator>,
     all: u64,
 ) -> Vec<CollectiveRow> {
     type Key = (CommunicatorId, Operation, u64, bool);
-    let mut groups: BTreeMap<Key, Vec<&Meeting>> = BTreeMap::new();
-    for (meetings, together) in [(&meetings.all, true), (&meetings.others, false)] {
-        for one in meetings {
+    let mut groups: BTreeMap<Key, Vec<&MatchedCollective>> = BTreeMap::new();
+    for (matched, together) in [(&matched.all, true), (&matched.others, false)] {
+        for one in matched {
             let key = (one.communicator, one.operation, bucket(one.bytes), together);
             groups.entry(key).or_default().push(one);
         }
@@ -64,8 +64,8 @@ pub(super) fn rows(
     let mut rows: Vec<_> = groups
         .into_iter()
         .map(|((communicator, operation, from_bytes, together), of)| {
-            let sum = |each: fn(&Meeting) -> u64| {
-                of.iter().fold(0_u64, |sum, &meeting| sum.saturating_add(each(meeting)))
+            let sum = |each: fn(&MatchedCollective) -> u64| {
+                of.iter().fold(0_u64, |sum, &matched| sum.saturating_add(each(matched)))
             };
             let ranks: BTreeSet<Rank> = of.iter().flat_map(|one| &one.ranks).map(|of| of.rank).collect();
             let transfer = Spread::of(of.iter().filter_map(|one| one.transfer()).collect());
@@ -81,7 +81,7 @@ pub(super) fn rows(
                 ranks: ranks.len(),
                 count: of.len() as u64,
                 bytes: sum(|one| one.bytes),
-                wait_ns: together.then(|| sum(Meeting::waited)),
+                wait_ns: together.then(|| sum(MatchedCollective::waited)),
                 bus_gbytes_per_s: GigabytesPerSecond::from_work(
                     bus_bytes as f64,
                     Nanoseconds(transfer.total_ns),
@@ -96,7 +96,7 @@ pub(super) fn rows(
     rows
 }
 
-fn plans(of: &[&Meeting]) -> Vec<String> {
+fn plans(of: &[&MatchedCollective]) -> Vec<String> {
     let mut counts: BTreeMap<Plan, usize> = BTreeMap::new();
     for plan in of.iter().filter_map(|one| one.plan) {
         *counts.entry(plan).or_default() += 1;

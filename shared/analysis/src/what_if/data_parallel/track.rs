@@ -1,4 +1,4 @@
-//! Each rank's operations in each step, from one last collective to the next.
+//! Each rank's operations in each step, from the last collective of one step to that of the next.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::capture::{Capture, Kind, Seen, Single, WholeStep, Work};
 /// One step of one rank. Times are seconds since it left the last collective of the step before: from, to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cut {
-    /// Operations launched before each collective, and after the one before it; `None` if none was timed.
+    /// Operations launched before each collective and after the previous one; `None` if none was timed.
     pub(super) compute: Vec<Option<(f64, f64)>>,
     pub(super) collectives: Vec<(f64, f64)>,
 }
@@ -48,7 +48,7 @@ impl Tracks {
         let ranks: Vec<Rank> = capture.ranks.keys().copied().collect();
         let all: Vec<_> =
             by_number.into_iter().filter(|(_, of_ranks)| of_ranks.len() == ranks.len()).collect();
-        // A step whose ranks differ has no names.
+        // A step whose ranks launched different collectives has no names.
         let names: Vec<Option<Vec<Name>>> = all.iter().map(|(_, of_ranks)| common_names(of_ranks)).collect();
         let Some(usual) = most_common(names.iter().flatten()) else {
             let what = "its ranks do not launch the same collectives (tensor or expert parallelism)";
@@ -79,7 +79,7 @@ impl Tracks {
     }
 }
 
-/// Refuses each thing that cannot be simulated, by name.
+/// Refuses operations that cannot be simulated, and names them.
 fn check(capture: &Capture, steps: &[WholeStep<'_>]) -> Result<(), Refusal> {
     let refused = |what: &str| Err(Refusal::NotDataParallel(what.to_owned()));
     let (mut communicators, mut timed) = (BTreeMap::new(), 0);
@@ -123,11 +123,11 @@ fn check(capture: &Capture, steps: &[WholeStep<'_>]) -> Result<(), Refusal> {
     if all > there { Err(Refusal::RanksMissing { there, all }) } else { Ok(()) }
 }
 
-/// Operations launched by themselves: the members of a group have no time, the group has.
+/// Operations outside groups: the members of a group are not timed, the group is.
 fn is_launch(single: &Single) -> bool {
     match &*single.label {
-        CapturedLabel::Collective { .. } => single.meeting().is_some() && single.on_gpu().is_some(),
-        CapturedLabel::Group { .. } => single.meeting().is_some(),
+        CapturedLabel::Collective { .. } => single.collective_id().is_some() && single.on_gpu().is_some(),
+        CapturedLabel::Group { .. } => single.collective_id().is_some(),
         _ => false,
     }
 }

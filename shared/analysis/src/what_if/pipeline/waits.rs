@@ -11,7 +11,7 @@ pub(super) struct Waits {
     pub(super) groups: Vec<Group>,
 }
 
-/// From one step of one replica, with all its operations in `names`.
+/// The dependencies from one step of one replica, with all its operations in `names`.
 pub(super) fn waits(rows: &[&Row], names: &BTreeMap<Name, Index>, stages: usize) -> Result<Waits, Refusal> {
     let microbatches = microbatches(names, stages)?;
     let mut waits = Waits { after: vec![Vec::new(); rows.len()], groups: Vec::new() };

@@ -183,7 +183,8 @@ impl WithFigures for Straggler {
 mod tests {
     use super::{super::Evidence, *};
 
-    /// A finding whose advice is to look at the program between launches has the place there, once it is sampled.
+    /// If the advice is to look at the program between launches, the evidence names the place there, once it
+    /// is sampled.
     #[test]
     fn evidence_of_a_late_host_is_what_the_advice_is_for() {
         let causes = [

@@ -16,10 +16,10 @@ pub(super) use standing::sentence;
 pub use standing::{By, GpuState, GpusAt};
 use xpu_wire::id::{HostName, Pid, Rank, Step};
 
-use super::{super::Standstill, Figures, WithFigures};
+use super::{super::CollectiveCall, Figures, WithFigures};
 use crate::phrase;
 
-fn numbers(of: &Standstill, to: &mut Figures) {
+fn numbers(of: &CollectiveCall, to: &mut Figures) {
     to.count("collective_number", of.number);
     to.count("collective_bytes", of.bytes);
 }

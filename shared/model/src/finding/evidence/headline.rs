@@ -8,7 +8,7 @@ use xpu_wire::{
 };
 
 use super::{
-    super::{Clocks, Cost, Standstill},
+    super::{Clocks, CollectiveCall, Cost},
     Evidence,
     cost::{Cause, Straggler},
     device::GrowingMemory,
@@ -107,7 +107,7 @@ fn growing_memory(of: &GrowingMemory) -> String {
 }
 
 /// `AllReduce 100 of ec6e3145`
-fn collective(of: &Standstill) -> String {
+fn collective(of: &CollectiveCall) -> String {
     format!("{} {} of {}", of.operation.as_deref().unwrap_or("collective"), of.number, of.communicator)
 }
 

@@ -21,7 +21,7 @@ use super::{
     slow::*,
     *,
 };
-use crate::finding::{Clocks, Doing, HeldClock, Standstill, Witness};
+use crate::finding::{Clocks, CollectiveCall, Doing, HeldClock, Witness};
 
 /// The notation of each unit in sentences, between a figure's name and its text.
 const COUNTED: [&str; 30] = [
@@ -60,8 +60,8 @@ const COUNTED: [&str; 30] = [
 const UNITS: [&str; 10] =
     ["_ms", "_ms_per_step", "_s", "_pct", "_tflops", "_gb_s", "_mhz", "_c", "_w", "_bytes"];
 
-fn collective() -> Standstill {
-    Standstill {
+fn collective() -> CollectiveCall {
+    CollectiveCall {
         communicator: "9ca792c9".to_owned(),
         name: "dp".to_owned(),
         number: 720,
@@ -379,7 +379,7 @@ fn all() -> Vec<Case> {
             Evidence::Deadlock(Deadlock {
                 ranks: vec![Rank(0), Rank(1)],
                 here: collective(),
-                there: Standstill { number: 7, bytes: Some(1 << 10), ..collective() },
+                there: CollectiveCall { number: 7, bytes: Some(1 << 10), ..collective() },
                 hung_s,
             }),
             vec![("other_collective_number", "number 7 "), ("other_collective_bytes", "1.0 KiB")],
@@ -572,7 +572,7 @@ fn a_headline_has_who_where_what_and_the_cost() {
     assert_eq!(slow.headline(&[Rank(6)], None), reported);
     let hang = Evidence::NotEntered(NotEntered {
         ranks: vec![Rank(3)],
-        collective: Standstill { number: 100, communicator: "ec6e3145".to_owned(), ..collective() },
+        collective: CollectiveCall { number: 100, communicator: "ec6e3145".to_owned(), ..collective() },
         waiting: 7,
         hung_s: 68.0,
         doing: Doing::Outside,

@@ -1,5 +1,5 @@
-//! A training job that is idle as a whole, with no collective that anyone waits in: one process, or ranks that
-//! talk over something other than NCCL.
+//! A training job that is idle as a whole, while no rank waits in a collective: a single process, or ranks
+//! that communicate without NCCL.
 
 use std::time::Duration;
 

@@ -13,7 +13,8 @@ use super::{
 };
 use crate::job::Job;
 
-/// Ranks whose GPUs have not reached the collective that others' have, and that wait for no other rank.
+/// Ranks whose GPUs have not reached the collective that other GPUs have reached, and that wait for no other
+/// rank.
 pub(super) fn ranks(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     let mut waiting = BTreeSet::new();
     let mut queues = Vec::new();

@@ -2,7 +2,7 @@
 
 use super::{
     super::{Evidence, evidence::hang::Diverged},
-    Class, Confidence, Doing, Finding, Standstill, Still, finding,
+    Class, CollectiveCall, Confidence, Doing, Finding, Still, finding,
 };
 use crate::{
     divergence::{By, Divergence, DivergenceKind},
@@ -54,7 +54,7 @@ pub(super) fn divergence(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
         By::Novelty => Confidence::Likely,
         By::Nothing => Confidence::Guess,
     };
-    let collective = number.map(|number| Standstill {
+    let collective = number.map(|number| CollectiveCall {
         communicator: divergence.communicator.clone(),
         name: name.clone(),
         number,

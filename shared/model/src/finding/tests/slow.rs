@@ -205,7 +205,7 @@ fn a_link_that_slows_down_is_named() {
 
 /// The absence of reports is no health.
 #[test]
-fn who_was_slow_before_a_standstill_is_named_all_through_it() {
+fn who_was_slow_before_a_stall_is_named_all_through_it() {
     let is_stuck = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
         if rank != 6 {
             wait(digest, 0, 1);

@@ -32,7 +32,7 @@ pub const ORDER: CaptureOrder = CaptureOrder {
 
 pub fn sheet(ranks: &[u32]) -> CaptureSheet {
     let ranks = ranks.iter().copied().map(Rank).collect();
-    CaptureSheet { order: ORDER, job: "j".into(), ranks, closed: true, missing: Vec::new(), standstill: None }
+    CaptureSheet { order: ORDER, job: "j".into(), ranks, closed: true, missing: Vec::new(), stall: None }
 }
 
 /// Steps of 20 ms: a GEMM runs from 1 to 11, a collective of all ranks from 6 to 16. The clock is `late`

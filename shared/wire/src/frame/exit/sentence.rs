@@ -6,7 +6,7 @@ use super::{
     ABORT, ApiError, Ending, FailedKernel, FatalSignal, PythonException, RankExit, RefusedMemory, TERM,
 };
 
-/// The innermost frames, this many of which a sentence names.
+/// Number of innermost frames that a sentence names.
 const NAMED: usize = 3;
 
 /// Characters of an exception's message in a sentence.

@@ -6,7 +6,7 @@ use xpu_wire::{collective::Operation, id::Rank};
 
 use super::{
     super::{
-        super::{Standstill, hang::Doing},
+        super::{CollectiveCall, hang::Doing},
         Figures, WithFigures,
     },
     numbers,
@@ -70,7 +70,7 @@ impl WithFigures for Exchanging {
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotEntered {
     pub ranks: Vec<Rank>,
-    pub collective: Standstill,
+    pub collective: CollectiveCall,
     pub waiting: usize,
     pub hung_s: f64,
     /// What the first of them does.
@@ -107,8 +107,8 @@ impl WithFigures for NotEntered {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deadlock {
     pub ranks: Vec<Rank>,
-    pub here: Standstill,
-    pub there: Standstill,
+    pub here: CollectiveCall,
+    pub there: CollectiveCall,
     pub hung_s: f64,
 }
 
@@ -139,7 +139,7 @@ pub struct Mismatch {
     /// The calls and ranks of the minority, or of all if it is undecided.
     pub called: Vec<(Vec<Rank>, Operation, u64)>,
     /// The others' call.
-    pub collective: Standstill,
+    pub collective: CollectiveCall,
     /// The others; `None` if both sides are equal in number.
     pub most: Option<usize>,
     pub hung_s: f64,
@@ -176,7 +176,7 @@ pub struct OutOfStep {
     pub least: u64,
     pub others: usize,
     /// The first that did not end.
-    pub collective: Standstill,
+    pub collective: CollectiveCall,
     pub hung_s: f64,
 }
 

@@ -6,7 +6,7 @@ use xpu_wire::{collective::Operation, id::Rank, ledger::Call};
 
 use super::{
     super::{
-        super::{Standstill, hang::Witness},
+        super::{CollectiveCall, hang::Witness},
         Figures, WithFigures,
     },
     numbers,
@@ -17,7 +17,7 @@ use crate::phrase::{self, counted};
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotLaunched {
     pub ranks: Vec<Rank>,
-    pub collective: Standstill,
+    pub collective: CollectiveCall,
     /// The call that the first of them is inside, and for how long.
     pub call: Call,
     pub inside_s: f64,
@@ -50,7 +50,7 @@ pub struct NotStarted {
     /// Those GPUs' ranks, and the number of other ranks on which it has started.
     pub ranks: Vec<Rank>,
     pub started: usize,
-    pub collective: Standstill,
+    pub collective: CollectiveCall,
     pub hung_s: f64,
     pub witness: Witness,
     pub after: Option<After>,
@@ -138,7 +138,7 @@ pub struct InKernel {
     /// The ranks on which it does not end, and the number that launched it.
     pub ranks: Vec<Rank>,
     pub launched: usize,
-    pub collective: Standstill,
+    pub collective: CollectiveCall,
     pub hung_s: f64,
     /// Communicators in the same state.
     pub alike: usize,
@@ -172,7 +172,7 @@ impl WithFigures for InKernel {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Partial {
     pub ranks: Vec<Rank>,
-    pub collective: Standstill,
+    pub collective: CollectiveCall,
     pub others: usize,
     pub hung_s: f64,
 }

@@ -86,7 +86,7 @@ fn read_by_hand(roster: &mut Roster, rank: u32, now: Moment) {
 
 /// A request early in a hang reads Python frames; native ones are read all the same, and kept.
 #[test]
-fn what_was_read_by_hand_does_not_stand_for_what_a_standstill_is_read_with() {
+fn what_was_read_by_hand_does_not_stand_for_what_a_stall_is_read_with() {
     let mut roster = trained(1, 100);
     read_by_hand(&mut roster, 0, at(3.0));
     assert_eq!(standing(&roster, 10.0), [0]);

@@ -170,5 +170,5 @@ fn why_not_gpus<'a, Workers: Iterator<Item = &'a Worker>>(
 }
 
 #[cfg(test)]
-#[path = "standstill_tests.rs"]
+#[path = "stall_tests.rs"]
 mod tests;

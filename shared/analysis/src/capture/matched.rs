@@ -14,7 +14,7 @@ use super::{Capture, Single, WholeStep};
 
 /// One collective, or several of a group that were launched as one.
 #[derive(Clone, Debug)]
-pub struct Meeting {
+pub struct MatchedCollective {
     pub communicator: CommunicatorId,
     pub operation: Operation,
     pub sequence: Sequence,
@@ -23,12 +23,12 @@ pub struct Meeting {
     /// From the rank that was read first.
     pub plan: Option<Plan>,
     /// The ranks that timed it, in order.
-    pub ranks: Vec<Attendance>,
+    pub ranks: Vec<Participation>,
 }
 
 /// A rank in a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attendance {
+pub struct Participation {
     pub rank: Rank,
     pub step: Step,
     /// When it entered, by its host's clock, and for how long.
@@ -36,7 +36,7 @@ pub struct Attendance {
     pub took: u64,
 }
 
-impl Meeting {
+impl MatchedCollective {
     /// The shortest duration over its ranks: that of the last rank, which waited for nobody.
     pub fn transfer(&self) -> Option<u64> {
         self.ranks.iter().map(|of| of.took).min()
@@ -50,29 +50,29 @@ impl Meeting {
 
 /// NCCL operations in those steps.
 #[derive(Clone, Debug, Default)]
-pub struct Meetings {
+pub struct MatchedCollectives {
     /// In order of communicator and number.
-    pub all: Vec<Meeting>,
+    pub all: Vec<MatchedCollective>,
     /// Sends and receives, which do not involve all ranks: one rank each.
-    pub others: Vec<Meeting>,
+    pub others: Vec<MatchedCollective>,
 }
 
-impl Meetings {
+impl MatchedCollectives {
     pub fn of(steps: &[WholeStep<'_>]) -> Self {
-        let mut all: BTreeMap<(CommunicatorId, Sequence), Meeting> = BTreeMap::new();
+        let mut all: BTreeMap<(CommunicatorId, Sequence), MatchedCollective> = BTreeMap::new();
         let mut others = Vec::new();
         for step in steps {
             for single in step.operations {
-                let Some(new) = meeting(single) else { continue };
+                let Some(new) = matched(single) else { continue };
                 let took = single.on_gpu().map(|(from, to)| {
                     let took = to.0.saturating_sub(from.0);
-                    Attendance { rank: step.rank, step: step.step, from, took }
+                    Participation { rank: step.rank, step: step.step, from, took }
                 });
-                if single.meeting().is_some() {
+                if single.collective_id().is_some() {
                     let known = all.entry((new.communicator, new.sequence)).or_insert(new);
                     known.ranks.extend(took);
                 } else {
-                    others.push(Meeting { ranks: took.into_iter().collect(), ..new });
+                    others.push(MatchedCollective { ranks: took.into_iter().collect(), ..new });
                 }
             }
         }
@@ -93,14 +93,14 @@ impl Meetings {
 }
 
 impl Capture {
-    pub(crate) fn meetings(&self, steps: &[WholeStep<'_>]) -> Meetings {
-        let all = Meetings::of(steps);
+    pub(crate) fn matched(&self, steps: &[WholeStep<'_>]) -> MatchedCollectives {
+        let all = MatchedCollectives::of(steps);
         if self.window.is_some() { all.without_partial() } else { all }
     }
 }
 
 /// Operations launched by themselves: the members of a group have no time, the group has.
-fn meeting(single: &Single) -> Option<Meeting> {
+fn matched(single: &Single) -> Option<MatchedCollective> {
     let timed = single.on_gpu().is_some();
     let (communicator, operation, bytes, bus_bytes, plan) = match *single.label {
         CapturedLabel::Collective { communicator, operation, bytes, bus_bytes, plan, .. } if timed => {
@@ -112,5 +112,5 @@ fn meeting(single: &Single) -> Option<Meeting> {
         _ => return None,
     };
     let sequence = single.sequence.unwrap_or_default();
-    Some(Meeting { communicator, operation, sequence, bytes, bus_bytes, plan, ranks: Vec::new() })
+    Some(MatchedCollective { communicator, operation, sequence, bytes, bus_bytes, plan, ranks: Vec::new() })
 }

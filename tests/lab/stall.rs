@@ -9,12 +9,12 @@ use xpu_wire::{
 
 /// Since when, and the missing rank.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Standstill {
+pub(crate) struct Stall {
     pub since: u64,
     pub missing: Rank,
 }
 
-impl Standstill {
+impl Stall {
     /// Replaces the frames of `second` by those of its beginning.
     pub(crate) fn apply(self, now: &[Frame], frames: &mut [Frame], second: u64) {
         for (frame, now) in frames.iter_mut().zip(now) {
