@@ -150,6 +150,10 @@ struct HttpArgs {
     /// Send interval
     #[arg(long, value_name = "SECONDS", env = "XPU_TOP_OTLP_INTERVAL", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600))]
     otlp_interval: u64,
+    /// Estimate this often what stragglers cost each job, from a capture of five steps, as `xpu-top what-if
+    /// --live` does
+    #[arg(long, value_name = "SECONDS", env = "XPU_TOP_WHAT_IF_EVERY", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    what_if_every: Option<u64>,
 }
 
 /// Another tool whose readers continue to work.
@@ -224,6 +228,7 @@ impl Args {
             (Some(path), _) => Some(Token::read(path)?),
             (None, key) => key.as_ref().map(Token::of),
         };
+        let what_if_every = self.http.what_if_every.map(Duration::from_secs);
         let every = Duration::from_secs(*otlp_interval);
         let push = otlp.as_deref().map(|url| Push::to(url, every)).transpose()?;
         if *no_http && push.is_none() {
@@ -241,7 +246,15 @@ impl Args {
         let bound = choose_address(self.bind, self.key()?.is_some(), self.insecure)?;
         // A relay has no other use for the directory: without one it only keeps no captures.
         let captures = self.runtime().ok().map(|runtime| self.capture_way(&runtime, bound));
-        Ok(Some(HttpConfig { addresses, token, open_metrics: *open_metrics, pages, captures, push }))
+        Ok(Some(HttpConfig {
+            addresses,
+            token,
+            open_metrics: *open_metrics,
+            pages,
+            captures,
+            push,
+            what_if_every,
+        }))
     }
 
     fn http_ports(&self) -> Vec<u16> {

@@ -26,12 +26,14 @@ mod report;
 mod routes;
 mod token;
 mod web;
+mod what_if;
 
 use std::{
     io,
     net::{SocketAddr, TcpListener},
     sync::Arc,
     thread,
+    time::Duration,
 };
 
 pub use capture::{CaptureWay, KeyWay};
@@ -62,6 +64,8 @@ pub struct HttpConfig {
     pub captures: Option<CaptureWay>,
     /// The receiver of pushed metrics.
     pub push: Option<Push>,
+    /// Interval of what-if captures; `None`: there are none.
+    pub what_if_every: Option<Duration>,
 }
 
 /// A running server. It ends when this is dropped.
@@ -104,6 +108,13 @@ pub fn serve(upstream: Upstream, config: HttpConfig) -> Result<Server, HttpError
         let pushing = Arc::clone(&app);
         let pushes = thread::Builder::new().name("otlp".to_owned()).spawn(move || push::run(&pushing));
         pushes.map_err(HttpError::Thread)?;
+    }
+    if let Some(every) = app.config.what_if_every {
+        follow.always();
+        let asking = Arc::clone(&app);
+        let asks =
+            thread::Builder::new().name("what-ifs".to_owned()).spawn(move || what_if::run(&asking, every));
+        asks.map_err(HttpError::Thread)?;
     }
     thread::Builder::new()
         .name("http".to_owned())

@@ -44,6 +44,7 @@ mod serve;
 mod stacks;
 mod subscription;
 mod totals;
+mod what_if;
 mod worker;
 
 pub use exits::{read_crash, read_gpu_core};

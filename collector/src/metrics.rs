@@ -16,6 +16,7 @@ mod rank;
 mod recent;
 mod shapes;
 mod tally;
+mod what_if;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -33,7 +34,7 @@ pub(crate) use own::Own;
 pub(crate) use page::{CONTENT_TYPE, text};
 pub(crate) use tally::Tally;
 
-use crate::follow::Known;
+use crate::{follow::Known, what_if::WhatIfs};
 
 /// Longest text of a label, in characters: users choose the names of jobs, hosts and communicators.
 const LABEL: usize = 64;
@@ -82,7 +83,7 @@ pub(crate) struct Exposition {
 }
 
 impl Exposition {
-    pub(crate) fn of(known: &Known, own: &Own, pod: &Pod, now: Moment) -> Self {
+    pub(crate) fn of(known: &Known, own: &Own, what_ifs: &WhatIfs, pod: &Pod, now: Moment) -> Self {
         let mut exposition = Self::default();
         let mut left = RANKS;
         let there = known.there(now);
@@ -90,6 +91,10 @@ impl Exposition {
             let findings = finding::examine(job, there);
             let is_stuck = finding::is_stuck(job, &findings);
             job::expose(&mut exposition, job, &findings, is_stuck, there);
+            if let Some(known) = what_ifs.of(job.name()) {
+                let labels = [("job_name", label(job.name().as_str()))];
+                what_if::expose(&mut exposition, &labels, &known.figures, now);
+            }
             for (rank, view) in job.ranks().take(left) {
                 let tally = known.tally(job.name(), rank);
                 rank::expose(&mut exposition, job, rank, view, tally, &findings, there);

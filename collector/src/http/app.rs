@@ -18,6 +18,7 @@ use super::{
 use crate::{
     follow::Follow,
     metrics::{self, Exposition, Own, Pod},
+    what_if::WhatIfs,
 };
 
 /// A page is cached for this time: more frequent requests get the same.
@@ -28,6 +29,7 @@ pub(super) struct App {
     pub(super) follow: Arc<Follow>,
     pub(super) config: HttpConfig,
     pub(super) own: Own,
+    pub(super) what_ifs: WhatIfs,
     pub(super) paces: Paces,
     pub(super) events: Events,
     pub(super) captures: Captures,
@@ -47,6 +49,7 @@ impl App {
             follow,
             config,
             own: Own::default(),
+            what_ifs: WhatIfs::default(),
             paces: Paces::default(),
             events: Events::default(),
             captures: Captures::default(),
@@ -66,7 +69,7 @@ impl App {
 
     /// All current metrics. Waits for the first data.
     pub(super) fn exposition(&self) -> Exposition {
-        self.follow.look(|known| Exposition::of(known, &self.own, &self.pod, Moment::now()))
+        self.follow.look(|known| Exposition::of(known, &self.own, &self.what_ifs, &self.pod, Moment::now()))
     }
 
     fn page_now(&self) -> Arc<str> {

@@ -60,6 +60,29 @@ pub struct CaptureWay {
     pub directory: PathBuf,
 }
 
+impl CaptureWay {
+    /// A command of `xpu-top` about a job of this collector.
+    pub(super) fn command(&self, program: &Path, word: &str, job: &JobName) -> Command {
+        let mut command = Command::new(program);
+        let is_any = self.address.is_unspecified();
+        let address = if is_any { "127.0.0.1".to_owned() } else { self.address.to_string() };
+        command.arg(word).arg("--hosts").arg(address).arg("--base-port").arg(self.base.0.to_string());
+        command.arg("--job").arg(job.as_str());
+        match &self.key {
+            KeyWay::Usual => {}
+            KeyWay::Named(path) => {
+                command.arg("--key-file").arg(path);
+            }
+            // A home folder without one.
+            KeyWay::None => {
+                command.env_remove(variable::KEY_FILE).env("XDG_CONFIG_HOME", "/nonexistent");
+            }
+        }
+        command.env_remove("LD_PRELOAD").stdin(Stdio::null());
+        command
+    }
+}
+
 /// The key of a capture.
 #[derive(Clone, Debug)]
 pub enum KeyWay {
@@ -213,27 +236,13 @@ pub(super) fn command(
     arguments: Vec<String>,
     ranks: &[Rank],
 ) -> Command {
-    let mut command = Command::new(program);
-    let address = if way.address.is_unspecified() { "127.0.0.1".to_owned() } else { way.address.to_string() };
-    command.arg(what.word()).arg("--hosts").arg(address).arg("--base-port").arg(way.base.0.to_string());
-    command.arg("--job").arg(capture.job.as_str());
+    let mut command = way.command(program, what.word(), &capture.job);
     command.args(arguments);
     if !ranks.is_empty() {
         let ranks: Vec<_> = ranks.iter().map(ToString::to_string).collect();
         command.arg("--ranks").arg(ranks.join(","));
     }
-    match &way.key {
-        KeyWay::Usual => {}
-        KeyWay::Named(path) => {
-            command.arg("--key-file").arg(path);
-        }
-        // A home folder without one.
-        KeyWay::None => {
-            command.env_remove(variable::KEY_FILE).env("XDG_CONFIG_HOME", "/nonexistent");
-        }
-    }
-    command.arg("-o").arg(&capture.path);
-    command.env_remove("LD_PRELOAD").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.arg("-o").arg(&capture.path).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 

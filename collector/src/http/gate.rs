@@ -175,6 +175,7 @@ mod tests {
             pages: Pages { compat, ..Pages::default() },
             captures: None,
             push: None,
+            what_if_every: None,
         };
         let request = Request::builder().uri(path).extension(Peer(peer.into()));
         let request = hosts.iter().fold(request, |request, host| request.header(header::HOST, *host));

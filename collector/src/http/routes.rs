@@ -16,7 +16,7 @@ use super::{
     error::Problem,
     events,
     gate::{self, BODY, HEALTH, METRICS},
-    hosting, kineto, page, report, web,
+    hosting, kineto, page, report, web, what_if,
 };
 
 pub(super) fn all(app: &Arc<App>) -> Router {
@@ -29,6 +29,7 @@ pub(super) fn all(app: &Arc<App>) -> Router {
         .route(METRICS, get(page::metrics))
         .route("/api/v1/jobs", get(api::jobs))
         .route("/api/v1/jobs/{job}", get(api::job))
+        .route("/api/v1/jobs/{job}/what-if", get(what_if::show))
         .route("/api/v1/ranks", get(api::ranks))
         .route("/api/v1/findings", get(api::findings))
         .route("/api/v1/steps", get(api::steps))

@@ -114,6 +114,19 @@ metrics! {
     FINDINGS = Gauge Number "xpu_top_findings" "Findings by kind, class and confidence";
     FINDING_RANK = Gauge Number "xpu_top_finding_rank" "1 for each rank a finding names";
     FINDING_AGE = Gauge Seconds "xpu_top_finding_age" "Age of the oldest finding of a kind";
+    // What-if.
+    WHAT_IF_SLOWDOWN = Gauge Ratio "xpu_top_what_if_slowdown" "Slowdown S of a step by stragglers, by the last what-if capture: 1.1 is 10 % longer than the ideal step";
+    WHAT_IF_STEP = Gauge Seconds "xpu_top_what_if_step" "Simulated step, by the last what-if capture";
+    WHAT_IF_IDEAL = Gauge Seconds "xpu_top_what_if_ideal_step" "Predicted step without stragglers";
+    WHAT_IF_REPAIRED = Gauge Seconds "xpu_top_what_if_repaired_step" "Predicted step without one cause";
+    WHAT_IF_AGE = Gauge Seconds "xpu_top_what_if_age" "Time since the last what-if capture";
+    WHAT_IF_CAPTURES = Counter Number "xpu_top_what_if_captures" "What-if captures, by result";
+    WHAT_IF_STEPS = Counter Number "xpu_top_what_if_steps" "Steps since the first what-if capture: the sums below cover these";
+    WHAT_IF_GPU = Counter Seconds "xpu_top_what_if_gpu" "GPU time of all ranks in these steps";
+    WHAT_IF_LOST = Counter Seconds "xpu_top_what_if_lost_gpu" "GPU time lost in these steps, by cause; causes overlap";
+    WHAT_IF_MONEY = Counter Number "xpu_top_what_if_lost_money" "The same in money, if a price is set";
+    WHAT_IF_RANK_LOST = Counter Seconds "xpu_top_what_if_rank_lost_gpu" "GPU time lost by slow ranks, for the 16 costliest";
+    WHAT_IF_HOST_LOST = Counter Seconds "xpu_top_what_if_host_lost_gpu" "GPU time lost by slow hosts, for the 16 costliest";
     // Ranks.
     RANK_INFO = Gauge Number "xpu_top_rank_info" "1, with the identity of a rank as labels";
     RANK_STATE = Gauge Number "xpu_top_rank_state" "1 for the state a rank is in, 0 for the others";

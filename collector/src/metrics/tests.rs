@@ -26,7 +26,7 @@ fn page() -> String {
     let simulation = Simulation::new(2, 2, 4);
     let known = known(&simulation);
     let now = simulation.digests(99)[0].now;
-    text(&Exposition::of(&known, &Own::default(), &Pod::of_environment(), now))
+    text(&Exposition::of(&known, &Own::default(), &WhatIfs::default(), &Pod::of_environment(), now))
 }
 
 #[test]
@@ -57,7 +57,8 @@ fn gauges_are_of_ranks_whose_figures_are_of_now() {
         known.take(b"", &frame, frame.now);
     }
     let now = simulation.digests(111)[0].now;
-    let page = text(&Exposition::of(&known, &Own::default(), &Pod::of_environment(), now));
+    let page =
+        text(&Exposition::of(&known, &Own::default(), &WhatIfs::default(), &Pod::of_environment(), now));
     let gauges = [
         "xpu_top_step_mean_seconds",
         "xpu_top_gemm_rate",
@@ -124,4 +125,31 @@ fn a_hostile_label_stays_one_label() {
     let page = text(&exposition);
     assert_eq!(page.lines().filter(|line| line.starts_with("xpu_top_findings{")).count(), 3, "{page}");
     assert!(page.lines().all(|line| line.len() < 200) && !page.contains("\nevil"), "{page}");
+}
+
+#[test]
+fn what_stragglers_cost_is_in_seconds_of_gpus_and_unknown_without_an_estimate() {
+    use crate::what_if::tests::LINE;
+    let simulation = Simulation::new(2, 2, 4);
+    let (known, now) = (known(&simulation), simulation.digests(99)[0].now);
+    let what_ifs = WhatIfs::default();
+    let page = || text(&Exposition::of(&known, &Own::default(), &what_ifs, &Pod::of_environment(), now));
+    assert!(!page().contains("what_if"));
+    assert!(what_ifs.take(&simulation.job, LINE));
+    let job = format!("job_name=\"{}\"", simulation.job);
+    let first = page();
+    for line in [
+        format!("xpu_top_what_if_slowdown_ratio{{{job}}} 1.25"),
+        format!("xpu_top_what_if_repaired_step_seconds{{{job},cause=\"ranks\"}} 0.101"),
+        format!("xpu_top_what_if_lost_gpu_seconds_total{{{job},cause=\"all\"}} 360.0"),
+        format!("xpu_top_what_if_lost_money_total{{{job},cause=\"all\",currency=\"EUR\"}} 0.25"),
+        format!("xpu_top_what_if_rank_lost_gpu_seconds_total{{{job},rank=\"3\"}} 180.0"),
+    ] {
+        assert!(first.lines().any(|one| one == line), "no {line} in\n{first}");
+    }
+    let mut failed: serde_json::Value = serde_json::from_str(LINE).unwrap();
+    failed.as_object_mut().unwrap().remove("estimate");
+    assert!(what_ifs.take(&simulation.job, &failed.to_string()));
+    let later = page();
+    assert!(!later.contains("what_if_slowdown") && later.contains("what_if_lost_gpu_seconds_total{"));
 }

@@ -82,6 +82,14 @@ impl std::ops::Add for Money {
     }
 }
 
+/// As it is written: `2.5 EUR`
+impl fmt::Display for Price {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.per_hour)?;
+        self.currency.map_or(Ok(()), |currency| write!(f, " {}", currency.text()))
+    }
+}
+
 /// `1.23 EUR`
 impl fmt::Display for Money {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -111,6 +119,8 @@ mod tests {
         assert_eq!(shown("2.5"), Ok("25.00".to_owned()));
         assert_eq!(shown(" 2.5  eur "), Ok("25.00 EUR".to_owned()));
         assert_eq!(shown("0"), Ok("0.00".to_owned()));
+        let written = "2.5 eur".parse::<Price>().map(|price| price.to_string());
+        assert_eq!(written, Ok("2.5 EUR".to_owned()));
         for wrong in ["", "EUR", "-1", "nan", "inf", "2.5 euros", "2.5 EUR a GPU", "2,5"] {
             assert!(shown(wrong).is_err(), "{wrong}");
         }
