@@ -91,9 +91,9 @@ impl Exposition {
             let findings = finding::examine(job, there);
             let is_stuck = finding::is_stuck(job, &findings);
             job::expose(&mut exposition, job, &findings, is_stuck, there);
-            if let Some(known) = what_ifs.of(job.name()) {
+            if let Some(of_job) = what_ifs.of(job.name()) {
                 let labels = [("job_name", label(job.name().as_str()))];
-                what_if::expose(&mut exposition, &labels, &known.figures, now);
+                what_if::expose(&mut exposition, &labels, &of_job.figures, known.pages().price, now);
             }
             for (rank, view) in job.ranks().take(left) {
                 let tally = known.tally(job.name(), rank);

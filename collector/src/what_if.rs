@@ -22,7 +22,10 @@ impl WhatIfs {
         let Ok(figures) = Figures::deserialize(&document) else { return false };
         let mut jobs = self.lock();
         if jobs.len() >= JOBS && !jobs.contains_key(job) {
-            jobs.pop_first();
+            let oldest =
+                jobs.iter().min_by(|(_, one), (_, other)| one.figures.at.total_cmp(&other.figures.at));
+            let oldest = oldest.map(|(job, _)| job.clone());
+            oldest.map(|job| jobs.remove(&job));
         }
         jobs.insert(job.clone(), WhatIf { document, figures });
         true
@@ -87,7 +90,6 @@ pub(crate) struct Total {
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Lost {
     pub(crate) gpu_hours: f64,
-    pub(crate) money: Option<f64>,
     pub(crate) currency: Option<String>,
 }
 

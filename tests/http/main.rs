@@ -10,3 +10,4 @@ mod metrics;
 mod otlp;
 mod page;
 mod relay;
+mod what_if;

@@ -142,11 +142,16 @@ fn what_stragglers_cost_is_in_seconds_of_gpus_and_unknown_without_an_estimate() 
         format!("xpu_top_what_if_slowdown_ratio{{{job}}} 1.25"),
         format!("xpu_top_what_if_repaired_step_seconds{{{job},cause=\"ranks\"}} 0.101"),
         format!("xpu_top_what_if_lost_gpu_seconds_total{{{job},cause=\"all\"}} 360.0"),
-        format!("xpu_top_what_if_lost_money_total{{{job},cause=\"all\",currency=\"EUR\"}} 0.25"),
         format!("xpu_top_what_if_rank_lost_gpu_seconds_total{{{job},rank=\"3\"}} 180.0"),
     ] {
         assert!(first.lines().any(|one| one == line), "no {line} in\n{first}");
     }
+    assert!(!first.contains("money"), "without a price: {first}");
+    let mut priced = Exposition::default();
+    let figures = what_ifs.of(&simulation.job).unwrap().figures;
+    what_if::expose(&mut priced, &[], &figures, "2.5 EUR".parse().ok(), now);
+    let money = "xpu_top_what_if_lost_money_total{cause=\"all\",currency=\"EUR\"} 0.25";
+    assert!(text(&priced).lines().any(|one| one == money), "{}", text(&priced));
     let mut failed: serde_json::Value = serde_json::from_str(LINE).unwrap();
     failed.as_object_mut().unwrap().remove("estimate");
     assert!(what_ifs.take(&simulation.job, &failed.to_string()));

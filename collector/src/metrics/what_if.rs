@@ -1,5 +1,6 @@
 //! What stragglers cost a job, by `xpu-top what-if --live`.
 
+use xpu_model::finding::Price;
 use xpu_wire::unit::Moment;
 
 use super::{Exposition, Label, catalogue as all, with};
@@ -7,7 +8,13 @@ use crate::what_if::{Estimate, Figures, Total};
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
 
-pub(super) fn expose(exposition: &mut Exposition, labels: &[Label], figures: &Figures, now: Moment) {
+pub(super) fn expose(
+    exposition: &mut Exposition,
+    labels: &[Label],
+    figures: &Figures,
+    price: Option<Price>,
+    now: Moment,
+) {
     let age = (now.0 as f64 / 1e9 - figures.at).max(0.0);
     exposition.gauge(all::WHAT_IF_AGE, labels, age);
     // Without one in the last capture the step is unknown; the sums stay.
@@ -30,7 +37,8 @@ pub(super) fn expose(exposition: &mut Exposition, labels: &[Label], figures: &Fi
         let labels = with(labels, &[("cause", cause)]);
         exposition.counter(all::WHAT_IF_LOST, &labels, lost.gpu_hours * SECONDS_PER_HOUR);
         let labels = with(&labels, &[("currency", lost.currency.as_deref().unwrap_or_default())]);
-        exposition.counter(all::WHAT_IF_MONEY, &labels, lost.money);
+        // The document's money is rounded to cents.
+        exposition.counter(all::WHAT_IF_MONEY, &labels, price.map(|price| price.of(lost.gpu_hours).amount));
     }
     for of in ranks {
         let labels = with(labels, &[("rank", &of.rank.to_string())]);

@@ -33,6 +33,9 @@ const LABEL: usize = 11;
 /// Most lines of one label: the first of these with which all labels fit, else the last.
 const MOST: [usize; 3] = [4, 3, 2];
 
+/// Lines that the state of the link may always take: it names the reason why a host is down.
+const LINK: usize = 3;
+
 /// Runs of ranks in a line.
 const RUNS: usize = 4;
 
@@ -94,7 +97,7 @@ pub(super) fn worst(host: &Host) -> Cell {
 fn lines(app: &App, host: &Host, width: usize, most: usize) -> Vec<Line<'static>> {
     let glyph::Sign { glyph: sign, role, .. } = super::state(host.health);
     let mut lines = Vec::new();
-    let mut put = |label: &str, role: Role, text: &str| {
+    let mut put = |label: &str, role: Role, text: &str, most: usize| {
         for (at, text) in wrapped(text, width.saturating_sub(LABEL), most).into_iter().enumerate() {
             let label = if at == 0 { label } else { "" };
             lines.push(Line::from(vec![
@@ -103,8 +106,8 @@ fn lines(app: &App, host: &Host, width: usize, most: usize) -> Vec<Line<'static>
             ]));
         }
     };
-    put("link", role, &format!("{sign} {}", link(host)));
-    put("collector", if host.differs { Role::Warning } else { Role::Text }, &collector(app, host));
+    put("link", role, &format!("{sign} {}", link(host)), most.max(LINK));
+    put("collector", if host.differs { Role::Warning } else { Role::Text }, &collector(app, host), most);
     let lost = host.lost_frames + host.dropped_records + host.untimed;
     let losses = format!(
         "{} frames lost in transit, {} records dropped by hooks, {} operations not timed",
@@ -112,7 +115,7 @@ fn lines(app: &App, host: &Host, width: usize, most: usize) -> Vec<Line<'static>
         figure::count(host.dropped_records),
         figure::count(host.untimed)
     );
-    put("losses", if lost > 0 { Role::Warning } else { Role::Text }, &losses);
+    put("losses", if lost > 0 { Role::Warning } else { Role::Text }, &losses, most);
     if let Some(cost) = host.overhead {
         let budget = host.budget.map_or_else(
             || ", no budget set".to_owned(),
@@ -127,7 +130,7 @@ fn lines(app: &App, host: &Host, width: usize, most: usize) -> Vec<Line<'static>
                 )
             });
         let role = if host.is_over_budget() { Role::Warning } else { Role::Text };
-        put("cost", role, &format!("{:.3} % of wall time{budget}{timed}", cost * 100.0));
+        put("cost", role, &format!("{:.3} % of wall time{budget}{timed}", cost * 100.0), most);
     }
     if !host.ranks.is_empty() || host.others > 0 {
         let others = if host.others > 0 {
@@ -142,21 +145,27 @@ fn lines(app: &App, host: &Host, width: usize, most: usize) -> Vec<Line<'static>
         };
         let text =
             format!("{}, {} alive{others}{off}", host.ranks.brief(RUNS), figure::count(host.living as u64));
-        put("ranks", if host.misses_ranks() || host.off > 0 { Role::Warning } else { Role::Text }, &text);
+        put(
+            "ranks",
+            if host.misses_ranks() || host.off > 0 { Role::Warning } else { Role::Text },
+            &text,
+            most,
+        );
         put(
             "GPUs",
             if host.gpus.held.is_empty() && host.gpus.xids == 0 { Role::Text } else { Role::Warning },
             &gpus(host),
+            most,
         );
     }
     if let Some(load) = host.load {
         let disk = load::traffic(load.disk, ["read", "written"]).map(|rates| format!("disk {rates}"));
         let network = load::network(load).map(|rates| format!("network {rates}"));
         let known = [load::cpu(load).map(|share| format!("CPU {share}")), network, disk];
-        put("host", Role::Text, &known.into_iter().flatten().collect::<Vec<_>>().join("; "));
+        put("host", Role::Text, &known.into_iter().flatten().collect::<Vec<_>>().join("; "), most);
     }
     for text in &host.blind {
-        put("blind to", Role::Warning, text);
+        put("blind to", Role::Warning, text, most);
     }
     lines
 }
