@@ -70,7 +70,12 @@ impl Demo {
             assert!(
                 Command::new("kill").args(["-s", "KILL", &pid]).status().is_ok_and(|sent| sent.success())
             );
-            until("it to be gone", || read(&process, "cmdline").is_empty().then_some(()));
+            // Its memory goes before its files do, and with them its lock: only a zombie has neither.
+            until("it to be gone", || {
+                let ended = fs::read_to_string(process.join("status"))
+                    .map_or(true, |status| status.contains("State:\tZ"));
+                ended.then_some(())
+            });
             let mut again = Command::new(&line[0]);
             again.args(&line[1..]).env_clear().envs(set.iter().filter_map(|word| word.split_once('=')));
             started.push(Program::start(&mut again));

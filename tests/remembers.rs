@@ -1,5 +1,5 @@
 //! A viewer of a collector that has run for hours sees what a viewer from the start would see; also after the
-//! collector was killed.
+//! collector was killed, or crashed.
 
 use std::{
     fs,
@@ -313,6 +313,36 @@ fn trains(host: &Host, rest: &str) -> Vec<Program> {
 /// Each of this run's ranks has done that number of steps; those of a run before count more.
 fn done(host: &Host, steps: std::ops::Range<u64>) {
     until("steps to be done", || steps.contains(&host.status()["steps"]["min"].as_u64()?).then_some(()));
+}
+
+/// As if the driver's library crashed: it goes on in the same process, but not for ever.
+#[test]
+fn a_collector_that_crashes_starts_again() {
+    let mut host = Host::new();
+    let _ranks = trains(&host, "0.02");
+    let trains = |host: &Host| {
+        until("both ranks to train", || {
+            let status = host.status();
+            let alive = |rank: &Value| rank["state"] == "ok" && rank["step"].as_u64() > Some(0);
+            let ranks = status["ranks"].as_array()?;
+            (ranks.len() == 2 && ranks.iter().all(alive)).then_some(())
+        });
+    };
+    trains(&host);
+    let count = |host: &Host, text: &str| host.collector_log().matches(text).count();
+    for (number, signal) in (1..).zip(["SEGV", "BUS", "ABRT", "SEGV"]) {
+        host.signal_collector(signal);
+        until("it to start again", || (count(&host, "it starts again") == number).then_some(()));
+        until("it to listen", || (count(&host, "in a row") == number).then_some(()));
+        trains(&host);
+    }
+    host.signal_collector("SEGV");
+    let ended = host.collector_ends();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended.status), Some(11), "{ended:?}");
+    assert!(
+        ended.stderr.contains("in thread xpu-collector: it crashed; it ends, after too many crashes"),
+        "{ended:?}"
+    );
 }
 
 #[test]

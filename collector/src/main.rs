@@ -1,6 +1,7 @@
 //! `xpu-collector`: starts, reports that it is ready, serves, exits on a signal.
 
 mod args;
+mod restart;
 
 use std::{
     fs::File,
@@ -8,6 +9,7 @@ use std::{
     os::fd::FromRawFd as _,
     process::ExitCode,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::{Duration, Instant},
 };
 
 use clap::Parser as _;
@@ -16,6 +18,7 @@ use xpu_collector::{
     Collector, Hangs, HangsConfig, HttpConfig, Relay, Server, Upstream, prepare_memory, read_crash,
     read_gpu_core, read_stacks, sample_main_thread, sample_python, serve,
 };
+use xpu_model::figure::counted;
 use xpu_wire::{id::Pid, unit::Moment};
 
 use crate::args::{Args, ConfigError};
@@ -59,7 +62,22 @@ fn main() -> ExitCode {
         // SAFETY: the handler only stores to an atomic, which is async-signal-safe.
         unsafe { libc::signal(signal, stop as *const () as libc::sighandler_t) };
     }
-    let opened = args.http().and_then(|http| Ok((http, open(&args)?)));
+    restart::on_crash("--ready-fd");
+    let mut opened = args.http().and_then(|http| Ok((http, open(&args)?)));
+    if restart::crashes() > 0 {
+        tracing::warn!(
+            "this is the start after {} in a row",
+            counted(restart::crashes().into(), "crash", "crashes")
+        );
+        // A process that was just being started may keep the lock for a moment.
+        let until = Instant::now() + Duration::from_secs(2);
+        while matches!(&opened, Err(ConfigError::Open(error)) if error.is_served_already())
+            && Instant::now() < until
+        {
+            std::thread::sleep(Duration::from_millis(20));
+            opened = args.http().and_then(|http| Ok((http, open(&args)?)));
+        }
+    }
     match opened {
         Ok((http, mut serving)) => {
             let _pages = http.and_then(|config| pages(serving.upstream(), config));

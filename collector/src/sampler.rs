@@ -22,10 +22,13 @@ use crate::{
     stacks::{Reach, Target},
 };
 
-/// Share of a core that sampling may take, and CPU seconds that may be spent at once: a fault is looked at while it
-/// is new.
+/// Share of a core that sampling may take, and CPU seconds that may be spent at once.
 const BUDGET: f64 = 0.002;
 const BURST: f64 = 1.0;
+
+/// CPU seconds that may be spent in advance on ranks whose behaviour has changed: a fault is looked at while it is
+/// new, even if all ranks were sampled just before.
+const ADVANCE: f64 = 1.0;
 
 /// A rank of which nothing could be read is not tried again for this time.
 const UNREADABLE: Duration = Duration::from_mins(10);
@@ -121,15 +124,18 @@ impl Sampler {
             }
         }
         self.credit.accrue(now);
-        if self.credit.seconds <= 0.0 {
+        if self.credit.seconds <= -ADVANCE {
             return;
         }
+        let has_credit = self.credit.seconds > 0.0;
         if self.sampled.len() > KNOWN {
             self.sampled.clear();
         }
         let idling = roster.idling(now).into_iter().filter(|Idling { is_sampled, target, .. }| {
-            let is_due = |last: &Sampled| last.next <= now || (last.is_readable && !is_sampled);
-            target.reach == Reach::Here && self.sampled.get(&target.pid).is_none_or(is_due)
+            let last = self.sampled.get(&target.pid);
+            let has_changed = last.is_some_and(|last| last.is_readable && !is_sampled);
+            let is_due = has_changed || (has_credit && last.is_none_or(|last| last.next <= now));
+            target.reach == Reach::Here && is_due
         });
         if let Some(Idling { target, .. }) = idling.max_by(|one, other| {
             (!one.is_sampled).cmp(&!other.is_sampled).then(one.share.total_cmp(&other.share))

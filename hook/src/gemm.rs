@@ -12,6 +12,7 @@ use crate::{
     launches::{self, Launch},
     rate::{self, Class},
     record::Record,
+    shapes::Turn,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +33,11 @@ pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl Fn() -> Option<c
     launches::before(lane, || Launch::gemm(&shape), &stream);
     lane.before_launch(&stream);
     let number = lane.counters.gemms.get();
-    let asked = lane.shapes.ask(&shape);
-    let timed = rate::of(Class::Gemm).times(number) || (asked && rate::SHAPES.take());
+    let timed = match lane.shapes.ask(&shape) {
+        Turn::First => rate::by_hand(Class::Gemm).is_some_and(|rate| rate.times(number)),
+        Turn::PowerOfTwo => rate::of(Class::Gemm).times(number) || rate::SHAPES.take(),
+        Turn::Other => rate::of(Class::Gemm).times(number),
+    };
     let mut gemm = Gemm { shape, stream: None, timing: Timing::Not, captured: None, at: 0, noted: None };
     if timed || lane.observer().may_capture_graph() {
         if timed {

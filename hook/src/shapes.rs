@@ -14,6 +14,16 @@ const PLACES: usize = 512;
 /// The lower bits of a place are its count, the others identify the shape.
 const COUNT: u64 = (1 << 24) - 1;
 
+/// Which GEMM of its shape it is on its thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// The library may load its kernel now, between two events: 100 ms were measured.
+    First,
+    /// The second, fourth, eighth ...
+    PowerOfTwo,
+    Other,
+}
+
 /// One writer.
 #[derive(Debug)]
 pub(crate) struct Shapes([AtomicU64; PLACES]);
@@ -23,20 +33,20 @@ impl Shapes {
         Self([const { AtomicU64::new(0) }; PLACES])
     }
 
-    /// Counts a GEMM. Returns whether to time it: the second, fourth, eighth ... of its shape. Never the
-    /// first: the library may load its kernel then, between the hook's two events.
+    /// Counts a GEMM.
     #[inline]
-    pub(crate) fn ask(&self, shape: &GemmShape) -> bool {
+    pub(crate) fn ask(&self, shape: &GemmShape) -> Turn {
         let hash = hash(shape);
         let place = &self.0[hash as usize % PLACES];
         let before = place.load(Relaxed);
         if (before ^ hash) & !COUNT != 0 {
             place.store(hash & !COUNT | 1, Relaxed);
-            return false;
+            // Which of the shapes that displace each other came before is not known.
+            return if before == 0 { Turn::First } else { Turn::Other };
         }
         let count = ((before & COUNT) + 1).min(COUNT);
         place.store(hash & !COUNT | count, Relaxed);
-        count.is_power_of_two()
+        if count.is_power_of_two() { Turn::PowerOfTwo } else { Turn::Other }
     }
 }
 
@@ -96,15 +106,16 @@ mod tests {
     #[test]
     fn a_shape_asks_ever_more_seldom() {
         let shapes = Shapes::new();
-        let asked: Vec<_> = (1..=100).filter(|_| shapes.ask(&shape(64, 1))).collect();
+        assert_eq!(shapes.ask(&shape(64, 1)), Turn::First);
+        let asked: Vec<_> = (2..=100).filter(|_| shapes.ask(&shape(64, 1)) == Turn::PowerOfTwo).collect();
         assert_eq!(asked, [2, 4, 8, 16, 32, 64]);
-        assert!(!shapes.ask(&shape(64, 2)) && shapes.ask(&shape(64, 2)));
+        assert_eq!([(); 3].map(|()| shapes.ask(&shape(64, 2))), [Turn::First, Turn::PowerOfTwo, Turn::Other]);
     }
 
     #[test]
     fn hundreds_of_shapes_each_ask() {
         let shapes = Shapes::new();
-        let asks = |m| (0..100).filter(|_| shapes.ask(&shape(m, 1))).count();
+        let asks = |m| (0..100).filter(|_| shapes.ask(&shape(m, 1)) == Turn::PowerOfTwo).count();
         assert!((1..300).all(|m| asks(m) == 6));
     }
 }

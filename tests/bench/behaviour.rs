@@ -41,6 +41,7 @@ fn compare(count: u32) -> f64 {
             let vector = |function| Vector {
                 function,
                 share: 0.01 * noise(worker, function),
+                total: 0.01 * noise(worker, function),
                 executions: 30,
                 rate: Some(400.0 / noise(worker, function)),
                 variation: Some(4.0),

@@ -1,6 +1,6 @@
 """The ten hangs on real GPUs: rank 1 of two causes each (hangs.py); what is said of it, and after how many seconds.
 
-    python3 hang_table.py PROGRAMS OUT [--at-once 5] [--rounds 1] [--patience 25] [FAULT...]
+    python3 hang_table.py PROGRAMS OUT [--at-once 5] [--rounds 1] [--patience 25] [--base-port PORT] [FAULT...]
 
 PROGRAMS has xpu-top, xpu-collector and libxpu_hook.so; OUT gets each job's output and its last status. Each job has a
 collector of its own. Jobs side by side share the two GPUs in time slices: what the driver says of a GPU is then of all
@@ -38,7 +38,8 @@ EXPECTED = {
     "send": ("unmatched", "log_metrics", ("not_launched", "begun", "still", "launched")),
     "left": ("not_entered", "it has ended", ("not_called",)),
 }
-OTHERS = ["none"]
+# Without a hang, and the seconds for which nothing may be said of one.
+HEALTHY = {"none": 25, "long": 140}
 
 arguments = argparse.ArgumentParser()
 arguments.add_argument("programs", type=pathlib.Path)
@@ -47,7 +48,8 @@ arguments.add_argument("--at-once", type=int, default=5)
 arguments.add_argument("--rounds", type=int, default=1)
 arguments.add_argument("--healthy", type=float, default=6, help="seconds of training before the hang")
 arguments.add_argument("--patience", type=float, default=25, help="seconds that a report may take")
-arguments.add_argument("faults", nargs="*", help="of " + ", ".join([*EXPECTED, *OTHERS]))
+arguments.add_argument("--base-port", type=int, default=23000, help="each job has the 16 ports after those of the last")
+arguments.add_argument("faults", nargs="*", help="of " + ", ".join([*EXPECTED, *HEALTHY]))
 
 
 def judged(fault, status):
@@ -73,7 +75,7 @@ def judged(fault, status):
 
 def watch(given, number, fault):
     place = pathlib.Path(tempfile.mkdtemp(prefix="hang-"))
-    base, own = 23000 + 16 * number, place / "own"
+    base, own = given.base_port + 16 * number, place / "own"
     environment = {**os.environ, "XPU_TOP_BASE_PORT": str(base), "XPU_TOP_RUNTIME_DIR": str(place / "run"),
                    "HOME": str(place), "PYTHONUNBUFFERED": "1", "NCCL_RAS_ADDR": f"127.0.0.1:{base + 8}"}  # fmt: skip
     command = [given.programs / "xpu-top", "run", "--job", f"hang-{fault}", "--", sys.executable, "-m",
@@ -108,12 +110,17 @@ def reported(given, number, fault, job, environment, base, began):
     host = ["--hosts", "127.0.0.1", "--base-port", str(base)]
     ask = [str(given.programs / "xpu-top"), "status", "--json", "--now", *host]
     seconds, last = None, None
-    while time.time() < at + given.patience:
+    patience = HEALTHY.get(fault, given.patience)
+    while time.time() < at + patience and job.poll() is None:
         said = subprocess.run(ask, env=environment, capture_output=True, text=True, timeout=60, check=False).stdout
         status = json.loads(said or "{}")
-        if fault in OTHERS:
+        if fault in HEALTHY:
             found = [one for one in status.get("findings", []) if one["kind"] in ("hang", "exited")]
-            last = {"said": found[0]["evidence"], "right": False} if found else {"said": "nothing", "right": True}
+            (given.out / f"{number}-{fault}.json").write_text(said)
+            if found:
+                return time.time() - at, {"said": found[0]["evidence"], "right": False}
+            seen = bool(status.get("ranks"))
+            last = {"said": "nothing" if seen else "no ranks: the collector is gone", "right": seen}
         else:
             last = judged(fault, status)
         (given.out / f"{number}-{fault}.json").write_text(said)
@@ -138,9 +145,9 @@ def main():
                 right = False
                 print(f"| {fault} | - | - | - | - | {said} |", flush=True)
                 continue
-            if fault in OTHERS:
+            if fault in HEALTHY:
                 right &= said["right"]
-                print(f"| {fault} | - | - | - | - | {said['said']} |", flush=True)
+                print(f"| {fault} | {seconds or 0:.1f} | - | - | - | {said['said']} |", flush=True)
                 continue
             words = ["right" if said[part] else "WRONG" for part in ("culprit", "place", "gpu")]
             right &= "WRONG" not in words and seconds <= 15

@@ -4,8 +4,9 @@
 
 FAULT: none, extra (one small all-reduce more), size (other bytes), dtype (as many elements, wider), order (two process
 groups the other way round), kernel (one without end before the gradients' all-reduce), swallowed (an exception skips a
-step), lock (taken twice), loader (its queue stays empty), send (nobody receives), left (it exits). Rank 1 writes to
-OUT.began when it begins; both write their process numbers to OUT.pids.
+step), lock (taken twice), loader (its queue stays empty), send (nobody receives), left (it exits), long (healthy:
+compiled for a shape after the other, then rank 0 evaluates for 25 s and saves for 60 s while rank 1 waits for it).
+Rank 1 writes to OUT.began when it begins; both write their process numbers to OUT.pids.
 """
 
 import os
@@ -30,6 +31,21 @@ batch = torch.randn(4, 256, 1024, device="cuda", dtype=torch.bfloat16)
 lock, batches = threading.Lock(), queue.Queue()
 with open(f"{out}.pids", "a") as file:
     file.write(f"{os.getpid()}\n")
+
+
+def evaluate_and_save():
+    """As many programs do it: on rank 0 alone, the others wait in a collective."""
+    if rank == 0:
+        until = time.monotonic() + 25
+        with torch.no_grad():
+            while time.monotonic() < until:
+                model.module(batch).float().square().mean().item()
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            with open(f"{out}.checkpoint", "wb") as file:
+                torch.save([model.state_dict(), optimizer.state_dict()], file)
+                os.fsync(file.fileno())
+    dist.barrier()
 
 
 def take_twice():
@@ -81,12 +97,25 @@ def validate(wrong):
         torch.cuda.synchronize()
 
 
+if fault == "long":
+    # Inductor compiles each shape anew, ranks at different times.
+    with open(f"{out}.began", "w") as file:
+        file.write(str(time.time()))
+    compiled = torch.compile(model, dynamic=False)
+    for tokens in (192, 320, 384, 448):
+        compiled(
+            torch.randn(4, tokens + 32 * rank, 1024, device="cuda", dtype=torch.bfloat16)
+        ).float().mean().backward()
+        optimizer.zero_grad()
 begun, step = time.monotonic(), 0
 while True:
     # By rank 0's clock: all know at which step.
     due = torch.tensor([float(time.monotonic() - begun > seconds)], device="cuda")
     dist.broadcast(due, 0)
-    wrong = bool(due.item()) and rank == 1 and fault != "none"
+    if fault == "long" and bool(due.item()):
+        evaluate_and_save()
+        begun = float("inf")
+    wrong = bool(due.item()) and rank == 1 and fault not in ("none", "long")
     if wrong:
         with open(f"{out}.began", "w") as file:
             file.write(str(time.time()))

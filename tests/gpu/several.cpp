@@ -4,7 +4,8 @@
 //     several threads|one SECONDS GPUS
 //
 // `threads`: one thread a GPU. `one`: one thread for all, NCCL calls in a group, with the last GPU current. The GPU of
-// number g makes 2 + g GEMMs a round. Prints one line of JSON a GPU.
+// number g makes 2 + g GEMMs a round. Prints one line of JSON a GPU, with the GEMMs' milliseconds in the first rounds and
+// in the longest one.
 
 #include <chrono>
 #include <cstdio>
@@ -50,7 +51,8 @@ struct Gpu {
     cudaStream_t stream;
     cudaEvent_t begin, multiplied, reduced;
     double gemm_ms = 0, reduce_ms = 0;
-    long gemms = 0, reduces = 0;
+    long gemms = 0, reduces = 0, longest = 0;
+    std::vector<float> rounds;
 
     void prepare() {
         ok(cudaSetDevice(number));
@@ -83,6 +85,8 @@ struct Gpu {
         float ms;
         ok(cudaEventElapsedTime(&ms, begin, multiplied));
         gemm_ms += ms, gemms += 2 + number;
+        rounds.push_back(ms);
+        if (ms > rounds[longest]) longest = long(rounds.size()) - 1;
         ok(cudaEventElapsedTime(&ms, multiplied, reduced));
         reduce_ms += ms, reduces++;
     }
@@ -120,9 +124,13 @@ int main(int argc, char **argv) {
     }
     // The shortest all-reduce in all is the one that did not wait: that of the GPU with most GEMMs.
     const double bus = 2.0 * (count - 1) / count * 2 * ELEMENTS;
-    for (Gpu &gpu : gpus)
-        printf("{\"gpu\": %d, \"gemms\": %ld, \"reduces\": %ld, \"tflops\": %.2f, \"bus_gb_s\": %.2f}\n", gpu.number,
-               gpu.gemms, gpu.reduces, 2.0 * SIZE * SIZE * SIZE * gpu.gemms / gpu.gemm_ms / 1e9,
-               bus * gpu.reduces / gpu.reduce_ms / 1e6);
+    for (Gpu &gpu : gpus) {
+        printf("{\"gpu\": %d, \"gemms\": %ld, \"reduces\": %ld, \"tflops\": %.2f, \"bus_gb_s\": %.2f, "
+               "\"longest_round\": [%ld, %.2f], \"first_rounds_ms\": [",
+               gpu.number, gpu.gemms, gpu.reduces, 2.0 * SIZE * SIZE * SIZE * gpu.gemms / gpu.gemm_ms / 1e9,
+               bus * gpu.reduces / gpu.reduce_ms / 1e6, gpu.longest, gpu.rounds[gpu.longest]);
+        for (size_t n = 0; n < gpu.rounds.size() && n < 20; n++) printf("%s%.2f", n ? ", " : "", gpu.rounds[n]);
+        printf("]}\n");
+    }
     return 0;
 }

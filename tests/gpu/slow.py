@@ -6,9 +6,10 @@ FAULT: none, loader (30 ms in its data loader), gil (a thread that holds the GIL
 steps), copies (large ones to its GPU), item (it waits for the GPU in each micro-batch), gc (it collects garbage every
 step), compute (more arithmetic), batch (its batch is twice as large), cache (it empties the allocator's cache each
 step), core (six busy processes share its core), stopped (it is stopped for 60 ms of every 120), log (it writes and
-syncs a log of 4 MiB each step), kernels (400 small kernels more a step), neighbour (another process multiplies on its
-GPU). HEALTHY seconds later it begins. Each rank writes the time of each step to OUT.RANK, rank 1 when it began to
-OUT.began. By default the hosts limit the job; with WIDTH=4096 the GPUs do.
+syncs a log of 4 MiB each step), kernels (400 small kernels more a step), python (it parses text for some 10 ms a
+step), neighbour (another process multiplies on its GPU). HEALTHY seconds later it begins. Each rank writes the time
+of each step to OUT.RANK, rank 1 when it began to OUT.began. By default the hosts limit the job; with WIDTH=4096 the
+GPUs do.
 """
 
 import gc
@@ -46,6 +47,10 @@ def hold_the_gil():
             time.sleep(0.05)
 
 
+def parse_records():
+    return sum(int(word) for word in " ".join(map(str, range(60_000))).split())
+
+
 STOPS = "import os, signal, time\nwhile True:\n"
 STOPS += "".join(f" os.kill({os.getpid()}, signal.{what}); time.sleep(0.06)\n" for what in ("SIGSTOP", "SIGCONT"))
 SPINS = "while True: pass"
@@ -78,6 +83,8 @@ while True:
     mine = wrong and rank == 1
     if mine and fault == "loader":
         time.sleep(0.03)
+    if mine and fault == "python":
+        parse_records()
     if mine and fault == "copies":
         for _ in range(4):
             large.to("cuda")

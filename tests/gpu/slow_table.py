@@ -1,6 +1,6 @@
 """Faults really made on rank 1 of two or more (slow.py), and what `status` says of them, which never watched before.
 
-    python3 slow_table.py PROGRAMS OUT [--at-once N] [--ranks N] [FAULT...]
+    python3 slow_table.py PROGRAMS OUT [--at-once N] [--ranks N] [--base-port PORT] [FAULT...]
 
 Status is asked 20 s after the fault began. Own cost: the mean step of rank 1 by its own clock, from 4 s after it,
 less that over the 10 s before the fault; it runs ahead of nobody. Ranks share one GPU where there is one.
@@ -25,6 +25,7 @@ arguments.add_argument("programs", type=pathlib.Path)
 arguments.add_argument("out", type=pathlib.Path)
 arguments.add_argument("--at-once", type=int, default=1)
 arguments.add_argument("--ranks", type=int, default=2)
+arguments.add_argument("--base-port", type=int, default=21000, help="each job has the 16 ports after those of the last")
 arguments.add_argument("faults", nargs="*")
 
 
@@ -38,7 +39,7 @@ def mean(path, since, until):
 
 def watch(given, number, fault):
     place = pathlib.Path(tempfile.mkdtemp(prefix="slow-"))
-    base = 21000 + 16 * number
+    base = given.base_port + 16 * number
     environment = {**os.environ, "XPU_TOP_BASE_PORT": str(base), "XPU_TOP_RUNTIME_DIR": str(place / "run"),
                    "HOME": str(place), "PYTHONUNBUFFERED": "1"}  # fmt: skip
     own = place / "own"

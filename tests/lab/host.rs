@@ -109,6 +109,16 @@ impl Host {
         }
     }
 
+    /// The collector ended by itself, or by a signal.
+    pub fn collector_ends(&mut self) -> Outcome {
+        self.collector.take().expect("a collector").end()
+    }
+
+    /// Sends the collector a signal by its name.
+    pub fn signal_collector(&self, name: &str) {
+        self.collector.as_ref().expect("a collector").signal(name);
+    }
+
     /// The collector's log so far.
     pub fn collector_log(&self) -> String {
         self.collector.as_ref().map(Program::said).unwrap_or_default()

@@ -1,7 +1,7 @@
 //! One GPU, read about once a second on a separate thread, or less often if a reading is expensive.
 
 use std::{
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{Arc, Mutex, atomic::Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
 };
@@ -36,6 +36,10 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// Links a GPU can have.
 const LINKS: u32 = 18;
 
+/// Held while the library reads a performance monitor. A thread that does not get it tries again, because a GPU that is
+/// faulty may keep it for long.
+static MONITOR: Mutex<()> = Mutex::new(());
+
 const COUNTERS: [ErrorCounter; 4] =
     [ErrorCounter::DlReplay, ErrorCounter::DlRecovery, ErrorCounter::DlCrcFlit, ErrorCounter::DlCrcData];
 
@@ -59,7 +63,10 @@ pub(super) fn watch(nvml: &Arc<Nvml>, uuid: DeviceUuid, slot: &Arc<Slot>) {
         if rest.is_due(now) {
             rest.measure(now, || gpu.read_limits_and_errors(&mut known));
         }
-        if traffic.is_due(now) {
+        // One thread at a time: two at once crashed the driver's library on two H200s.
+        if traffic.is_due(now)
+            && let Ok(_alone) = MONITOR.try_lock()
+        {
             traffic.measure(now, || {
                 *lock(&slot.load) = meter.read(nvml, &gpu.whole, now).map(|load| (Moment::now(), load));
             });

@@ -33,7 +33,7 @@ impl Collector {
             stacks.read_at = now;
             self.roster.keep(&mut stacks, looked);
             if viewers.is_empty() {
-                tracing::info!("{}: it hangs; the stacks of rank {} are kept", stacks.job, stacks.rank);
+                tracing::info!("{}: no progress; the stacks of rank {} are kept", stacks.job, stacks.rank);
             }
             let bytes = self.encode(CONTROL, Body::Stacks(stacks), now);
             for viewer in viewers {

@@ -47,6 +47,8 @@ pub struct Vector {
     pub function: usize,
     /// Share of the critical path, without what overlaps with a class before its own.
     pub share: f64,
+    /// The same with the time that overlaps: all that it takes, as a share of the path.
+    pub total: f64,
     /// Executions in the recorded steps; readings of a sampled function.
     pub executions: u64,
     /// Mean and standard deviation of the rate while it executes, in the function's unit; `null` if the capture
@@ -195,8 +197,8 @@ fn worker(profile: &Profile, role: usize, number: &[Option<usize>]) -> Worker {
         .filter_map(|(&function, spent)| {
             let (rate, variation) = spent.rate().unzip();
             let share = profile.share(spent);
-            let executions = spent.executions;
-            Some(Vector { function: number[function]?, share, executions, rate, variation })
+            let (total, executions) = (profile.total(spent), spent.executions);
+            Some(Vector { function: number[function]?, share, total, executions, rate, variation })
         })
         .collect();
     vectors.sort_by(|a, b| b.share.total_cmp(&a.share));

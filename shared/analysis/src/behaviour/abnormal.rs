@@ -70,7 +70,7 @@ struct Found<'a> {
     peers_share: Option<f64>,
     peers_rate: Option<f64>,
     distance: f64,
-    /// Time beyond that of its peers; its whole time if it is like them.
+    /// Time beyond that of its peers, on the path and in all; its whole time if it is like them.
     cost: f64,
 }
 
@@ -110,7 +110,7 @@ pub fn abnormal(functions: &[Function], workers: &[Worker], per: Per) -> Vec<Abn
 
 /// A worker without a function of the host spends no time in it.
 fn complete<'a>(all: &mut Vec<(&'a Worker, Vector)>, workers: &[&'a Worker], function: usize) {
-    let none = Vector { function, share: 0.0, executions: 0, rate: None, variation: None };
+    let none = Vector { function, share: 0.0, total: 0.0, executions: 0, rate: None, variation: None };
     let has: BTreeSet<_> = all.iter().map(|(worker, _)| worker.rank).collect();
     all.extend(workers.iter().filter(|worker| !has.contains(&worker.rank)).map(|&worker| (worker, none)));
     all.sort_by_key(|(worker, _)| worker.rank);
@@ -127,7 +127,9 @@ fn unlike_peers<'a>(function: &Function, all: &[(&'a Worker, Vector)]) -> (Vec<F
         let (peers_share, peers_rate) =
             (of_peers(|vector| Some(vector.share)), of_peers(|vector| vector.rate));
         let peers = peers_share.unwrap_or(0.0);
-        let more = vector.share - peers;
+        // A rank on which less runs beside a function, or that waits less, has more of it on its path.
+        let longer = vector.total - of_peers(|vector| Some(vector.total)).unwrap_or(0.0);
+        let more = (vector.share - peers).min(longer);
         let cost = more * worker.path_ns as f64;
         let found = Found { worker, vector, peers_share, peers_rate, distance: apart.distance, cost };
         let is_clear = is_enough(function, &found, peers) && more >= WORTH;

@@ -37,13 +37,23 @@ pub(super) struct Interval {
 /// time.
 const SHARERS: usize = 128;
 
-/// Nanoseconds of each function on the path between two times. Functions of one layer that run at the same time
-/// share it equally; of nested ones the innermost has it all. Intervals are in the order of their begin.
-pub(super) fn walk(intervals: &[Interval], from: u64, to: u64) -> HashMap<usize, f64> {
+/// Nanoseconds of a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Time {
+    pub critical: f64,
+    /// Of all its intervals, whatever runs beside them.
+    pub total: f64,
+}
+
+/// The time of each function between two times. Functions of one layer that run at the same time share the path
+/// equally; of nested ones the innermost has it all. Intervals are in the order of their begin.
+pub(super) fn walk(intervals: &[Interval], from: u64, to: u64) -> HashMap<usize, Time> {
     let mut events = Vec::with_capacity(2 * intervals.len());
+    let mut spent: HashMap<usize, Time> = HashMap::new();
     for (index, interval) in intervals.iter().enumerate() {
         let (begin, end) = (interval.from.max(from), interval.to.min(to));
         if begin < end {
+            spent.entry(interval.function).or_default().total += (end - begin) as f64;
             events.push((begin, true, index));
             events.push((end, false, index));
         }
@@ -52,7 +62,6 @@ pub(super) fn walk(intervals: &[Interval], from: u64, to: u64) -> HashMap<usize,
     events.sort_unstable();
     // In the order of their begin.
     let mut active: [BTreeSet<usize>; Layer::COUNT] = Default::default();
-    let mut spent: HashMap<usize, f64> = HashMap::new();
     let mut since = from;
     for (at, begins, index) in events {
         if at > since {
@@ -60,7 +69,7 @@ pub(super) fn walk(intervals: &[Interval], from: u64, to: u64) -> HashMap<usize,
                 let sharers = if layer == Layer::Traced as usize { 1 } else { SHARERS };
                 let each = (at - since) as f64 / active[layer].len().min(sharers) as f64;
                 for &one in active[layer].iter().rev().take(sharers) {
-                    *spent.entry(intervals[one].function).or_default() += each;
+                    spent.entry(intervals[one].function).or_default().critical += each;
                 }
             }
             since = at;
@@ -96,11 +105,8 @@ mod tests {
             5,
             100,
         );
-        let sorted: std::collections::BTreeMap<_, _> = spent.into_iter().collect();
-        assert_eq!(
-            sorted.into_iter().collect::<Vec<_>>(),
-            [(0, 20.0), (1, 20.0), (2, 5.0), (3, 10.0), (4, 40.0)]
-        );
+        let time = [0, 1, 2, 3, 4].map(|function| (spent[&function].critical, spent[&function].total));
+        assert_eq!(time, [(20.0, 20.0), (20.0, 30.0), (5.0, 33.0), (10.0, 55.0), (40.0, 42.0)]);
     }
 
     #[test]
@@ -115,6 +121,6 @@ mod tests {
             0,
             30,
         );
-        assert_eq!((spent[&0], spent[&1], spent[&2], spent[&3]), (5.0, 5.0, 15.0, 5.0));
+        assert_eq!([0, 1, 2, 3].map(|function| spent[&function].critical), [5.0, 5.0, 15.0, 5.0]);
     }
 }

@@ -97,7 +97,14 @@ mod tests {
     fn unlike(shares: &[f64]) -> Vec<usize> {
         let vectors: Vec<_> = shares
             .iter()
-            .map(|&share| Vector { function: 0, share, executions: 9, rate: None, variation: None })
+            .map(|&share| Vector {
+                function: 0,
+                share,
+                total: share,
+                executions: 9,
+                rate: None,
+                variation: None,
+            })
             .collect();
         let apart = Cohort::new(vectors.iter().collect()).apart();
         (0..apart.len()).filter(|&worker| apart[worker].is_unlike).collect()

@@ -22,6 +22,8 @@ use crate::capture::{Capture, Per, RankCapture, Sampled, Seen, Single, Spans, St
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spent {
     pub critical_ns: f64,
+    /// Of all executions, whatever runs beside them.
+    pub total_ns: f64,
     pub executions: u64,
     unit: Option<Unit>,
     /// Sums over the executions with a rate: time, amount, and amount² / time.
@@ -81,6 +83,11 @@ pub(super) struct Profile {
 impl Profile {
     pub(super) fn share(&self, spent: &Spent) -> f64 {
         spent.critical_ns / (self.whole_ns as f64).max(1.0)
+    }
+
+    /// The same of all its time.
+    pub(super) fn total(&self, spent: &Spent) -> f64 {
+        spent.total_ns / (self.whole_ns as f64).max(1.0)
     }
 
     pub(super) fn shares(&self) -> impl Iterator<Item = (usize, f64)> {
@@ -161,8 +168,10 @@ fn profile(
         .map_or(0, |sampled| sample(sampled, &windows, &mut intervals, names, &mut functions));
     intervals.sort_by_key(|one| one.from);
     for (from, to) in windows.iter() {
-        for (function, critical_ns) in walk(&intervals, from.0, to.0) {
-            functions.entry(function).or_default().critical_ns += critical_ns;
+        for (function, time) in walk(&intervals, from.0, to.0) {
+            let spent = functions.entry(function).or_default();
+            spent.critical_ns += time.critical;
+            spent.total_ns += time.total;
         }
     }
     let path_ns = match capture.per() {

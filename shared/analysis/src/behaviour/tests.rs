@@ -139,6 +139,7 @@ fn workers(count: u32, functions: &[Function]) -> Vec<Worker> {
         let all = functions.iter().enumerate().map(|(number, function)| Vector {
             function: number,
             share: 0.6 / functions.len() as f64 * noise(worker, number),
+            total: 0.6 / functions.len() as f64 * noise(worker, number),
             executions: 30,
             rate: function.unit.map(|_| 400.0 / noise(worker, number)),
             variation: function.unit.map(|_| 4.0),
@@ -157,6 +158,11 @@ fn workers(count: u32, functions: &[Function]) -> Vec<Worker> {
         .collect()
 }
 
+/// Nothing overlaps.
+fn take(vector: &mut Vector, share: f64) {
+    (vector.share, vector.total) = (share, share);
+}
+
 #[test]
 fn of_many_workers_the_one_that_differs_is_named_with_what_it_costs() {
     let functions: Vec<_> = (0..8)
@@ -164,8 +170,9 @@ fn of_many_workers_the_one_that_differs_is_named_with_what_it_costs() {
         .chain([function(Class::Python, "collate_fn (data.py:40)")])
         .collect();
     let mut workers = workers(300, &functions);
-    workers[77].vectors[8].share = 0.31;
-    workers[200].vectors[3].share *= 1.25;
+    take(&mut workers[77].vectors[8], 0.31);
+    let longer = workers[200].vectors[3].share * 1.25;
+    take(&mut workers[200].vectors[3], longer);
     let slower = workers[200].vectors[3].rate.map(|rate| rate / 1.25);
     workers[200].vectors[3].rate = slower;
     let found = abnormal(&functions, &workers, Per::Step);
@@ -179,14 +186,29 @@ fn of_many_workers_the_one_that_differs_is_named_with_what_it_costs() {
     assert!(kernel.ends_with("costs 1.7 ms a step"), "{kernel}");
 }
 
+/// As on two healthy H200s: while rank 0 launches its GPU is idle, and that of rank 1 waits in NCCL meanwhile.
+#[test]
+fn what_takes_as_long_on_its_peers_but_beside_other_work_is_like_them() {
+    let functions = [function(Class::Python, "backward (graph.py:869)")];
+    let mut workers = workers(2, &functions);
+    take(&mut workers[0].vectors[0], 0.55);
+    (workers[1].vectors[0].share, workers[1].vectors[0].total) = (0.01, 0.53);
+    let found = abnormal(&functions, &workers, Per::Step);
+    let [row] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!((&row.ranks[..], row.cost_ns / MS), (&[Rank(0)][..], 2), "as much as it takes longer");
+    workers[1].vectors[0].total = 0.545;
+    assert!(abnormal(&functions, &workers, Per::Step).is_empty());
+}
+
 #[test]
 fn readings_that_are_too_few_name_nobody() {
     let functions = [function(Class::Python, "collate_fn (data.py:40)")];
     let mut workers = workers(8, &functions);
     for worker in &mut workers {
-        (worker.vectors[0].share, worker.samples) = (0.02, 20);
+        take(&mut worker.vectors[0], 0.02);
+        worker.samples = 20;
     }
-    workers[3].vectors[0].share = 0.2;
+    take(&mut workers[3].vectors[0], 0.2);
     assert!(abnormal(&functions, &workers, Per::Step).is_empty(), "4 of 20 readings may be chance");
     workers[3].samples = 200;
     assert_eq!(abnormal(&functions, &workers, Per::Step).len(), 1);
@@ -227,6 +249,7 @@ fn the_vectors_of_a_worker_are_small() {
     for vector in &mut workers[0].vectors {
         *vector = Vector {
             share: 0.012_345_678_912_345_678,
+            total: 0.012_345_678_912_345_678,
             executions: 65_536,
             rate: Some(1_234.567_891_234_567_8),
             variation: Some(123.456_789_123_456_78),

@@ -72,6 +72,9 @@ impl Examiner {
         {
             (link.cost, link.since_s) = (Some(growth.cost(job.ranks().len())), growth.since_s);
         }
+        if let Some(pauses) = pace::pauses_in_place(job, &slow).filter(|_| !is_stuck) {
+            slow = vec![pauses];
+        }
         // A slow rank's finding includes its cost to all steps.
         let explained = is_stuck || link.is_some() || !slow.is_empty();
         let pace = match explained {

@@ -53,6 +53,10 @@ const LONG_OF: f64 = 0.25;
 const QUIET_S: f64 = 4.0;
 const QUIET_STEPS: f64 = 20.0;
 
+/// Pauses explain a late rank if its usual lateness costs less than this share of what they cost: most of the loss
+/// is in them.
+const MOST: f64 = 0.5;
+
 /// A finding may be the cause of an increase if their durations differ by at most this factor, plus seconds:
 /// begins are known to half of the time, and to the [`super::cohort::LONG`] digests of a cost. Tuned.
 const EARLIER: f64 = 1.5;
@@ -79,6 +83,16 @@ pub(super) fn pauses_beside(job: &Job, slow: &[Finding]) -> Option<Finding> {
     // A slow rank may wait for its own GPU. A rank that waits less than only that one is not late.
     let others = job.ranks().filter(|(rank, _)| !is_named(rank) && !found.ranks.contains(rank)).count();
     (others > 0 && !found.ranks.iter().any(is_named)).then_some(found)
+}
+
+/// Pauses of the one rank that is late, if they cost more than its usual lateness. Then they are the finding, and
+/// their cost includes the lateness.
+pub(super) fn pauses_in_place(job: &Job, slow: &[Finding]) -> Option<Finding> {
+    let [late] = slow else { return None };
+    let is_host = matches!(late.class, Class::Host | Class::Step);
+    let found = pauses::found(job, &asked(job)).filter(|found| is_host && found.ranks == late.ranks)?;
+    let pct = |finding: &Finding| finding.cost.map_or(0.0, |cost| cost.pct);
+    (pct(&found) * MOST > pct(late)).then_some(found)
 }
 
 /// Whether, and by how much, steps take longer permanently, whichever rank is the cause.

@@ -285,6 +285,14 @@ fn who_saves_every_half_second_is_named() {
     assert!((25.0..34.5).contains(&cost), "{cost}");
 }
 
+/// Two H200s: 10.1 ms a step, and 38.9 with the checkpoints. Its usual lateness is found a moment before the end.
+#[test]
+fn pauses_cost_what_they_cost_although_their_rank_is_late_too() {
+    let bytes = include_bytes!("recorded/h200_checkpoint_late.xpurec");
+    let cost = named(bytes, Class::Pauses);
+    assert!((23.0..34.6).contains(&cost), "{cost}");
+}
+
 /// Four H100s: 8.9 ms a step, and 24.8 with four copies of 64 MiB.
 #[test]
 fn who_copies_is_named_among_four() {
