@@ -71,10 +71,6 @@ pub struct Wanted {
     pub options: KinetoOptions,
 }
 
-/// Why there is no plan.
-pub const NO_STEPS: &str =
-    "the step time is unknown, so no steps can be agreed on: use a duration, 500ms, in place of steps";
-
 /// Called with messages while the traces are taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
@@ -111,7 +107,7 @@ pub struct Subject {
     pub live: Live,
 }
 
-/// Takes the traces of these ranks into a folder. `None`: [`NO_STEPS`].
+/// Takes the traces of these ranks into a folder.
 ///
 /// # Errors
 /// Where the folder cannot be written.
@@ -121,7 +117,7 @@ pub async fn trace(
     wanted: Wanted,
     stop: Stop,
     report: &mut dyn FnMut(News),
-) -> anyhow::Result<Option<Outcome>> {
+) -> anyhow::Result<Outcome> {
     let Subject { job, ranks, following, arrivals, live } = subject;
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let tracing = Tracing {
@@ -159,9 +155,9 @@ struct Tracing<'a> {
 }
 
 impl Tracing<'_> {
-    async fn take(mut self) -> anyhow::Result<Option<Outcome>> {
+    async fn take(mut self) -> anyhow::Result<Outcome> {
         self.ask_how_they_stand().await?;
-        let Some(plan) = self.plan() else { return Ok(None) };
+        let plan = self.plan();
         let order = KinetoOrder {
             number: number(),
             window: plan.window,
@@ -170,9 +166,16 @@ impl Tracing<'_> {
         };
         let (with, of) = (self.ranks.with_kineto(), self.ranks.len());
         (self.report)(News::Planned(plan.window));
-        (self.report)(News::Line(format!("{with} of {of} ranks will trace {plan}")));
+        (self.report)(News::Line(if with == 0 {
+            format!(
+                "no Kineto of {of} ranks has polled yet; asking for another {:.0} s",
+                plan.lead.as_secs_f64()
+            )
+        } else {
+            format!("{with} of {of} ranks will trace {plan}")
+        }));
         self.trace(&order, plan.lead).await?;
-        self.finish(&order, &plan).await.map(Some)
+        self.finish(&order, &plan).await
     }
 
     /// Waits until each rank has answered, and each silent Kineto has had time to ask.
@@ -191,7 +194,7 @@ impl Tracing<'_> {
         .await
     }
 
-    fn plan(&self) -> Option<Plan> {
+    fn plan(&self) -> Plan {
         let job = self.following.jobs().get(&self.job);
         let times = job.into_iter().flat_map(xpu_model::job::Job::ranks);
         let step_time =

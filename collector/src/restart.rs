@@ -15,10 +15,10 @@ const CRASHES: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SI
 /// The number of crashes, as the environment has it.
 const VARIABLE: &str = "XPU_TOP_COLLECTOR_CRASHES";
 
-/// With so many crashes in a row it ends, because it would crash again.
+/// With this many crashes in a row it ends, because it would crash again.
 const MOST: u8 = 5;
 
-/// One that has run for so many seconds starts to count again.
+/// After this many seconds without a crash it starts to count again.
 const LONG: i64 = 600;
 
 /// Crashes before this start, and the time of the start in monotonic seconds.
@@ -33,6 +33,10 @@ static DIGIT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 /// it. Called before there are threads.
 pub(crate) fn on_crash(left_out: &str) {
     let crashes = std::env::var(VARIABLE).ok().and_then(|count| count.parse().ok()).unwrap_or(0);
+    if crashes > 0 {
+        // The kernel has named it after the link that was executed. SAFETY: the kernel reads the name.
+        unsafe { libc::prctl(libc::PR_SET_NAME, c"xpu-collector".as_ptr()) };
+    }
     COUNT.store(crashes, Relaxed);
     START.store(seconds(), Relaxed);
     let arguments =

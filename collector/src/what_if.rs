@@ -35,6 +35,14 @@ impl WhatIfs {
         self.lock().get(job).cloned()
     }
 
+    /// The sentences of the last estimate of this job.
+    pub(crate) fn sentences(&self, job: &JobName) -> Vec<String> {
+        let jobs = self.lock();
+        let sentences = jobs.get(job).and_then(|known| known.document["estimate"]["sentences"].as_array());
+        let all = sentences.into_iter().flatten();
+        all.filter_map(|one| one.as_str().map(str::to_owned)).collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<JobName, WhatIf>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,13 +121,14 @@ pub(crate) mod tests {
         "estimate":{"at":1800000099.0,"first":3,"last":7,"ranks":8,"slowdown":1.25,"waste":0.2,"m_w":1.0,"m_s":null,
         "step":{"simulated_ms":125.0,"ideal_ms":100.0,"measured_ms":125.0},"losses":[
         {"cause":"all","repaired_ms":100.0,"lost_ms":25.0},{"cause":"ranks","ranks":[3],"repaired_ms":101.0,"lost_ms":24.0}],
-        "sentences":[]},"total":{"estimates":2,"failed":1,"steps":100,"gpu_hours":0.5,
+        "sentences":["If rank 3 were as the others, a step would take 101 ms."]},"total":{"estimates":2,"failed":1,"steps":100,"gpu_hours":0.5,
         "lost":{"all":{"gpu_hours":0.1,"money":0.25,"currency":"EUR"},"ranks":{"gpu_hours":0.05}},
         "ranks":[{"rank":3,"gpu_hours":0.05}],"hosts":[]}}"#;
 
     #[test]
     fn the_last_document_of_a_job_is_kept_and_other_lines_are_not() {
         let (kept, job) = (WhatIfs::default(), JobName::from("train"));
+        assert!(kept.sentences(&job).is_empty());
         assert!(kept.take(&job, LINE) && !kept.take(&job, "xpu-top: no job") && !kept.take(&job, "{}"));
         let figures = kept.of(&job).expect("it is kept").figures;
         assert_eq!((figures.total.steps, figures.total.ranks[0].rank), (100, Rank(3)));

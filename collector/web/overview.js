@@ -76,7 +76,8 @@ function drawBound() {
   const healthy = findings().length === 0 && status.coverage.ranks_seen >= status.world_size;
   parts.bound.replaceChildren(
     healthy ? h("span", { class: "good" }, "● no findings   ") : "",
-    findings().some(stops) ? "" : h("span", { class: "muted" }, status.bound_sentence ?? "what limits the job is not known yet"));
+    findings().some(stops) ? "" : h("span", { class: "muted" }, status.bound_sentence ?? "what limits the job is not known yet"),
+    ...(status.what_if_sentences ?? []).slice(0, 2).map((said) => h("p", { class: "muted", title: "what-if, from the last capture" }, said)));
 }
 
 function legend({ scale, metric }) {

@@ -95,7 +95,9 @@ fn a_page_and_its_events_are_served() {
     let first = plain.next();
     assert_eq!(first.name, "status");
     let mut there = first.data.clone();
-    assert!(there.as_object_mut().expect("an object").remove("bound_sentence").is_some());
+    for more in ["bound_sentence", "what_if_sentences"] {
+        assert!(there.as_object_mut().expect("an object").remove(more).is_some());
+    }
     assert_eq!(names(&there), names(&document), "as `status --json`");
     let step = |event: &Event| event.data["steps"]["min"].as_u64();
     let began = Instant::now();

@@ -229,6 +229,43 @@ while True:
     assert_eq!(manifest["same_steps"], true, "{manifest:#}");
 }
 
+/// Equal numbers of calls are different steps then.
+#[test]
+fn where_calls_per_step_vary_a_time_is_traced() {
+    let host = Host::new();
+    let script = "kineto = Kineto()
+other, number = SGD([object()]), 0
+wait_until_watched()
+while True:
+    work()
+    number += 1
+    if number % 3 == 0: other.step()";
+    let _ranks = host.job([script; 2]);
+    let done = host.kineto("--steps 2");
+    assert_eq!(done.status.code(), Some(0), "{done:?}\n{}", host.log());
+    assert!(done.stderr.contains("because the number of optimizer calls per step varies"), "{done:?}");
+    let manifest = host.manifest();
+    assert!(manifest["window"]["duration_ms"].is_number(), "{manifest:#}");
+}
+
+/// Nothing knows its steps.
+#[test]
+fn without_a_step_time_half_a_second_is_traced() {
+    let host = Host::new();
+    let script = "kineto = Kineto()\nwait_until_watched()\nwhile True: time.sleep(0.05)";
+    let _ranks = [host.run(0, &[], script), host.run(1, &[], script)];
+    let done = until("both ranks to be known", || {
+        let _ = fs::remove_dir_all(host.out());
+        let done = host.kineto("--steps 2");
+        done.stderr.contains("2 of 2 ranks will trace").then_some(done)
+    });
+    assert_eq!(done.status.code(), Some(0), "{done:?}\n{}", host.log());
+    assert!(
+        done.stderr.contains("500 ms, in 4 s, in place of steps, because the step time is unknown"),
+        "{done:?}"
+    );
+}
+
 #[test]
 fn a_rank_that_gives_none_is_named_with_what_to_do() {
     let host = Host::new();

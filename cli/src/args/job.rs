@@ -33,7 +33,7 @@ pub struct JobArgs {
     /// Reach the hosts through your ssh if their ports are closed: `--ssh`, or `--ssh='ssh -p 2222'`
     #[arg(long, value_name = "COMMAND", num_args = 0..=1, require_equals = true, default_missing_value = "ssh")]
     pub ssh: Option<String>,
-    /// The job to show [default: the one with most ranks]
+    /// Name of the job [default: the one with most ranks]
     #[arg(long, value_name = "NAME", value_parser = job_name)]
     pub job: Option<JobName>,
     #[command(flatten)]

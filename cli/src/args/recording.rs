@@ -116,13 +116,14 @@ pub struct KinetoArgs {
     /// Also the FLOPs of operators, estimated by PyTorch
     #[arg(long)]
     pub with_flops: bool,
-    /// Also the modules of operators, in scripted models
+    /// Also the modules that operators belong to, for `TorchScript`
     #[arg(long)]
     pub with_modules: bool,
     /// The folder to write to, created if needed: one `rank-0003.json.gz` per rank, and `manifest.json`; these files must not exist
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
-    /// Time limit for the whole command [default: the time of the steps plus two minutes]
+    /// Time limit for the traces, once the ranks are asked for them [default: twice the time of the
+    /// steps, plus two minutes]
     #[arg(long, value_name = "SECONDS")]
     pub wait: Option<u32>,
 }

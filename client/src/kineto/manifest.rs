@@ -242,7 +242,7 @@ mod tests {
             options: KinetoOptions::default(),
         };
         let step_time = Some(Duration::from_millis(40));
-        let plan = Plan { window, lead: Duration::ZERO, step_time, instead_of_steps: false };
+        let plan = Plan { window, lead: Duration::ZERO, step_time, instead_of_steps: None };
         let same = |calls, apart: i64| {
             let ranks = [rank(0, 3, 1_000_000_000), rank(1, calls, 1_000_000_000 + apart as u64)];
             same_steps(&ranks, &order, &plan, Some(apart))

@@ -34,40 +34,40 @@ pub(super) struct Plan {
     /// Approximate time until it begins.
     pub lead: Duration,
     pub step_time: Option<Duration>,
-    /// Steps were requested, but there is no source of steps.
-    pub instead_of_steps: bool,
+    /// Why it is a time, although steps were requested.
+    pub instead_of_steps: Option<&'static str>,
 }
 
+/// A time in place of steps whose length is unknown.
+const SOME_STEPS: Duration = Duration::from_millis(500);
+
+const NOT_COUNTED: &str = "nothing counts Kineto's steps";
+const UNEVEN: &str = "the number of optimizer calls per step varies, and Kineto counts calls";
+const NO_STEP_TIME: &str = "the step time is unknown";
+
 impl Plan {
-    /// `None` if steps are requested and nothing is known about them.
-    pub(super) fn of(
-        wanted: &Wanted,
-        ranks: &Ranks,
-        step_time: Option<Nanoseconds>,
-        now: Moment,
-    ) -> Option<Self> {
+    pub(super) fn of(wanted: &Wanted, ranks: &Ranks, step_time: Option<Nanoseconds>, now: Moment) -> Self {
         let step_time = step_time.map(|time| Duration::from_nanos(time.0)).filter(|time| !time.is_zero());
         let start_in = wanted.start_in.unwrap_or_default();
         let every =
             ranks.every().filter(|_| ranks.is_every_known()).map_or(USUAL, |every| every.min(USUAL * 2));
         let lead = start_in.max(every + SPARE);
         let by_time = start_in.max(every + BEFORE_A_TIME);
-        let time = |length| KinetoWindow::Time { at: now.after(by_time), length: Nanoseconds::from(length) };
-        match (wanted.steps, wanted.duration, step_time) {
-            (Some(steps), _, Some(each)) if ranks.all_count() => {
-                let window = Self::steps(steps, ranks.calls(), ranks.furthest()?, lead, each);
-                Some(Self { window, lead, step_time, instead_of_steps: false })
+        let during = |length, instead_of_steps| {
+            let window = KinetoWindow::Time { at: now.after(by_time), length: Nanoseconds::from(length) };
+            Self { window, lead: by_time, step_time, instead_of_steps }
+        };
+        let Some(steps) = wanted.steps else {
+            return during(wanted.duration.unwrap_or(SOME_STEPS), None);
+        };
+        let Some(each) = step_time else { return during(SOME_STEPS, Some(NO_STEP_TIME)) };
+        match (ranks.furthest().filter(|_| ranks.all_count()), ranks.calls()) {
+            (Some(furthest), Some(calls)) => {
+                let window = Self::steps(steps, calls, furthest, lead, each);
+                Self { window, lead, step_time, instead_of_steps: None }
             }
-            (Some(steps), _, Some(each)) => Some(Self {
-                window: time(each * (steps + 1)),
-                lead: by_time,
-                step_time,
-                instead_of_steps: true,
-            }),
-            (_, Some(length), _) => {
-                Some(Self { window: time(length), lead: by_time, step_time, instead_of_steps: false })
-            }
-            _ => None,
+            (Some(_), None) => during(each * (steps + 1), Some(UNEVEN)),
+            (None, _) => during(each * (steps + 1), Some(NOT_COUNTED)),
         }
     }
 
@@ -98,12 +98,11 @@ impl fmt::Display for Plan {
             }
             KinetoWindow::Time { length, .. } => {
                 write!(f, "{}, in {lead:.0} s", figure::span(length))?;
-                if self.instead_of_steps {
-                    f.write_str(
-                        ", as long as those steps and one more, because nothing counts Kineto's steps",
-                    )?;
+                match self.instead_of_steps {
+                    Some(NO_STEP_TIME) => write!(f, ", in place of steps, because {NO_STEP_TIME}"),
+                    Some(why) => write!(f, ", as long as those steps and one more, because {why}"),
+                    None => Ok(()),
                 }
-                Ok(())
             }
         }
     }

@@ -168,10 +168,14 @@ impl Ranks {
         times.min().map(Nanoseconds::from)
     }
 
-    /// Kineto's calls per step, by the ranks with most steps so far.
-    pub(super) fn calls(&self) -> u32 {
-        let most = self.seen().max_by_key(|(steps, _, _)| *steps);
-        most.map_or(1, |(steps, calls, _)| (u64::from(calls) + steps / 2) / steps).clamp(1, 1 << 10) as u32
+    /// Kineto's calls per step, by the ranks with most steps so far. `None` if it is no whole number: some steps have
+    /// more calls than others, so that equal counts are different steps.
+    pub(super) fn calls(&self) -> Option<u32> {
+        let Some((steps, calls, _)) = self.seen().max_by_key(|(steps, _, _)| *steps) else { return Some(1) };
+        let calls = u64::from(calls);
+        let each = ((calls + steps / 2) / steps).clamp(1, 1 << 10);
+        // A step is counted with its first call, so that the others may be missing at one end.
+        (calls.abs_diff(each * steps) < each).then_some(each as u32)
     }
 
     /// Longest time between two questions of any Kineto.

@@ -9,7 +9,7 @@ use std::{
 
 use xpu_wire::id::{JobName, Rank};
 
-use super::{NO_STEPS, News, Outcome, Subject, Wanted, files, trace};
+use super::{News, Outcome, Subject, Wanted, files, trace};
 use crate::{
     capture::Stop,
     follow::Following,
@@ -78,8 +78,7 @@ impl Tracer {
             };
             let outcome = take(targets, job, ranks, &folder, wanted, stop, &mut report);
             *lock(&standing) = match outcome {
-                Ok(Some(outcome)) => Standing::Done(outcome),
-                Ok(None) => Standing::Failed(NO_STEPS.to_owned()),
+                Ok(outcome) => Standing::Done(outcome),
                 Err(why) => Standing::Failed(format!("no traces: {why:#}")),
             };
         }));
@@ -112,7 +111,7 @@ fn take(
     wanted: Wanted,
     stop: Stop,
     report: &mut dyn FnMut(News),
-) -> anyhow::Result<Option<Outcome>> {
+) -> anyhow::Result<Outcome> {
     let mut following = Following::new(targets.endpoints.iter().cloned(), Some(job.clone()));
     let (live, mut arrivals) = live::connect_to_capture(targets.endpoints, targets.key, Some(job.clone()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -298,10 +298,11 @@ impl Captures {
             }
             Err(error) => (Phase::Failed, error.to_string()),
         };
-        let bytes = fs::metadata(&capture.path).ok().map(|found| found.len());
+        let bytes = written(&capture.path);
         if let Some(known) = self.lock().get_mut(&capture.id) {
             // The path is not shown to clients.
-            let said = said.replace(&capture.path.display().to_string(), "the file");
+            let what = if capture.path.is_dir() { "the folder" } else { "the file" };
+            let said = said.replace(&capture.path.display().to_string(), what);
             said.trim().clone_into(&mut known.said);
             (known.state, known.bytes) = (state, bytes);
         }
@@ -359,6 +360,16 @@ pub(super) async fn file(
     let headers =
         [(header::CONTENT_TYPE, "application/octet-stream".to_owned()), (header::CONTENT_DISPOSITION, name)];
     Ok((headers, Body::from(bytes)).into_response())
+}
+
+/// Bytes of a file, or of the files in a folder.
+fn written(path: &Path) -> Option<u64> {
+    let found = fs::metadata(path).ok()?;
+    if !found.is_dir() {
+        return Some(found.len());
+    }
+    let files = fs::read_dir(path).ok()?.flatten();
+    Some(files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum())
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ use super::{
     error::Problem,
     gzip::{Member, Piece},
 };
-use crate::follow::Known;
+use crate::{follow::Known, what_if::WhatIfs};
 
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -47,12 +47,13 @@ type Which = Option<String>;
 #[derive(Debug, Default)]
 pub(super) struct Events(Mutex<BTreeMap<Which, Sender<Piece>>>);
 
-/// The status, and its sentence on what limits the job.
+/// The status, its sentence on what limits the job, and what the last what-if says.
 #[derive(Serialize)]
 struct Document {
     #[serde(flatten)]
     status: Status,
     bound_sentence: Option<String>,
+    what_if_sentences: Vec<String>,
 }
 
 pub(super) async fn listen(
@@ -116,18 +117,20 @@ async fn make(app: Arc<App>, job: Option<String>, sender: Sender<Piece>) {
             return;
         }
         let name = job.clone();
-        let made = seen(&app, move |known| Ok(piece(known, name.as_deref()))).await;
+        let whose = Arc::clone(&app);
+        let made = seen(&app, move |known| Ok(piece(known, name.as_deref(), &whose.what_ifs))).await;
         if let Ok(made) = made {
             sender.send_replace(made);
         }
     }
 }
 
-fn piece(known: &Known, job: Option<&str>) -> Piece {
+fn piece(known: &Known, job: Option<&str>, what_ifs: &WhatIfs) -> Piece {
     let (event, data) = match status(known, job) {
         Ok(status) => {
             let bound_sentence = status.bound.as_ref().map(ToString::to_string);
-            ("status", serde_json::to_string(&Document { status, bound_sentence }))
+            let what_if_sentences = what_ifs.sentences(&status.job);
+            ("status", serde_json::to_string(&Document { status, bound_sentence, what_if_sentences }))
         }
         // It may come yet.
         Err(problem) => ("problem", serde_json::to_string(&json!(problem.body()))),

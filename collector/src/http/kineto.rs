@@ -71,7 +71,7 @@ impl Wanted {
                 refuse("that time cannot be traced", format!("request 1 to {LONGEST_MS} milliseconds"))
             }
             _ => refuse(
-                "a trace takes steps or a time, not both",
+                "a trace takes either steps or a time",
                 "name one: \"steps\": 3, or \"duration_ms\": 500".to_owned(),
             ),
         }

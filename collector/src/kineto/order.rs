@@ -59,6 +59,8 @@ pub(super) struct Ordered {
     was_busy: bool,
     /// No longer wanted, but Kineto has the order, which cannot be withdrawn.
     abandoned: bool,
+    /// Its time is over, and Kineto may still write the trace, which is then removed.
+    may_come: bool,
     place: Place,
     file: Option<File>,
     reading: Option<Reading>,
@@ -84,6 +86,7 @@ impl Ordered {
             due: None,
             was_busy: false,
             abandoned: false,
+            may_come: false,
             place,
             file: None,
             reading: None,
@@ -99,7 +102,7 @@ impl Ordered {
     /// Whether another order may take its place.
     pub(super) fn gives_way(&self, now: Moment) -> bool {
         let is_wanted = self.file.is_some() && !self.abandoned && now.since(self.touched) < RECENT;
-        self.standing.is_last() && !is_wanted
+        self.standing.is_last() && !self.may_come && !is_wanted
     }
 
     pub(super) fn is_forgotten(&self, now: Moment) -> bool {
@@ -110,7 +113,7 @@ impl Ordered {
     /// awaited, to be removed.
     pub(super) fn abandon(&mut self) -> bool {
         self.abandoned = true;
-        self.instructed.is_none() || self.standing.is_last()
+        self.instructed.is_none() || (self.standing.is_last() && !self.may_come)
     }
 
     /// Its Kineto polls: the configuration, if it can be sent now.
@@ -168,6 +171,7 @@ impl Ordered {
         match self.standing {
             KinetoStanding::Asked => self.check_asked(known),
             KinetoStanding::Told | KinetoStanding::Started => self.check_instructed(known),
+            _ if self.may_come => self.check_late(known),
             _ => {}
         }
         self.standing != before
@@ -196,27 +200,44 @@ impl Ordered {
             self.place.remove();
             return;
         }
-        let traces =
-            known.client.is_some_and(|client| !client.accepts && Some(client.polled) > self.instructed);
-        let is_begun = traces || self.place.is_begun();
-        if is_begun {
+        if self.is_begun(known) {
             self.standing = KinetoStanding::Started;
         }
         if !known.lives {
             self.refuse("its process ended before it had written its trace".to_owned());
         } else if self.is_over(known.now) {
             self.refuse("it did not write its trace in time: allow more with --wait".to_owned());
-        } else if is_begun {
-            self.due = None;
-        } else if self.is_done(known) {
-            let due = *self.due.get_or_insert(known.now);
-            if known.now.since(due) >= GRACE {
-                self.refuse(
-                    "its Kineto got the request and wrote nothing: start the program with KINETO_LOG_LEVEL=1 and read its output"
-                        .to_owned(),
-                );
-            }
+            self.may_come = true;
+        } else if self.writes_nothing(known) {
+            self.refuse(
+                "its Kineto got the request and wrote nothing: start the program with KINETO_LOG_LEVEL=1 and read its output"
+                    .to_owned(),
+            );
         }
+    }
+
+    /// Removes the trace of an order whose time is over.
+    fn check_late(&mut self, known: Known<'_>) {
+        let came = self.place.open().is_some();
+        if came || !known.lives || self.writes_nothing(known) {
+            self.place.remove();
+            self.may_come = false;
+        }
+    }
+
+    fn is_begun(&self, known: Known<'_>) -> bool {
+        let traces =
+            known.client.is_some_and(|client| !client.accepts && Some(client.polled) > self.instructed);
+        traces || self.place.is_begun()
+    }
+
+    /// Whether it neither traces nor has begun a file, long after the steps or the time of the order.
+    fn writes_nothing(&mut self, known: Known<'_>) -> bool {
+        if self.is_begun(known) {
+            self.due = None;
+            return false;
+        }
+        self.is_done(known) && known.now.since(*self.due.get_or_insert(known.now)) >= GRACE
     }
 
     /// Whether the steps or the time of the order have passed.
@@ -287,6 +308,8 @@ impl Drop for Ordered {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use xpu_wire::{endpoint::user_id, frame::KinetoOptions, id::Step, unit::Nanoseconds};
 
     use super::*;
@@ -387,6 +410,25 @@ mod tests {
         ordered.instructed(at(1));
         assert!(!ordered.abandon() && !ordered.gives_way(at(50)));
         assert!(ordered.check(known(1, true, 60, &mut client)));
-        assert!(ordered.gives_way(at(60)));
+        assert!(!ordered.gives_way(at(60)), "it has not reached the steps");
+        assert!(!ordered.check(known(200, true, 61, &mut client)));
+        assert!(!ordered.check(known(200, true, 76, &mut client)));
+        assert!(ordered.gives_way(at(76)));
+    }
+
+    /// The requester waited for a shorter time than Kineto needed.
+    #[test]
+    fn a_trace_that_comes_too_late_is_removed() {
+        let (mut ordered, mut client) = (ordered(), None);
+        let stem = format!("xpu-top-test-late-{}", std::process::id());
+        ordered.place = Place::of(std::process::id(), 7, user_id(), &stem);
+        ordered.instructed(at(1));
+        assert!(ordered.check(known(101, false, 2, &mut client)), "it traces");
+        assert!(ordered.check(known(102, false, 60, &mut client)));
+        assert!(why(&ordered).contains("--wait") && !ordered.abandon());
+        let file = Path::new(&ordered.place.log_file).with_file_name(format!("{stem}_7.json"));
+        std::fs::write(&file, "{\"traceName\": \"\"}").unwrap();
+        ordered.check(known(103, true, 70, &mut client));
+        assert!(!file.exists() && ordered.abandon());
     }
 }

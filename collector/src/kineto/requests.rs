@@ -114,7 +114,7 @@ impl Kineto {
         }
         if self.socket.is_none() {
             return format!(
-                "another daemon has {} on its host (dynolog, or another user's collector): end it, or use it",
+                "another daemon has {} on its host (dynolog, or another collector): end it, or use it",
                 self.name.shown()
             );
         }

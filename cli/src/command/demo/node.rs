@@ -34,6 +34,8 @@ impl Node {
         command
             .env("LD_LIBRARY_PATH", stage.libraries())
             .env("SIMGPU_MACHINE_DIR", machine)
+            // PyTorch's profiler on this host belongs to real jobs.
+            .env("XPU_TOP_KINETO_SOCKET", "off")
             .arg(format!("--bind={address}"))
             .arg(format!("--base-port={}", base.0))
             .arg(format!("--host-name=node-{}", node + 1))

@@ -89,7 +89,7 @@ impl Wanted {
                 format!("request 1 to {longest} milliseconds, without steps before"),
             ),
             _ => (
-                "a capture takes steps or a time, not both",
+                "a capture takes either steps or a time",
                 "name one: \"steps\": 3, or \"for_ms\": 500".to_owned(),
             ),
         };

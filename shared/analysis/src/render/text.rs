@@ -126,7 +126,7 @@ fn sampling(python: &PythonReport) -> Option<String> {
     let missed = python.ranks.iter().map(|rank| rank.missed).fold(0, u64::saturating_add);
     let cpu = most(|rank| rank.sampler_cpu_share.unwrap_or(0.0));
     let mut line = format!(
-        "Python stacks at {rate} Hz: {samples} samples in the steps, {missed} left out; sampling took up to {:.0} % of a core per rank",
+        "Python stacks at {rate} Hz: {samples} samples counted, {missed} left out; sampling took up to {:.0} % of a core per rank",
         cpu * 100.0
     );
     if python.ranks.iter().any(|rank| rank.native) {

@@ -39,17 +39,16 @@ impl Health {
 }
 
 pub(super) fn lines(app: &App, rank: &Inspection) -> Vec<Line<'static>> {
+    let load = rank.status.load.as_ref().map_or_else(Vec::new, load::of);
+    let load = load.iter().map(|health| health.line(app.palette));
     let Some(device) = &rank.status.device else {
         let why = Line::styled(why_no_device(rank), app.palette.of(Role::Muted));
         let next = Line::styled("is libnvidia-ml.so.1 on its host?", app.palette.of(Role::Muted));
-        return if rank.is_new { vec![why] } else { vec![why, next] };
+        let shown = [why, next].into_iter().take(if rank.is_new { 1 } else { 2 });
+        return shown.chain(load).collect();
     };
-    let load = rank.status.load.as_ref().map_or_else(Vec::new, load::of);
-    health(device, rank.status.gpu_time, unread(app, rank))
-        .iter()
-        .chain(&load)
-        .map(|health| health.line(app.palette))
-        .collect()
+    let health = health(device, rank.status.gpu_time, unread(app, rank));
+    health.iter().map(|health| health.line(app.palette)).chain(load).collect()
 }
 
 /// Why it is unknown.

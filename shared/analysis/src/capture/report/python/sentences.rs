@@ -45,7 +45,7 @@ impl PythonReport {
             let idle = if all_kernels { "the GPU's idle time" } else { "the GPU's gaps" };
             let gaps = ranks.iter().filter_map(|(_, idle)| idle.gap_share).fold(0.0, f64::max);
             format!(
-                "in {share} % of {idle} {noun} {} {was} in {} ({} % of the step is such time)",
+                "in {share} % of {idle} {noun} {} {was} in {} ({} % of its time is such time)",
                 runs(&numbers),
                 shown(&place.function, &place.file, place.line),
                 percent(gaps),
