@@ -1,7 +1,7 @@
 //! Functions that are unlike those of the other ranks, in a capture of real processes under the real hook on the
 //! simulated GPU: a slow Python function on one rank, slow copies on another.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use xpu_tests::{
     host::Host,
     program::{Program, run, until},
@@ -33,30 +33,34 @@ fn the_rank_with_a_slow_function_and_the_one_with_slow_copies_are_named() {
         (host.status()["steps"]["min"].as_u64()? >= 3 && host.status()["coverage"]["ranks_seen"] == 3)
             .then_some(())
     });
-    let file = host.place.path("c.bin");
-    let line = format!(
-        "capture --no-watch --job train --kernels --python=200 --steps 8 --wait 60 -o {}",
-        file.display()
-    );
-    let done = host.ask(&line);
-    assert_eq!(done.status.code(), Some(0), "{done:?}\n{}", host.collector_log());
-
-    let report = run(host.xpu_top("report --json").arg(&file));
-    let report: Value = serde_json::from_str(&report.stdout).unwrap_or_else(|_| panic!("{report:?}"));
-    let abnormal = report["behaviour"]["abnormal"].as_array().expect("a list");
-    let unlike: Vec<_> = abnormal.iter().filter(|row| row["why"] == "unlike_peers").collect();
-    let of = |rank: u64, class: &str| {
-        let is_its = |row: &&&Value| row["ranks"] == serde_json::json!([rank]) && row["class"] == class;
-        let mut its = unlike.iter().filter(is_its);
-        its.next().unwrap_or_else(|| panic!("rank {rank} is not named: {unlike:#?}"))
-    };
-    let (python, copies) = (of(1, "python"), of(2, "memory"));
+    let mut captures = 0;
+    // On a busy machine a copy of 50 us may take as long as a slow one: that capture says nothing.
+    let (file, python, copies) = until("a capture to name both ranks", || {
+        captures += 1;
+        let file = host.place.path(&format!("c-{captures}.bin"));
+        let line = format!(
+            "capture --no-watch --job train --kernels --python=200 --steps 8 --wait 60 -o {}",
+            file.display()
+        );
+        let done = host.ask(&line);
+        assert_eq!(done.status.code(), Some(0), "{done:?}\n{}", host.collector_log());
+        let report = run(host.xpu_top("report --json").arg(&file));
+        let report: Value = serde_json::from_str(&report.stdout).unwrap_or_else(|_| panic!("{report:?}"));
+        let abnormal = report["behaviour"]["abnormal"].as_array().expect("a list");
+        let of = |rank: u64, class: &str| {
+            let is_its = |row: &&Value| {
+                row["why"] == "unlike_peers" && row["ranks"] == json!([rank]) && row["class"] == class
+            };
+            abnormal.iter().find(is_its).cloned()
+        };
+        Some((file, of(1, "python")?, of(2, "memory")?))
+    });
     assert!(python["name"].as_str().is_some_and(|name| name.starts_with("collate_fn (")), "{python:#}");
     assert!(python["called_by"].as_str().is_some_and(|name| name.starts_with("train_step (")), "{python:#}");
     let cost = |row: &Value| row["cost_ns"].as_f64().expect("a number") / 1e6;
     // It spins for 40 ms; 100 MB are read and written, which takes 25 ms at 8 GB/s and 0.05 ms on the others.
-    assert!((20.0..120.0).contains(&cost(python)), "{python:#}");
-    assert!((18.0..27.0).contains(&cost(copies)), "{copies:#}");
+    assert!((20.0..120.0).contains(&cost(&python)), "{python:#}");
+    assert!((18.0..27.0).contains(&cost(&copies)), "{copies:#}");
 
     let text = run(host.xpu_top("report").arg(&file)).stdout;
     assert!(text.contains("rank 1: collate_fn ("), "{text}");
