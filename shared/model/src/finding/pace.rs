@@ -85,12 +85,16 @@ pub(super) fn pauses_beside(job: &Job, slow: &[Finding]) -> Option<Finding> {
     (others > 0 && !found.ranks.iter().any(is_named)).then_some(found)
 }
 
-/// Pauses of the one rank that is late, if they cost more than its usual lateness. Then they are the finding, and
-/// their cost includes the lateness.
+/// Pauses of the one rank that is late, if they began after the job's first steps and cost more than its usual
+/// lateness. Then they are the finding, and their cost includes the lateness.
 pub(super) fn pauses_in_place(job: &Job, slow: &[Finding]) -> Option<Finding> {
     let [late] = slow else { return None };
     let is_host = matches!(late.class, Class::Host | Class::Step);
-    let found = pauses::found(job, &asked(job)).filter(|found| is_host && found.ranks == late.ranks)?;
+    let asked = asked(job);
+    let found = pauses::found(job, &asked).filter(|found| is_host && found.ranks == late.ranks)?;
+    if !pauses::are_new(&asked) {
+        return None;
+    }
     let pct = |finding: &Finding| finding.cost.map_or(0.0, |cost| cost.pct);
     (pct(&found) * MOST > pct(late)).then_some(found)
 }

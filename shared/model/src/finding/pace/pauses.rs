@@ -165,6 +165,12 @@ pub(in crate::finding) fn lost_in_pauses<'a>(
     of(|lost| lost.average).filter(|_| many).map(|share| (share, step))
 }
 
+/// Whether pauses began a while after the first digest that is known: not with a job's first steps, which compile.
+pub(super) fn are_new(asked: &[(Rank, &RankView)]) -> bool {
+    let before = asked.iter().filter_map(|(_, view)| lost(view, 0)).map(|lost| lost.before as f64);
+    median(before.collect()).is_some_and(|before| before >= (WINDOW / 3) as f64)
+}
+
 pub(super) fn found(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
     let losses =
         |skip: usize| -> Vec<Lost> { asked.iter().filter_map(|(_, view)| lost(view, skip)).collect() };
