@@ -37,6 +37,7 @@ fn the_rank_with_a_slow_function_and_the_one_with_slow_copies_are_named() {
     // On a busy machine a copy of 50 us may take as long as a slow one: that capture says nothing.
     let (file, python, copies) = until("a capture to name both ranks", || {
         captures += 1;
+        assert!(captures <= 2, "neither of two captures named both ranks");
         let file = host.place.path(&format!("c-{captures}.bin"));
         let line = format!(
             "capture --no-watch --job train --kernels --python=200 --steps 8 --wait 60 -o {}",

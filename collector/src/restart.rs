@@ -1,4 +1,4 @@
-//! Starts this program anew, in the same process, if it crashes: the driver's library (NVML) has crashed in a call
+//! Restarts this program, in the same process, if it crashes: the driver's library (NVML) has crashed in a call
 //! that reads a GPU's performance monitor, and a job that nobody watches is worse than a gap of a second.
 
 use std::{
@@ -29,7 +29,7 @@ static ENVIRONMENT: AtomicPtr<*const c_char> = AtomicPtr::new(ptr::null_mut());
 /// The digit in the environment.
 static DIGIT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 
-/// From now on a crash starts the program anew. `left_out`: the arguments that held only for the first start begin with
+/// From now on a crash restarts the program. `left_out`: the arguments that held only for the first start begin with
 /// it. Called before there are threads.
 pub(crate) fn on_crash(left_out: &str) {
     let crashes = std::env::var(VARIABLE).ok().and_then(|count| count.parse().ok()).unwrap_or(0);

@@ -77,7 +77,7 @@ function drawBound() {
   parts.bound.replaceChildren(
     healthy ? h("span", { class: "good" }, "● no findings   ") : "",
     findings().some(stops) ? "" : h("span", { class: "muted" }, status.bound_sentence ?? "what limits the job is not known yet"),
-    ...(status.what_if_sentences ?? []).slice(0, 2).map((said) => h("p", { class: "muted", title: "what-if, from the last capture" }, said)));
+    ...(status.what_if_sentences ?? []).slice(0, 2).flatMap((said) => [h("br"), h("span", { class: "muted", title: "what-if, from the last capture" }, said)]));
 }
 
 function legend({ scale, metric }) {

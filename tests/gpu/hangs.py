@@ -98,7 +98,7 @@ def validate(wrong):
 
 
 if fault == "long":
-    # Inductor compiles each shape anew, ranks at different times.
+    # Inductor compiles each shape again, ranks at different times.
     with open(f"{out}.began", "w") as file:
         file.write(str(time.time()))
     compiled = torch.compile(model, dynamic=False)

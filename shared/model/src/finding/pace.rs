@@ -53,8 +53,8 @@ const LONG_OF: f64 = 0.25;
 const QUIET_S: f64 = 4.0;
 const QUIET_STEPS: f64 = 20.0;
 
-/// Pauses explain a late rank if its usual lateness costs less than this share of what they cost: most of the loss
-/// is in them.
+/// Pauses explain a late rank if its arrival skew beside them costs less than this share of what they cost: most of
+/// the loss is in them.
 const MOST: f64 = 0.5;
 
 /// A finding may be the cause of an increase if their durations differ by at most this factor, plus seconds:
@@ -85,8 +85,8 @@ pub(super) fn pauses_beside(job: &Job, slow: &[Finding]) -> Option<Finding> {
     (others > 0 && !found.ranks.iter().any(is_named)).then_some(found)
 }
 
-/// Pauses of the one rank that is late, if they began after the job's first steps and cost more than its usual
-/// lateness. Then they are the finding, and their cost includes the lateness.
+/// Pauses of the one rank that is late, if they began after the job's first steps and cost more than its arrival
+/// skew beside them. Then they are the finding, and their cost includes that skew.
 pub(super) fn pauses_in_place(job: &Job, slow: &[Finding]) -> Option<Finding> {
     let [late] = slow else { return None };
     let is_host = matches!(late.class, Class::Host | Class::Step);

@@ -285,7 +285,7 @@ fn who_saves_every_half_second_is_named() {
     assert!((25.0..34.5).contains(&cost), "{cost}");
 }
 
-/// Two H200s: 10.1 ms a step, and 38.9 with the checkpoints. Its usual lateness is found a moment before the end.
+/// Two H200s: 10.1 ms a step, and 38.9 with the checkpoints. Its arrival skew beside them is found a moment before the end.
 #[test]
 fn pauses_cost_what_they_cost_although_their_rank_is_late_too() {
     let bytes = include_bytes!("recorded/h200_checkpoint_late.xpurec");
