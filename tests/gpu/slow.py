@@ -12,6 +12,7 @@ of each step to OUT.RANK, rank 1 when it began to OUT.began. By default the host
 GPUs do.
 """
 
+import contextlib
 import gc
 import os
 import subprocess
@@ -68,7 +69,9 @@ def go_wrong():
     if fault == "core":
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         for task in os.listdir("/proc/self/task"):
-            os.sched_setaffinity(int(task), {min(os.sched_getaffinity(0))})
+            # A thread may end after it was listed.
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(int(task), {min(os.sched_getaffinity(0))})
     known = {"core": (6, SPINS), "stopped": (1, STOPS), "neighbour": (1, MULTIPLIES)}
     count, program = known.get(fault, (0, ""))
     clean = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
