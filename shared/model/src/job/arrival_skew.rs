@@ -11,7 +11,7 @@ use xpu_wire::{
 use super::{
     Joins, Sample, StragglerDelay,
     rank::push_bounded,
-    straggler_delay::{Entry, Window},
+    straggler_delay::{Entry, FIRST, Window},
 };
 
 /// Digests kept.
@@ -68,6 +68,8 @@ impl ArrivalSkew {
         }
         let digest = self.digests.pop_front().unwrap_or_default();
         self.window.begin(digest.at, digest.step);
+        // Ranks that compile for different times are late once.
+        let is_warm_up = digest.step.is_some_and(|step| step.0 < FIRST);
         let window = &mut self.window;
         let complete = self.samples.drain(..digest.samples).filter_map(|sample| {
             let join = joins
@@ -94,7 +96,7 @@ impl ArrivalSkew {
             sum.last += u32::from(waited == 0.0);
             sum.joined += 1;
         }
-        if sum.joined > 0 {
+        if sum.joined > 0 && !is_warm_up {
             let n = f64::from(sum.joined);
             let mean = Arrivals { late: sum.late / n, waited: sum.waited / n, ..sum };
             push_bounded(&mut self.arrivals, mean, REMEMBERED);

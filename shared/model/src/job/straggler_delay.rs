@@ -29,7 +29,7 @@ const LEAST: usize = 5;
 const MOST: usize = 120;
 
 /// Steps that compile and warm up: their loss does not recur.
-const FIRST: u64 = 10;
+pub(super) const FIRST: u64 = 10;
 
 /// This many collectives of a digest reveal their sampling rate: that all lie in the lower half of the hash
 /// by chance happens once in 2^8.
