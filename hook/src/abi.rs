@@ -8,15 +8,21 @@ use std::{
 use xpu_wire::{frame::StepSource, sampling::Rate};
 
 use crate::{
-    budget,
-    clock::monotonic,
-    guard::{Entered, Mark},
-    lane::{Count, Lane},
-    observer::Observer,
-    plugin,
-    rate::{self, Class},
-    spans, steps, switch,
-    symbol::Kind,
+    interpose::{
+        guard::{Entered, Mark},
+        plugin,
+        symbol::Kind,
+    },
+    observe::{
+        lane::{Count, Lane},
+        observer::Observer,
+        spans, steps,
+    },
+    process::{clock::monotonic, switch},
+    publish::{
+        budget,
+        rate::{self, Class},
+    },
 };
 
 /// Marks the end of training step number `completed`, or of the next step if `completed` is negative.

@@ -6,6 +6,7 @@
 
 mod activity;
 mod base;
+pub mod cupti;
 mod cuts;
 mod kept_operation;
 mod parts;
@@ -30,8 +31,11 @@ use xpu_wire::{
 };
 
 use crate::{
-    clock::monotonic, cupti, functions::Functions, lane::Lane, observer::Observer, rate, record::Record,
-    switch, timer::TimerId,
+    gpu::timer::TimerId,
+    observe::{lane::Lane, observer::Observer, record::Record},
+    process::{clock::monotonic, switch},
+    publish::rate,
+    python::functions::Functions,
 };
 pub(crate) use parts::Part;
 use past::Past;

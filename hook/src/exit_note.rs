@@ -26,9 +26,10 @@ use std::{
 use xpu_wire::{endpoint::variable, error_name, ledger::ExitNote, unit::Moment};
 
 use crate::{
-    addresses, functions,
-    observer::{self, Observer},
-    plugin, switch,
+    interpose::{addresses, plugin},
+    observe::observer::{self, Observer},
+    process::switch,
+    python::functions,
 };
 
 /// A program that still runs this long after its handler got a fatal signal has survived the signal.

@@ -1,19 +1,29 @@
-//! `interpose!`: the common form of every interposed function.
+//! Calls that the hook intercepts: the functions of each library, how the real ones are found, and `interpose!`,
+//! the common form of them all.
 //!
 //! Observing is split in two so that the real call is outside of both halves: a panic of the observer never
 //! crosses it, and what the real call does with `errno` is what the program sees. Exceptions, cancellation
 //! and `longjmp` may cross the real call: its frame has no destructor and needs no personality routine.
 
+pub mod addresses;
+pub mod cublas;
+pub mod cublaslt;
+pub mod cudart;
+pub mod driver;
+pub(crate) mod guard;
+pub mod nccl;
+pub mod plugin;
 pub(crate) mod stub;
+pub mod symbol;
 
 /// In which states of the switch a function passes through: all that are off, or only those in which nothing
 /// may be kept.
 macro_rules! passed_by {
     () => {
-        $crate::switch::ANY
+        $crate::process::switch::ANY
     };
     (off) => {
-        $crate::switch::FOR_GOOD
+        $crate::process::switch::FOR_GOOD
     };
 }
 pub(crate) use passed_by;
@@ -48,8 +58,8 @@ macro_rules! interpose {
             use super::*;
 
             #[unsafe(link_section = "xpu_top_symbols")]
-            pub(super) static SYMBOL: $crate::symbol::Symbol =
-                $crate::symbol::Symbol::new($crate::symbol::name!($name), &$library, $missing)
+            pub(super) static SYMBOL: $crate::interpose::symbol::Symbol =
+                $crate::interpose::symbol::Symbol::new($crate::interpose::symbol::name!($name), &$library, $missing)
                     .handed_out_as(by_address);
 
             /// The address for lookups of this function.
@@ -67,8 +77,8 @@ macro_rules! interpose {
                 }
                 // SAFETY: the symbol of this name has this signature in every version of the library's public header.
                 let real = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Real>(target.at) };
-                let mark = $crate::guard::Mark::new();
-                let Some(entered) = $crate::guard::enter!(target.kind, &mark $(, $off)?) else {
+                let mark = $crate::interpose::guard::Mark::new();
+                let Some(entered) = $crate::interpose::guard::enter!(target.kind, &mark $(, $off)?) else {
                     SYMBOL.passes_by(target);
                     // SAFETY: the caller keeps the library's own preconditions.
                     return unsafe { real($($argument),*) };
@@ -125,7 +135,7 @@ pub(crate) use interpose_twins;
 mod tests {
     use std::ffi::c_int;
 
-    use crate::{switch, symbol::Library};
+    use crate::{interpose::symbol::Library, process::switch};
 
     static LIBC: Library = Library::new("the C library", c"getpid");
     static NONE: Library = Library::new("none", c"none");
@@ -181,8 +191,14 @@ mod tests {
             assert_eq!(answers, [page; 3]);
             assert_eq!(switch::panics(), panics + 1, "the calls after the first are not observed");
             assert!(switch::is_broken());
-            let mark = crate::guard::Mark::new();
-            assert!(crate::guard::Entered::enter_even_off(crate::symbol::Kind::Watched, &mark).is_none());
+            let mark = crate::interpose::guard::Mark::new();
+            assert!(
+                crate::interpose::guard::Entered::enter_even_off(
+                    crate::interpose::symbol::Kind::Watched,
+                    &mark
+                )
+                .is_none()
+            );
         }
         switch::mend();
     }

@@ -7,12 +7,12 @@ mod launch;
 mod publish;
 mod remembers;
 mod replay;
-#[path = "../../hook/src/ring.rs"]
+#[path = "../../hook/src/observe/ring.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the hook's own; only its pushing is used here")]
 mod ring;
 mod screen;
 mod shapes;
-#[path = "../../hook/src/sync.rs"]
+#[path = "../../hook/src/observe/sync.rs"]
 #[allow(unreachable_pub, unused_imports, reason = "as above")]
 mod sync;
 mod table;

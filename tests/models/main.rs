@@ -38,15 +38,15 @@ macro_rules! variant {
             }
             #[path = "shared/wire/src/ledger/communicator.rs"]
             mod communicator;
-            #[path = "hook/src/timer/free.rs"]
+            #[path = "hook/src/gpu/timer/free.rs"]
             mod free;
-            #[path = "hook/src/communicator/progress.rs"]
+            #[path = "hook/src/observe/communicator/progress.rs"]
             mod progress;
             #[path = "tests/models/promises.rs"]
             pub(crate) mod promises;
-            #[path = "hook/src/ring.rs"]
+            #[path = "hook/src/observe/ring.rs"]
             mod ring;
-            #[path = "hook/src/lane/tenant.rs"]
+            #[path = "hook/src/observe/lane/tenant.rs"]
             mod tenant;
             #[path = "shared/wire/src/ledger/thread.rs"]
             mod thread;

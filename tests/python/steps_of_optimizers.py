@@ -14,7 +14,7 @@ os.environ.update(DS_ACCELERATOR="cpu", RANK="0", WORLD_SIZE="1", LOCAL_RANK="0"
 
 import torch
 
-SOURCE = pathlib.Path(__file__).parents[2] / "hook/src/optimizer/optimizer.py"
+SOURCE = pathlib.Path(__file__).parents[2] / "hook/src/python/optimizer/optimizer.py"
 calls = []
 dropped = []
 attached = {"stepped": lambda *call: calls.append(call), "ended": dropped.append}

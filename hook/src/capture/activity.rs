@@ -8,9 +8,9 @@ use super::{
     streams::{Time, streams},
 };
 use crate::{
-    clock::monotonic,
-    cupti::{Records, Scale, Session},
-    observer::Observer,
+    capture::cupti::{Records, Scale, Session},
+    observe::observer::Observer,
+    process::clock::monotonic,
 };
 
 /// How long CUPTI stays on after the last step, or for a step if that is shorter: records of work in progress

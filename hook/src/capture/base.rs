@@ -8,9 +8,11 @@ use std::{ffi::c_int, ptr};
 use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
 
 use crate::{
-    clock::monotonic,
-    runtime::{self, NOT_READY, SUCCESS},
-    timer::{TimerId, Timers},
+    gpu::{
+        runtime::{self, NOT_READY, SUCCESS},
+        timer::{TimerId, Timers},
+    },
+    process::clock::monotonic,
 };
 
 /// Devices that one process captures.

@@ -3,11 +3,14 @@
 use xpu_wire::{frame::CapturedLabel, id::Sequence};
 
 use crate::{
-    functions, kernels,
-    observer::Observer,
-    plugin,
-    record::{HostCall, Record},
-    spans,
+    interpose::plugin,
+    observe::{
+        kernels,
+        observer::Observer,
+        record::{HostCall, Record},
+        spans,
+    },
+    python::functions,
 };
 
 /// A record as captures keep it.

@@ -14,7 +14,7 @@ use xpu_wire::{
 };
 
 use super::{Kept, Span, UnderWay};
-use crate::clock::monotonic;
+use crate::process::clock::monotonic;
 
 /// A part without its rank.
 #[derive(Debug)]

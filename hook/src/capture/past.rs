@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::{KeptOperation, Span, UnderWay};
-use crate::functions;
+use crate::python::functions;
 
 /// Operations kept: half a megabyte.
 const OPERATIONS: usize = 4096;

@@ -1,7 +1,7 @@
 use xpu_wire::frame::{BlockingCall, CapturedSpan};
 
 use super::{under_way::OPERATIONS, *};
-use crate::record::HostCall;
+use crate::observe::record::HostCall;
 
 const MS: u64 = 1_000_000;
 

@@ -11,7 +11,7 @@ use xpu_wire::{
 };
 
 use super::{Activity, KeptOperation, Past};
-use crate::clock::monotonic;
+use crate::process::clock::monotonic;
 
 /// Operations kept of one capture.
 pub(super) const OPERATIONS: usize = 64 << 10;

@@ -17,8 +17,8 @@ use xpu_wire::unit::Moment;
 
 use super::words;
 use crate::{
-    functions::api::{Method, Object, Python, caught},
-    symbol::Visit,
+    interpose::symbol::Visit,
+    python::functions::api::{Method, Object, Python, caught},
 };
 
 const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("excepthook.py"), "\0").as_bytes())
@@ -110,7 +110,7 @@ extern "C" fn attach(_: *mut c_void) -> c_int {
         // A signal handler raised the exception meanwhile: it is left for the program.
         Ok(false) => -1,
         Err(_) => {
-            crate::switch::panicked();
+            crate::process::switch::panicked();
             0
         }
     }

@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicPtr, Ordering::Relaxed},
 };
 
-use crate::symbol;
+use crate::interpose::symbol;
 
 #[derive(Debug)]
 pub(super) struct Real {

@@ -11,7 +11,7 @@
 
 use std::arch::{asm, global_asm};
 
-use crate::symbol;
+use crate::interpose::symbol;
 
 // The return address of the thread's latest call, between the stub and the observing function; the second
 // word for a call by a looked-up address. In a signal handler in between another call may replace it: then a
@@ -28,7 +28,7 @@ global_asm!(
     ".popsection",
 );
 
-/// Instead of a caller's address: the call came by a looked-up address ([`crate::addresses`]).
+/// Instead of a caller's address: the call came by a looked-up address ([`crate::interpose::addresses`]).
 pub(crate) const BY_ADDRESS: usize = 1;
 
 /// The caller of the call that the stub has just noted: its return address, or [`BY_ADDRESS`].
@@ -78,7 +78,7 @@ fn noted<const WORD: usize>() -> usize {
     at
 }
 
-/// The body of a stub: the observing function, the symbol, and in which states of [`crate::switch`] it passes
+/// The body of a stub: the observing function, the symbol, and in which states of [`crate::process::switch`] it passes
 /// through.
 #[cfg(target_arch = "x86_64")]
 macro_rules! stub {
@@ -95,7 +95,7 @@ macro_rules! stub {
             "lea r11, [rip + {symbol}]",
             "jmp {pass}",
             ".cfi_endproc",
-            off = sym $crate::switch::OFF,
+            off = sym $crate::process::switch::OFF,
             states = const $states,
             observes = sym $observes,
             symbol = sym $symbol,
@@ -123,7 +123,7 @@ macro_rules! stub {
             "add x16, x16, :lo12:{symbol}",
             "b {pass}",
             ".cfi_endproc",
-            off = sym $crate::switch::OFF,
+            off = sym $crate::process::switch::OFF,
             states = const $states,
             observes = sym $observes,
             symbol = sym $symbol,
@@ -150,12 +150,12 @@ macro_rules! stub_by_address {
             "mov r11, qword ptr [rip + {symbol} + {handed}]",
             "jmp r11",
             ".cfi_endproc",
-            off = sym $crate::switch::OFF,
+            off = sym $crate::process::switch::OFF,
             states = const $states,
             by_address = const $crate::interpose::stub::BY_ADDRESS,
             observes = sym $observes,
             symbol = sym $symbol,
-            handed = const $crate::symbol::Symbol::HANDED,
+            handed = const $crate::interpose::symbol::Symbol::HANDED,
         )
     };
 }
@@ -182,12 +182,12 @@ macro_rules! stub_by_address {
             "ldr x16, [x16, #{handed}]",
             "br x16",
             ".cfi_endproc",
-            off = sym $crate::switch::OFF,
+            off = sym $crate::process::switch::OFF,
             states = const $states,
             by_address = const $crate::interpose::stub::BY_ADDRESS,
             observes = sym $observes,
             symbol = sym $symbol,
-            handed = const $crate::symbol::Symbol::HANDED,
+            handed = const $crate::interpose::symbol::Symbol::HANDED,
         )
     };
 }

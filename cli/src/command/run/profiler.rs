@@ -1,5 +1,5 @@
 //! Makes the hook NCCL's profiler plugin, if nobody else has set one. Another plugin stays, and the hook is
-//! called in front of it (`hook/src/plugin/chain.rs`).
+//! called in front of it (`hook/src/interpose/plugin/chain.rs`).
 
 use std::{
     env,

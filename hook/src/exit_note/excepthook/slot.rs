@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use crate::functions::api::{Method, Object, Python, caught};
+use crate::python::functions::api::{Method, Object, Python, caught};
 
 /// `vectorcallfunc`
 pub(super) type Call = unsafe extern "C" fn(Object, *const Object, usize, Object) -> Object;

@@ -13,7 +13,7 @@ use xpu_wire::{
 };
 
 use super::{asked, entry::Call};
-use crate::{exit_note::maps, peek};
+use crate::{exit_note::maps, process::peek};
 
 /// The area below a stack pointer that the kernel does not write.
 const RED_ZONE: u64 = 128;

@@ -1,0 +1,234 @@
+//! Recording, from its begin to its end. All of it on the hook's thread, except [`yield_to`].
+
+use std::{
+    ffi::{c_int, c_void},
+    ptr,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+use xpu_wire::endpoint::variable;
+
+use super::{
+    NOT_INITIALIZED, SUCCESS, TAKEN,
+    buffers::{self, Records},
+    cuptiActivityDisable, cuptiActivityEnable, cuptiActivityFlushAll, cuptiActivityGetNumDroppedRecords,
+    cuptiActivityRegisterCallbacks, cuptiSubscribe, cuptiUnsubscribe, library, others,
+    record::KERNEL,
+    timestamps::{self, Reading, Scale},
+    why,
+};
+use crate::process::clock::monotonic;
+
+/// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`: includes incomplete records.
+const FORCED: u32 = 1;
+
+const FORBIDDEN: &str = "the job was started with XPU_TOP_CUPTI=0, which forbids CUPTI: start it without";
+const OTHERS: &str =
+    "torch.profiler, or another user of CUPTI, records in this process: capture again when it has ended";
+const OVERTAKEN: &str = "torch.profiler, or another user of CUPTI, began to record in the middle of it: capture again when it has ended";
+
+/// How long others wait for the hook's start, in nanoseconds: it takes 30 ms, once.
+const PATIENCE: u64 = 200_000_000;
+
+/// What is enabled.
+#[derive(Debug)]
+struct Switched {
+    on: bool,
+    overtaken: bool,
+}
+
+static SWITCHED: Mutex<Switched> = Mutex::new(Switched { on: false, overtaken: false });
+/// The same as `on`, for readers.
+static ON: AtomicBool = AtomicBool::new(false);
+
+/// When the last recording ended; 0 if its memory was released.
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
+/// How long CUPTI may still write to it afterwards.
+const QUIET: u64 = 5_000_000_000;
+
+/// Releases memory that is no longer used.
+pub(crate) fn rest() {
+    let ended = ENDED.load(Relaxed);
+    if ended != 0 && !ON.load(Relaxed) && monotonic().saturating_sub(ended) > QUIET {
+        ENDED.store(0, Relaxed);
+        buffers::rest();
+    }
+}
+
+/// In a forked child: CUPTI does not work there.
+pub(crate) fn forget() {
+    ON.store(false, Relaxed);
+}
+
+#[derive(Debug)]
+pub(crate) struct Session {
+    first: Reading,
+    last: Option<Reading>,
+}
+
+impl Session {
+    /// The error says what to do.
+    pub(crate) fn begin() -> Result<Self, String> {
+        if std::env::var_os(variable::CUPTI).is_some_and(|value| value == "0") {
+            return Err(FORBIDDEN.to_owned());
+        }
+        others::ours(|| {
+            let version = library::open()?;
+            let Ok(mut switched) = SWITCHED.try_lock() else { return Err(OTHERS.to_owned()) };
+            if others::are_recording() {
+                return Err(OTHERS.to_owned());
+            }
+            is_free()?;
+            buffers::begin(version).ok_or_else(|| why(NOT_INITIALIZED))?;
+            // Registered every time, because another recorder may have replaced them.
+            // SAFETY: both live as long
+            // as the process, and do as CUPTI documents.
+            let rc = unsafe { cuptiActivityRegisterCallbacks(buffers::requested, buffers::completed) };
+            if rc != Some(SUCCESS) {
+                return Err(why(rc.unwrap_or(NOT_INITIALIZED)));
+            }
+            *switched = Switched { on: true, overtaken: false };
+            ON.store(true, Relaxed);
+            if let Err(code) = enable() {
+                disable(&mut switched);
+                return Err(why(code));
+            }
+            let Some(first) = timestamps::read() else {
+                disable(&mut switched);
+                return Err(why(NOT_INITIALIZED));
+            };
+            Ok(Self { first, last: None })
+        })
+    }
+
+    /// From now on nothing is recorded; records of earlier launches are still to come.
+    pub(crate) fn switch_off(&mut self) {
+        others::ours(|| {
+            let mut switched = SWITCHED.lock().unwrap_or_else(PoisonError::into_inner);
+            if switched.on {
+                disable(&mut switched);
+            }
+            self.last = self.last.or_else(timestamps::read);
+        });
+    }
+
+    /// Makes CUPTI return complete buffers.
+    pub(crate) fn flush() {
+        flush(0);
+    }
+
+    /// The number of records so far.
+    pub(crate) fn came() -> usize {
+        buffers::records().ran.len()
+    }
+
+    /// All received records. `orderly` is false while the process ends: CUPTI may be gone already, and is not
+    /// called any more.
+    pub(crate) fn end(mut self, orderly: bool) -> Result<(Records, Scale), String> {
+        let mut dropped = 0;
+        if orderly {
+            self.switch_off();
+            flush(FORCED);
+            // SAFETY: `dropped` outlives the call.
+            unsafe { cuptiActivityGetNumDroppedRecords(ptr::null_mut(), 0, &raw mut dropped) };
+        }
+        ON.store(false, Relaxed);
+        ENDED.store(monotonic(), Relaxed);
+        let mut records = buffers::end();
+        records.dropped += dropped as u64;
+        if SWITCHED.lock().is_ok_and(|switched| switched.overtaken) {
+            return Err(OVERTAKEN.to_owned());
+        }
+        let scale = Scale::new(self.first, self.last).ok_or("CUPTI's clock went back: capture again")?;
+        Ok((records, scale))
+    }
+}
+
+/// Another recorder begins. First the hook's own records are switched off and taken back, so that neither
+/// gets the other's. Runs on the other's thread.
+pub(super) fn yield_to() {
+    if !ON.load(Relaxed) {
+        return;
+    }
+    others::ours(|| {
+        let mut switched = SWITCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        if switched.on {
+            disable(&mut switched);
+            flush(0);
+            flush(FORCED);
+            switched.overtaken = true;
+        }
+    });
+}
+
+/// The other recorder continues only after the hook has seen whether CUPTI is free. The wait is short and
+/// bounded, because in a forked child it might never end.
+pub(super) fn wait_for_begin() {
+    let until = monotonic() + PATIENCE;
+    while SWITCHED.try_lock().is_err() && monotonic() < until {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Tools that exclude CUPTI hold its one subscription. So does PyTorch for good once it has recorded, which
+/// blocks nothing.
+fn is_free() -> Result<(), String> {
+    if others::are_subscribed() {
+        return Ok(());
+    }
+    let mut subscriber = ptr::null_mut();
+    // SAFETY: the function does nothing; the place for the handle outlives the call.
+    match unsafe { cuptiSubscribe(&raw mut subscriber, nothing as *const c_void, ptr::null_mut()) } {
+        Some(SUCCESS) => {
+            // SAFETY: the subscription just made.
+            unsafe { cuptiUnsubscribe(subscriber) };
+            Ok(())
+        }
+        Some(code) => Err(why(code)),
+        None => Err(why(TAKEN)),
+    }
+}
+
+extern "C" fn nothing(_: *mut c_void, _: c_int, _: u32, _: *const c_void) {}
+
+/// Kernels and nothing else. If copies are enabled and disabled as well while a thread launches, CUPTI's
+/// thread ends the process, with the hook and without it: `tests/gpu/cupti.sh` shows it within a hundred
+/// times. Calls of CUDA are not recorded either, because threads are in them during the switch.
+fn enable() -> Result<(), c_int> {
+    switch_kernels(true)
+}
+
+/// Except what others have enabled meanwhile.
+fn disable(switched: &mut Switched) {
+    if !others::have(KERNEL) {
+        let _ = switch_kernels(false);
+    }
+    switched.on = false;
+    ON.store(false, Relaxed);
+}
+
+fn switch_kernels(on: bool) -> Result<(), c_int> {
+    let kernels = KERNEL as c_int;
+    let rc = if on {
+        // SAFETY: no precondition.
+        unsafe { cuptiActivityEnable(kernels) }
+    } else {
+        // SAFETY: as above.
+        unsafe { cuptiActivityDisable(kernels) }
+    };
+    match rc.unwrap_or(NOT_INITIALIZED) {
+        SUCCESS => Ok(()),
+        code => Err(code),
+    }
+}
+
+fn flush(flag: u32) {
+    // SAFETY: callbacks are registered.
+    others::ours(|| unsafe { cuptiActivityFlushAll(flag) });
+}

@@ -1,0 +1,70 @@
+//! A reusable CUDA event without timing.
+
+use std::{ffi::c_int, ptr};
+
+use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
+
+use crate::gpu::runtime::{self, NO_TIMING, NOT_READY, SUCCESS};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event {
+    handle: cudaEvent_t,
+    /// The device of its context; `None` until it is created.
+    device: Option<c_int>,
+}
+
+// SAFETY: event handles may be used from any thread (CUDA runtime API documentation).
+unsafe impl Send for Event {}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passed {
+    NotYet,
+    Yes,
+    /// CUDA failed: its context is gone or broken.
+    Failed,
+}
+
+impl Event {
+    pub(crate) const UNMADE: Self = Self { handle: ptr::null_mut(), device: None };
+
+    /// The device that must be current for a query.
+    pub(crate) fn device(self) -> Option<c_int> {
+        self.device
+    }
+
+    /// Whether it was put on the stream, which is of this device, or else of the current one. Not while it is
+    /// pending.
+    pub(crate) fn record(&mut self, stream: cudaStream_t, device: Option<c_int>) -> bool {
+        let Some(event) = self.on(device.or_else(runtime::current_device)) else { return false };
+        // SAFETY: a live event of the stream's device; the stream is the one the program launches on.
+        let recorded = unsafe { runtime::cudaEventRecord(event, stream) } == Some(SUCCESS);
+        if !recorded {
+            runtime::forget_error();
+        }
+        recorded
+    }
+
+    /// Whether its stream has reached it. Its device is current.
+    pub(crate) fn passed(self) -> Passed {
+        // SAFETY: a live event, whose device is current.
+        match unsafe { runtime::cudaEventQuery(self.handle) } {
+            Some(NOT_READY) => Passed::NotYet,
+            Some(SUCCESS) => Passed::Yes,
+            _ => Passed::Failed,
+        }
+    }
+
+    /// Created if there is none. One of another device is abandoned.
+    fn on(&mut self, device: Option<c_int>) -> Option<cudaEvent_t> {
+        let device = device?;
+        if self.device != Some(device) {
+            if self.device.take().is_some() {
+                // SAFETY: the event is live, was passed, and nobody else has it.
+                unsafe { runtime::cudaEventDestroy(self.handle) };
+            }
+            self.handle = runtime::on_device(device, || runtime::make_event(NO_TIMING))?;
+            self.device = Some(device);
+        }
+        Some(self.handle)
+    }
+}

@@ -1,0 +1,250 @@
+//! The contents of a capture, as counts.
+
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+};
+
+use xpu_wire::{
+    collective::Operation, datatype::DataType, frame::Direction, gemm::GemmShape, id::CommunicatorId,
+};
+
+use crate::{
+    observe::{group::Message, kernels::PATTERNS},
+    python::optimizer::Optimizer,
+};
+
+/// Distinct GEMMs, operations and communicators in all graphs together: 4 MiB. Further ones are in the sums
+/// only.
+const ENTRIES: usize = 48 << 10;
+
+/// Distinct GEMMs, and distinct operations, of one graph.
+const DISTINCT: usize = 512;
+
+/// Communicators of one graph.
+const COMMUNICATORS: usize = 64;
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static UNLISTED: AtomicU64 = AtomicU64::new(0);
+
+/// Entries that did not fit.
+pub(super) fn unlisted() -> u64 {
+    UNLISTED.load(Relaxed)
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    shapes: Vec<(GemmShape, u64)>,
+    operations: Vec<(Operations, u64)>,
+    shares: Vec<Share>,
+    pub(crate) gemms: u64,
+    pub(crate) flops: f64,
+    pub(crate) collectives: u64,
+    pub(crate) point_to_point: u64,
+    pub(crate) bus_bytes: u64,
+    pub(crate) kernels: u64,
+    /// By pattern.
+    pub(crate) named: [u64; PATTERNS],
+    /// Count and bytes by direction; then those of fills.
+    pub(crate) copies: [(u64, u64); Direction::PeerToPeer as usize + 1],
+    pub(crate) sets: (u64, u64),
+    /// The optimizer that stepped during the capture, and its number of steps: every launch repeats them.
+    optimizer: Option<(Optimizer, u32)>,
+}
+
+/// Equal NCCL operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Operations {
+    pub(crate) communicator: CommunicatorId,
+    pub(crate) operation: Operation,
+    pub(crate) datatype: DataType,
+    pub(crate) bytes: u64,
+}
+
+/// One communicator's part of a graph: how far its numbers advance at every launch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    pub(super) communicator: u16,
+    pub(super) id: CommunicatorId,
+    pub(super) collectives: u64,
+    pub(super) point_to_point: u64,
+    /// The last collective and its bytes.
+    pub(super) last: Option<(Operation, u64)>,
+}
+
+impl Contents {
+    pub(crate) fn add_gemm(&mut self, shape: GemmShape, count: u64) {
+        self.gemms += count;
+        self.flops += shape.flops() * count as f64;
+        add_to(&mut self.shapes, shape, count);
+    }
+
+    /// Messages of the same kind. Messages from while observing is off have a number but are not counted.
+    pub(crate) fn add_messages(&mut self, message: &Message, id: CommunicatorId, count: u64) {
+        let collective = message.operation.is_collective();
+        self.add_share(Share {
+            communicator: message.communicator,
+            id,
+            collectives: if collective { count } else { 0 },
+            point_to_point: if collective { 0 } else { count },
+            last: collective.then_some((message.operation, message.bytes)),
+        });
+        if !message.observed {
+            return;
+        }
+        let total = if collective { &mut self.collectives } else { &mut self.point_to_point };
+        *total += count;
+        self.bus_bytes += message.bus_bytes * count;
+        let alike = Operations {
+            communicator: id,
+            operation: message.operation,
+            datatype: message.datatype,
+            bytes: message.bytes,
+        };
+        add_to(&mut self.operations, alike, count);
+    }
+
+    fn add_share(&mut self, share: Share) {
+        let same = |known: &&mut Share| (known.communicator, known.id) == (share.communicator, share.id);
+        if let Some(known) = self.shares.iter_mut().find(same) {
+            known.collectives += share.collectives;
+            known.point_to_point += share.point_to_point;
+            known.last = share.last.or(known.last);
+        } else if self.shares.len() < COMMUNICATORS && reserve(&mut self.shares) {
+            self.shares.push(share);
+        }
+    }
+
+    /// If there are several optimizers, the first counts.
+    pub(crate) fn add_steps(&mut self, optimizer: &Optimizer, steps: u32) {
+        match &mut self.optimizer {
+            Some((known, count)) if known.is_same(optimizer) => *count = count.saturating_add(steps),
+            Some(_) => {}
+            None => self.optimizer = Some((optimizer.clone(), steps)),
+        }
+    }
+
+    pub(super) fn optimizer(&self) -> Option<(&Optimizer, u32)> {
+        self.optimizer.as_ref().map(|(optimizer, steps)| (optimizer, *steps))
+    }
+
+    /// Adds all that another holds.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        if let Some((optimizer, steps)) = other.optimizer() {
+            self.add_steps(optimizer, steps);
+        }
+        other.shapes.iter().for_each(|&(shape, count)| add_to(&mut self.shapes, shape, count));
+        other.operations.iter().for_each(|&(alike, count)| add_to(&mut self.operations, alike, count));
+        other.shares.iter().for_each(|&share| self.add_share(share));
+        self.gemms += other.gemms;
+        self.flops += other.flops;
+        self.collectives += other.collectives;
+        self.point_to_point += other.point_to_point;
+        self.bus_bytes += other.bus_bytes;
+        self.kernels += other.kernels;
+        self.named.iter_mut().zip(other.named).for_each(|(mine, more)| *mine += more);
+        let copies = self.copies.iter_mut().chain([&mut self.sets]);
+        for (mine, more) in copies.zip(other.copies.into_iter().chain([other.sets])) {
+            *mine = (mine.0 + more.0, mine.1 + more.1);
+        }
+    }
+
+    pub(crate) fn shapes(&self) -> &[(GemmShape, u64)] {
+        &self.shapes
+    }
+
+    pub(crate) fn operations(&self) -> &[(Operations, u64)] {
+        &self.operations
+    }
+
+    pub(super) fn shares(&self) -> &[Share] {
+        &self.shares
+    }
+
+    /// A hash of its contents, by kind and without identities: equal on all ranks that do the same.
+    pub(super) fn signature(&self) -> u32 {
+        let mut hasher = DefaultHasher::new();
+        self.shapes.hash(&mut hasher);
+        for (alike, count) in &self.operations {
+            (alike.operation as u8, alike.bytes, count).hash(&mut hasher);
+        }
+        (self.collectives, self.point_to_point, self.kernels, self.copies, self.sets).hash(&mut hasher);
+        hasher.finish() as u32
+    }
+
+    fn entries(&self) -> usize {
+        self.shapes.len() + self.operations.len() + self.shares.len()
+    }
+}
+
+impl Drop for Contents {
+    fn drop(&mut self) {
+        HELD.fetch_sub(self.entries(), Relaxed);
+    }
+}
+
+fn add_to<K: PartialEq>(list: &mut Vec<(K, u64)>, key: K, count: u64) {
+    // Most often it repeats the last one.
+    if let Some((_, known)) = list.iter_mut().rev().find(|(known, _)| *known == key) {
+        *known += count;
+    } else if list.len() < DISTINCT && reserve(list) {
+        list.push((key, count));
+    } else {
+        UNLISTED.fetch_add(1, Relaxed);
+    }
+}
+
+/// Reserves one more entry.
+fn reserve<T>(list: &mut Vec<T>) -> bool {
+    let fits = HELD.load(Relaxed) < ENTRIES && list.try_reserve(1).is_ok();
+    if fits {
+        HELD.fetch_add(1, Relaxed);
+    }
+    fits
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_wire::gemm::ComputeType;
+
+    use super::*;
+
+    fn shape(m: u64) -> GemmShape {
+        let (datatype, compute) = (DataType::Float32, ComputeType::Float32);
+        GemmShape { m, n: 1, k: 1, batch: 1, datatype, compute, transposed: (false, false) }
+    }
+
+    #[test]
+    fn what_is_alike_is_kept_once_and_merging_adds() {
+        let (mut first, mut second) = (Contents::default(), Contents::default());
+        (0..6).for_each(|n| first.add_gemm(shape(n % 2), 1));
+        second.add_gemm(shape(1), 4);
+        second.kernels = 3;
+        first.merge(&second);
+        assert_eq!(first.shapes(), [(shape(0), 3), (shape(1), 7)]);
+        assert_eq!((first.gemms, first.kernels, first.flops), (10, 3, 14.0));
+    }
+
+    #[test]
+    fn signatures_distinguish_graphs() {
+        let of = |sides: &[u64], kernels| {
+            let mut contents = Contents::default();
+            contents.kernels = kernels;
+            for &m in sides {
+                contents.add_gemm(shape(m), 1);
+            }
+            contents.signature()
+        };
+        assert_eq!(of(&[1, 2], 3), of(&[1, 2], 3));
+        assert!(of(&[1, 2], 3) != of(&[1, 2], 4) && of(&[1, 2], 3) != of(&[1, 4], 3));
+    }
+
+    #[test]
+    fn too_many_are_in_the_sums_all_the_same() {
+        let mut contents = Contents::default();
+        let before = unlisted();
+        (0..DISTINCT as u64 + 5).for_each(|m| contents.add_gemm(shape(m), 1));
+        assert_eq!((contents.shapes().len(), contents.gemms), (DISTINCT, DISTINCT as u64 + 5));
+        assert!(unlisted() >= before + 5);
+    }
+}

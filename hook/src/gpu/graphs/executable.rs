@@ -1,0 +1,199 @@
+//! Executable graphs, found by their handle without a lock.
+//!
+//! A place goes from free to filled to ended to free. A launch pins it meanwhile; only the hook's thread
+//! empties it, once it has ended, is not pinned and all its launches were taken.
+//!
+//! Handles are stored apart from their data, each near the index of its hash: a launch reads a few adjacent
+//! ones.
+
+use std::{
+    cell::UnsafeCell,
+    ffi::c_int,
+    ptr::NonNull,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU32, AtomicU64, AtomicUsize,
+            Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+        },
+    },
+};
+
+use super::Contents;
+use crate::process::memory;
+
+/// Executables alive at once, including those with launches still to be taken.
+pub(super) const PLACES: usize = 2048;
+
+/// In place of a handle.
+const FREE: usize = 0;
+const BUSY: usize = 1;
+const ENDED: usize = 2;
+/// For the first place, which counts launches of executables whose creation was not seen.
+const UNSEEN: usize = 3;
+
+#[derive(Debug)]
+pub(super) struct Executables {
+    handles: &'static [AtomicUsize],
+    places: &'static [Executable],
+    /// Places filled or ended.
+    filled: AtomicUsize,
+    /// Longest distance of a handle from its index so far; a lookup ends there.
+    reach: AtomicUsize,
+    made: AtomicU32,
+}
+
+/// All zeros is one that is free.
+#[derive(Debug)]
+pub(crate) struct Executable {
+    users: AtomicU32,
+    number: AtomicU32,
+    signature: AtomicU32,
+    /// The device of its last launch plus one, in a process that uses several.
+    device: AtomicU32,
+    launches: AtomicU64,
+    /// Those that the hook's thread has taken.
+    taken: AtomicU64,
+    /// From an `Arc`.
+    contents: UnsafeCell<Option<NonNull<Contents>>>,
+}
+
+// SAFETY: the contents are written while the handle says BUSY by whoever made it so, or ENDED with no users by the hook's
+// own thread, and only read otherwise.
+unsafe impl Sync for Executable {}
+
+impl Executables {
+    pub(super) const MEMORY: usize = PLACES * (size_of::<Executable>() + size_of::<AtomicUsize>());
+
+    pub(super) fn new() -> Option<Self> {
+        // SAFETY: all zeros is FREE, and an executable without contents.
+        let (places, handles) = unsafe { (memory::zeros(PLACES)?, memory::zeros::<AtomicUsize>(PLACES)?) };
+        handles[0].store(UNSEEN, Relaxed);
+        let nothing = || AtomicUsize::new(0);
+        Some(Self { handles, places, filled: nothing(), reach: nothing(), made: AtomicU32::new(0) })
+    }
+
+    pub(super) fn next_number(&self) -> u32 {
+        self.made.fetch_add(1, Relaxed) + 1
+    }
+
+    /// `None` if there is no place for it, or else whether places will run out soon.
+    pub(super) fn add(&self, handle: usize, number: u32, contents: Option<Arc<Contents>>) -> Option<bool> {
+        let free = |(_, index): &(_, usize)| {
+            self.handles[*index].compare_exchange(FREE, BUSY, AcqRel, Relaxed).is_ok()
+        };
+        let (distance, index) = (0..).zip(near(handle)).find(free)?;
+        let place = &self.places[index];
+        place.number.store(number, Relaxed);
+        let signature = contents.as_ref().map_or(0, |contents| contents.signature());
+        place.signature.store(signature, Relaxed);
+        let contents = contents.and_then(|contents| NonNull::new(Arc::into_raw(contents).cast_mut()));
+        // SAFETY: BUSY, by this thread, and so it has none.
+        unsafe { *place.contents.get() = contents };
+        self.reach.fetch_max(distance, Relaxed);
+        self.handles[index].store(handle, Release);
+        Some(self.filled.fetch_add(1, Relaxed) > PLACES / 2)
+    }
+
+    /// It will not be launched again. Returns its number if it was known.
+    pub(super) fn end(&self, handle: usize) -> Option<u32> {
+        let index = self.within_reach(handle).find(|&index| self.handles[index].load(Relaxed) == handle)?;
+        let number = self.places[index].number.load(Relaxed);
+        self.handles[index].compare_exchange(handle, ENDED, SeqCst, Relaxed).is_ok().then_some(number)
+    }
+
+    /// The executable of this handle, which stays until [`Executable::unpin`].
+    pub(super) fn pin(&self, handle: usize) -> &Executable {
+        let known = self.within_reach(handle).find(|&index| {
+            if self.handles[index].load(Relaxed) != handle {
+                return false;
+            }
+            let place = &self.places[index];
+            place.users.fetch_add(1, SeqCst);
+            let stays = self.handles[index].load(SeqCst) == handle;
+            if !stays {
+                place.unpin();
+            }
+            stays
+        });
+        if let Some(index) = known {
+            return &self.places[index];
+        }
+        let unseen = &self.places[0];
+        unseen.users.fetch_add(1, SeqCst);
+        unseen
+    }
+
+    pub(super) fn take_launches(&self, mut each: impl FnMut(u32, Option<c_int>, Option<&Contents>, u64)) {
+        for (place, at) in self.places.iter().zip(self.handles) {
+            let handle = at.load(SeqCst);
+            if handle == FREE || handle == BUSY {
+                continue;
+            }
+            // In this order: a later launch sees that it has ended.
+            let unused = place.users.load(SeqCst) == 0;
+            let launches = place.launches.load(Acquire);
+            let new = launches - place.taken.load(Relaxed);
+            if new > 0 {
+                place.taken.store(launches, Relaxed);
+                let device = place.device.load(Relaxed).checked_sub(1).map(|device| device as c_int);
+                // SAFETY: filled, and only this thread empties it.
+                each(place.number.load(Relaxed), device, unsafe { place.held() }, new);
+            }
+            if handle == ENDED && unused {
+                // SAFETY: ended, and nobody holds on to it; the pointer is that of an `Arc`.
+                drop(unsafe {
+                    (*place.contents.get()).take().map(|contents| Arc::from_raw(contents.as_ptr()))
+                });
+                place.launches.store(0, Relaxed);
+                place.taken.store(0, Relaxed);
+                at.store(FREE, Release);
+                self.filled.fetch_sub(1, Relaxed);
+            }
+        }
+    }
+
+    /// Possible places of a handle, the likeliest first.
+    fn within_reach(&self, handle: usize) -> impl Iterator<Item = usize> + use<> {
+        near(handle).take(self.reach.load(Relaxed) + 1)
+    }
+}
+
+/// All places but the first, from a handle's index on.
+fn near(handle: usize) -> impl Iterator<Item = usize> {
+    let start = ((handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
+    (0..PLACES - 1).map(move |distance| 1 + (start + distance) % (PLACES - 1))
+}
+
+impl Executable {
+    pub(super) fn contents(&self) -> Option<&Contents> {
+        // SAFETY: whoever has it has pinned it, and it is not emptied until then.
+        unsafe { self.held() }
+    }
+
+    /// # Safety
+    /// It is not emptied for as long as what is given is used.
+    unsafe fn held(&self) -> Option<&Contents> {
+        // SAFETY: that `Arc` is this place's until it is emptied.
+        unsafe { (*self.contents.get()).map(|contents| contents.as_ref()) }
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.number.load(Relaxed)
+    }
+
+    /// A hash of its contents.
+    pub(super) fn signature(&self) -> u32 {
+        self.signature.load(Relaxed)
+    }
+
+    /// On this device, if it is known.
+    pub(super) fn launched(&self, device: Option<c_int>) {
+        self.device.store(device.map_or(0, |device| device.cast_unsigned() + 1), Relaxed);
+        self.launches.fetch_add(1, Release);
+    }
+
+    pub(super) fn unpin(&self) {
+        self.users.fetch_sub(1, SeqCst);
+    }
+}

@@ -1,0 +1,65 @@
+//! A call that waited for the GPU proves that collectives enqueued before it are done.
+
+use cudarc::runtime::sys::cudaStream_t;
+use xpu_wire::id::CommunicatorId;
+
+use crate::{
+    gpu::runtime::{self, DEFAULT_STREAMS},
+    observe::{
+        communicator::{Communicators, Slot},
+        observer::Observer,
+    },
+};
+
+/// Communicators that one call can prove something about; a rank of a job that is parallel in five dimensions
+/// has about ten.
+const MOST: usize = 16;
+
+/// Collectives enqueued before the call, by slot and the slot's communicator then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Proof {
+    claims: [(u16, u64, u64); MOST],
+    count: usize,
+}
+
+impl Proof {
+    const NONE: Self = Self { claims: [(0, 0, 0); MOST], count: 0 };
+
+    pub(crate) fn of_stream(communicators: &Communicators, stream: cudaStream_t) -> Self {
+        if stream.addr() <= DEFAULT_STREAMS {
+            return Self::NONE;
+        }
+        Self::of(communicators, |slot| slot.progress.proven_by(|last| last == stream.addr() as u64))
+    }
+
+    pub(crate) fn of_device(communicators: &Communicators) -> Self {
+        // An unread error of the program must not be mixed with the hook's.
+        if communicators.open_slots().next().is_none() || !runtime::error_free() {
+            return Self::NONE;
+        }
+        let Some(device) = runtime::current_device() else { return Self::NONE };
+        Self::of(communicators, |slot| slot.progress.proven_by(|_| slot.device() == Some(device)))
+    }
+
+    fn of(communicators: &Communicators, proven: impl Fn(&Slot) -> Option<u64>) -> Self {
+        let mut proof = Self::NONE;
+        let open = communicators.open_slots();
+        let all = open.filter_map(|(index, slot)| Some((index, slot.id().0, proven(slot)?)));
+        for (claim, proven) in proof.claims.iter_mut().zip(all) {
+            *claim = proven;
+            proof.count += 1;
+        }
+        proof
+    }
+
+    /// The call has succeeded.
+    pub(crate) fn holds(&self, observer: &Observer) {
+        for &(index, id, enqueued) in &self.claims[..self.count] {
+            let slot = observer.communicators.slot(index);
+            // The communicator may have been closed meanwhile, and its line may belong to another.
+            if let (Some(line), Some(last)) = (slot.line(observer.ledger()), enqueued.checked_sub(1)) {
+                line.complete(CommunicatorId(id), last);
+            }
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! The launched collectives, sends and receives that the GPU has reached: an event without timing before a
+//! launch. One that is timed has its pair's first event.
+//!
+//! If the budget does not suffice for all, the first operation after a wait for the GPU gets an event before
+//! others: unfinished work is often between the two. Sends and receives get the rest once every collective
+//! has one.
+//!
+//! The oldest operations that their streams have not reached keep their events, however many are launched
+//! after them. If a job hangs, these events therefore show which GPUs have reached the collective, and which
+//! run something else.
+
+use std::{
+    cell::UnsafeCell,
+    ffi::c_int,
+    sync::atomic::{
+        AtomicBool, AtomicU8, AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+use cudarc::runtime::sys::cudaStream_t;
+use xpu_wire::sampling::Rate;
+
+use crate::{
+    gpu::{
+        event::{Event, Passed},
+        runtime,
+    },
+    observe::{
+        lane::{Costs, Lane},
+        observer::Observer,
+    },
+    process::clock::{coarse_now, monotonic},
+    publish::rate::Allowance,
+};
+
+/// Launches that a host may queue ahead of its GPU with an event each.
+const EVENTS: usize = 64;
+
+/// Part of the budget spent on them, and half of it at most on the first ones after waits.
+const SHARE: f64 = 0.4;
+const FIRST_SHARE: f64 = 0.5;
+
+#[derive(Debug)]
+pub(crate) struct Queue {
+    fronts: [Front; EVENTS],
+    /// A launch found none free; until the hook's thread has looked again, further launches do not search.
+    is_full: AtomicBool,
+    /// The selected collectives, by their numbers: the same on all ranks. Every one if the next one is selected anyway.
+    rate: AtomicU8,
+    governed: AtomicU8,
+    /// The same for launches of sends and receives.
+    messages: AtomicU8,
+    /// First ones that may still have an event, and those that had one.
+    firsts: Allowance,
+    first: AtomicU64,
+    /// The cost of an event for its launching thread.
+    costs: Costs,
+}
+
+/// A free event.
+const FREE: u8 = 0;
+/// A launching thread is recording it.
+const TAKEN: u8 = 1;
+/// Recorded, and not known to be reached: owned by the hook's thread.
+const UNDER_WAY: u8 = 2;
+
+/// The event before a launch.
+#[derive(Debug)]
+struct Front {
+    /// [`FREE`], or its owner.
+    state: AtomicU8,
+    place: UnsafeCell<Place>,
+}
+
+#[derive(Debug)]
+struct Place {
+    event: Event,
+    /// The call's ticket in the ledger's record; for a group, that of its first call.
+    ticket: u64,
+}
+
+// SAFETY: `place` is touched by the thread that made the state TAKEN, and by the hook's own thread while it is UNDER_WAY.
+unsafe impl Sync for Front {}
+
+impl Queue {
+    pub(crate) fn new() -> Self {
+        let front = |_| Front {
+            state: AtomicU8::new(FREE),
+            place: UnsafeCell::new(Place { event: Event::UNMADE, ticket: 0 }),
+        };
+        Self {
+            fronts: std::array::from_fn(front),
+            is_full: AtomicBool::new(false),
+            rate: AtomicU8::new(Rate::EVERY.0),
+            governed: AtomicU8::new(Rate::EVERY.0),
+            messages: AtomicU8::new(Rate::EVERY.0),
+            firsts: Allowance::new(),
+            first: AtomicU64::new(0),
+            costs: Costs::new(),
+        }
+    }
+
+    /// Sets how many get an event, at these rates of launches, where one costs that many nanoseconds. Once a
+    /// second.
+    pub(crate) fn govern(&self, budget: Option<f64>, launches: PerSecond, price: f64) {
+        let governed = rate(budget, launches.collectives, price, self.first.swap(0, Relaxed) as f64);
+        self.governed.store(governed.0, Relaxed);
+        self.rate.store(governed.0, Relaxed);
+        self.messages.store(rate_of_messages(budget, launches, price, governed).0, Relaxed);
+        let most = budget.map_or(0.0, |budget| budget * SHARE * FIRST_SHARE / (price * 1e-9));
+        let most = (most + 0.5) as i64;
+        self.firsts.add(most, most);
+    }
+
+    /// A thread has waited for the GPU: the next collective should have an event.
+    pub(crate) fn waited(&self) {
+        if self.governed.load(Relaxed) != Rate::EVERY.0
+            && self.rate.load(Relaxed) != Rate::EVERY.0
+            && self.firsts.take()
+        {
+            self.rate.store(Rate::EVERY.0, Relaxed);
+        }
+    }
+
+    /// The cost of an event for its launching thread, in nanoseconds; 0 while unknown.
+    pub(crate) fn typical_cost(&self) -> u64 {
+        self.costs.typical()
+    }
+
+    /// Before collective `number` is launched on `stream`, of this device if it is known.
+    #[inline]
+    pub(crate) fn join(
+        &self,
+        lane: &Lane,
+        ticket: u64,
+        number: u64,
+        stream: cudaStream_t,
+        device: Option<c_int>,
+    ) {
+        lane.counters.fronts.add(1);
+        let rate = Rate(self.rate.load(Relaxed));
+        if !self.is_full.load(Relaxed) && rate.times(number) {
+            self.record(lane, ticket, stream, device);
+            if rate == Rate::EVERY {
+                self.was_first();
+            }
+        }
+    }
+
+    /// Before send or receive `number`, or a group of them, is launched on `stream`.
+    #[inline]
+    pub(crate) fn join_message(
+        &self,
+        lane: &Lane,
+        ticket: u64,
+        number: u64,
+        stream: cudaStream_t,
+        device: Option<c_int>,
+    ) {
+        lane.counters.message_fronts.add(1);
+        if !self.is_full.load(Relaxed) && Rate(self.messages.load(Relaxed)).times(number) {
+            self.record(lane, ticket, stream, device);
+        }
+    }
+
+    /// The next collectives have events by their numbers again.
+    #[cold]
+    fn was_first(&self) {
+        let governed = self.governed.load(Relaxed);
+        if governed != Rate::EVERY.0 {
+            self.rate.store(governed, Relaxed);
+            self.first.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn record(&self, lane: &Lane, ticket: u64, stream: cudaStream_t, device: Option<c_int>) {
+        if !runtime::may_record(stream) {
+            return;
+        }
+        let Some(front) = self.fronts.iter().find(|front| front.take()) else {
+            return self.is_full.store(true, Relaxed);
+        };
+        // SAFETY: it was free, and this thread took it.
+        let place = unsafe { &mut *front.place.get() };
+        place.ticket = ticket;
+        let number = lane.counters.marks.get();
+        let from = Costs::measures(number).then(monotonic);
+        let recorded = place.event.record(stream, device);
+        if let Some(from) = from.filter(|_| recorded) {
+            self.costs.took(number, monotonic() - from);
+        }
+        if recorded {
+            lane.counters.marks.add(1);
+            lane.observer().ledger().record.queued(ticket);
+            note_preceding(lane, ticket, stream);
+        }
+        front.state.store(if recorded { UNDER_WAY } else { FREE }, Release);
+    }
+
+    /// Updates the ledger's begun collectives. `make_current` gets the device of each event before the query.
+    /// Called by the hook's thread. Returns whether some are still pending.
+    pub(crate) fn gather(&self, observer: &Observer, mut make_current: impl FnMut(Option<c_int>)) -> bool {
+        let mut waits = false;
+        for front in self.fronts.iter().filter(|front| front.state.load(Acquire) == UNDER_WAY) {
+            // SAFETY: it is under way, and so this thread's.
+            let place = unsafe { &*front.place.get() };
+            make_current(place.event.device());
+            let record = &observer.ledger().record;
+            match place.event.passed() {
+                Passed::NotYet => {
+                    waits = true;
+                    continue;
+                }
+                Passed::Yes => record.begun(place.ticket),
+                Passed::Failed => record.not_queued(place.ticket),
+            }
+            front.state.store(FREE, Release);
+        }
+        self.is_full.store(false, Relaxed);
+        observer.ledger().record.asked(coarse_now());
+        waits
+    }
+}
+
+/// Writes the work that the launch with this ticket waits for to the ledger, after the ledger knows that the
+/// launch has an event.
+pub(crate) fn note_preceding(lane: &Lane, ticket: u64, stream: cudaStream_t) {
+    let observer = lane.observer();
+    if let Some(preceding) = observer.streams.before(lane, stream) {
+        observer.ledger().record.preceded_by(ticket, &preceding);
+    }
+}
+
+impl Front {
+    /// Takes it for this thread, if no other has it.
+    fn take(&self) -> bool {
+        self.state.load(Relaxed) == FREE && self.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok()
+    }
+}
+
+/// Launches that may have an event in front.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PerSecond {
+    pub(crate) collectives: f64,
+    /// Sends and receives, or groups of them.
+    pub(crate) messages: f64,
+}
+
+/// For operations that are not the first after a wait.
+fn rate(budget: Option<f64>, per_second: f64, price: f64, firsts: f64) -> Rate {
+    let Some(budget) = budget else { return Rate::EVERY };
+    let all = budget * SHARE;
+    let times =
+        (per_second - firsts).max(0.0) * price * 1e-9 / (all - firsts * price * 1e-9).max(all * FIRST_SHARE);
+    one_in(times)
+}
+
+/// For sends and receives: the rest once every collective has an event.
+fn rate_of_messages(budget: Option<f64>, launches: PerSecond, price: f64, collectives: Rate) -> Rate {
+    let Some(budget) = budget else { return Rate::EVERY };
+    let left = budget * SHARE - launches.collectives * price * 1e-9;
+    if collectives != Rate::EVERY || left <= 0.0 {
+        return Rate::NEVER;
+    }
+    one_in(launches.messages * price * 1e-9 / left)
+}
+
+/// The finest rate of at most one in `times`.
+fn one_in(times: f64) -> Rate {
+    // Without a budget there is none, whether or not anything is launched.
+    if times.is_nan() || times > Rate::COARSEST.denominator() as f64 {
+        return Rate::NEVER;
+    }
+    // The logarithm rounded up, without libm as in `governor::plan::halved`.
+    let whole = times.max(1.0) as u64;
+    let least = whole + u64::from((whole as f64) < times);
+    Rate(least.next_power_of_two().ilog2() as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_take_four_tenths_of_the_budget_at_most() {
+        let of = |budget, per_second, price| rate(budget, per_second, price, 0.0);
+        assert_eq!(of(Some(1e-3), 399.0, 1_000.0), Rate::EVERY);
+        assert_eq!(of(Some(1e-3), 401.0, 1_000.0), Rate(1));
+        assert_eq!(of(Some(1e-3), 3_190.0, 1_000.0), Rate(3));
+        assert_eq!(of(Some(1e-3), 0.0, 3_000.0), Rate::EVERY);
+        assert_eq!(of(Some(0.0), 0.0, 3_000.0), Rate::NEVER);
+        assert_eq!(of(Some(0.0), 10.0, 3_000.0), Rate::NEVER);
+        assert_eq!(of(None, 1e6, 3_000.0), Rate::EVERY);
+        // 200 first ones a second leave 200 for the others.
+        assert_eq!(rate(Some(1e-3), 999.0, 1_000.0, 200.0), Rate(2));
+        assert_eq!(rate(Some(1e-3), 399.0, 1_000.0, 200.0), Rate::EVERY);
+    }
+
+    #[test]
+    fn sends_and_receives_have_what_collectives_leave() {
+        let of = |budget, collectives, messages| {
+            let governed = rate(budget, collectives, 1_000.0, 0.0);
+            rate_of_messages(budget, PerSecond { collectives, messages }, 1_000.0, governed)
+        };
+        assert_eq!(of(Some(1e-3), 0.0, 399.0), Rate::EVERY);
+        assert_eq!(of(Some(1e-3), 0.0, 1_590.0), Rate(2));
+        assert_eq!(of(Some(1e-3), 300.0, 99.0), Rate::EVERY);
+        assert_eq!(of(Some(1e-3), 300.0, 150.0), Rate(1));
+        assert_eq!(of(Some(1e-3), 400.0, 1.0), Rate::NEVER);
+        assert_eq!(of(Some(0.0), 0.0, 1.0), Rate::NEVER);
+        assert_eq!(of(None, 1e6, 1e6), Rate::EVERY);
+    }
+
+    #[test]
+    fn the_first_after_a_wait_has_an_event_as_far_as_half_of_the_share_goes() {
+        let queue = Queue::new();
+        let next = || Rate(queue.rate.load(Relaxed));
+        let launches = PerSecond { collectives: 8_000.0, messages: 0.0 };
+        queue.waited();
+        assert_eq!(next(), Rate::EVERY, "all have one");
+        queue.govern(Some(1e-3), launches, 1_000.0);
+        let mut firsts = 0;
+        for _ in 0..500 {
+            assert_eq!(next(), Rate(5));
+            queue.waited();
+            if next() == Rate::EVERY {
+                queue.waited();
+                queue.was_first();
+                firsts += 1;
+            }
+        }
+        assert_eq!(firsts, 200, "two tenths of a thousandth of a second");
+        queue.govern(Some(1e-3), launches, 1_000.0);
+        assert_eq!(next(), Rate(6), "the others have the rest");
+        queue.waited();
+        assert_eq!(next(), Rate::EVERY);
+        queue.govern(Some(0.0), launches, 1_000.0);
+        queue.waited();
+        assert_eq!(next(), Rate::NEVER, "without a budget there is none");
+    }
+}

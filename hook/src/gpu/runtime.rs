@@ -1,0 +1,184 @@
+//! The CUDA runtime functions that the hook calls itself.
+
+use std::{
+    ffi::{c_char, c_int, c_uint, c_void},
+    ptr,
+};
+
+use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
+
+use crate::{
+    gpu::graphs::GraphCaptureId,
+    interpose::symbol::{Library, foreign},
+};
+
+pub(crate) static CUDART: Library = Library::new("the CUDA runtime", c"cudaGetDevice").in_files("libcudart");
+
+pub(crate) const SUCCESS: c_int = 0;
+pub(crate) const NOT_READY: c_int = 600;
+/// `cudaErrorSharedObjectInitFailed`: the program's result if the library it calls is missing.
+pub(crate) const MISSING: c_int = 303;
+/// `cudaEventDisableTiming`
+pub(crate) const NO_TIMING: c_uint = 2;
+/// `cudaStreamNonBlocking`
+const NON_BLOCKING: c_uint = 1;
+/// `cudaStreamCaptureStatusNone`
+pub(crate) const NOT_CAPTURING: c_int = 0;
+/// The handles of the default streams, NULL among them, name different streams on different devices and threads.
+pub(crate) const DEFAULT_STREAMS: usize = 2;
+/// `cudaStreamCaptureModeRelaxed`
+pub(crate) const RELAXED: c_int = 2;
+
+foreign! { fn cudaEventCreateWithFlags(event: *mut cudaEvent_t, flags: c_uint) -> c_int in CUDART }
+foreign! { fn cudaEventDestroy(event: cudaEvent_t) -> c_int in CUDART }
+foreign! { fn cudaEventRecord(event: cudaEvent_t, stream: cudaStream_t) -> c_int in CUDART }
+foreign! { fn cudaEventQuery(event: cudaEvent_t) -> c_int in CUDART }
+foreign! { fn cudaEventElapsedTime(milliseconds: *mut f32, start: cudaEvent_t, end: cudaEvent_t) -> c_int in CUDART }
+foreign! { fn cudaStreamCreateWithFlags(stream: *mut cudaStream_t, flags: c_uint) -> c_int in CUDART }
+foreign! { fn cudaStreamIsCapturing(stream: cudaStream_t, status: *mut c_int) -> c_int in CUDART }
+foreign! {
+    /// Up to CUDA 12 it has three arguments and reads no more; from CUDA 13 on these, of which the last may
+    /// be NULL.
+    fn cudaStreamGetCaptureInfo(
+        stream: cudaStream_t, status: *mut c_int, id: *mut u64, graph: *mut c_void, nodes: *mut c_void,
+        edges: *mut c_void, count: *mut usize,
+    ) -> c_int in CUDART
+}
+foreign! { fn cudaThreadExchangeStreamCaptureMode(mode: *mut c_int) -> c_int in CUDART }
+foreign! { fn cudaPeekAtLastError() -> c_int in CUDART }
+foreign! { fn cudaGetLastError() -> c_int in CUDART }
+foreign! { fn cudaGetDevice(device: *mut c_int) -> c_int in CUDART }
+foreign! {
+    /// Since CUDA 12.3.
+    fn cudaFuncGetName(name: *mut *const c_char, function: *const c_void) -> c_int in CUDART
+}
+foreign! { fn cudaSetDevice(device: c_int) -> c_int in CUDART }
+
+/// Whether `stream` is being captured into a graph; `None` if CUDA refuses.
+pub(crate) fn is_capturing(stream: cudaStream_t) -> Option<bool> {
+    let mut status = NOT_CAPTURING;
+    // SAFETY: the stream is the one the program is about to launch on; `status` outlives the call.
+    let rc = unsafe { cudaStreamIsCapturing(stream, &raw mut status) }?;
+    (rc == SUCCESS).then_some(status != NOT_CAPTURING)
+}
+
+/// Whether an event may be recorded on `stream` now. Not during a capture into a graph; nor while the program
+/// has an unread error, with which the hook's must not be mixed.
+pub(crate) fn may_record(stream: cudaStream_t) -> bool {
+    if !error_free() {
+        return false;
+    }
+    let capturing = is_capturing(stream);
+    if capturing.is_none() {
+        forget_error();
+    }
+    capturing == Some(false)
+}
+
+/// The capture of `stream`. Streams that joined it through an event have the same.
+///
+/// While another stream is captured, CUDA refuses this query for the default stream, and the error would
+/// replace one that the program has not read yet. So the default stream is not queried then. For any other
+/// stream, CUDA refuses only where it refuses the program's own call.
+pub(crate) fn graph_capture_of(stream: cudaStream_t) -> Option<GraphCaptureId> {
+    let was_free = error_free();
+    if !was_free && stream.addr() <= DEFAULT_STREAMS {
+        return None;
+    }
+    let (mut status, mut id, none) = (NOT_CAPTURING, 0_u64, ptr::null_mut());
+    // SAFETY: the stream is the one the program is about to use; both places outlive the call, the others may be NULL.
+    let answered = unsafe {
+        cudaStreamGetCaptureInfo(stream, &raw mut status, &raw mut id, none, none, none, ptr::null_mut())
+    };
+    match answered {
+        Some(SUCCESS) if status == NOT_CAPTURING => None,
+        Some(SUCCESS) => Some(GraphCaptureId::new(id as u32).unwrap_or(GraphCaptureId::MAX)),
+        // A library of that age reports only whether there is a capture. The number is then unused, and
+        // nothing is kept under it.
+        None => is_capturing(stream).unwrap_or(false).then_some(GraphCaptureId::MAX),
+        Some(_) => {
+            if was_free {
+                forget_error();
+            }
+            None
+        }
+    }
+}
+
+/// The device this thread launches on. Only after [`error_free`].
+pub(crate) fn current_device() -> Option<c_int> {
+    let mut device = 0;
+    // SAFETY: `device` outlives the call.
+    let is_known = unsafe { cudaGetDevice(&raw mut device) } == Some(SUCCESS);
+    if !is_known {
+        forget_error();
+    }
+    is_known.then_some(device)
+}
+
+/// The program has no unread error on this thread.
+pub(crate) fn error_free() -> bool {
+    // SAFETY: no precondition.
+    unsafe { cudaPeekAtLastError() == Some(SUCCESS) }
+}
+
+/// Clears the error of one of the hook's calls. Only after [`error_free`] returned that there was none
+/// before.
+pub(crate) fn forget_error() {
+    // SAFETY: no precondition.
+    unsafe { cudaGetLastError() };
+}
+
+/// Creates something on this device. A device that is not current is made current for a moment, as NCCL's own
+/// calls do: only within such a call. Only after [`error_free`].
+pub(crate) fn on_device<T>(device: c_int, make: impl FnOnce() -> Option<T>) -> Option<T> {
+    let current = current_device()?;
+    if current == device {
+        return make();
+    }
+    // SAFETY: the device has a context of this process: a communicator of the program is there.
+    if unsafe { cudaSetDevice(device) } != Some(SUCCESS) {
+        forget_error();
+        return None;
+    }
+    let made = make();
+    // SAFETY: it was current before.
+    unsafe { cudaSetDevice(current) };
+    made
+}
+
+/// An event on the current device. CUDA allows no creation while another thread captures in global mode,
+/// unless this thread is in relaxed mode. Only after [`error_free`].
+#[cold]
+pub(crate) fn make_event(flags: c_uint) -> Option<cudaEvent_t> {
+    let mode = exchange_capture_mode(RELAXED);
+    let mut event = std::ptr::null_mut();
+    // SAFETY: the place for the handle outlives the call.
+    let made = unsafe { cudaEventCreateWithFlags(&raw mut event, flags) } == Some(SUCCESS);
+    exchange_capture_mode(mode);
+    if !made {
+        forget_error();
+    }
+    made.then_some(event)
+}
+
+/// A stream on the current device without implicit synchronisation. Only after [`error_free`], by a thread in
+/// relaxed mode.
+#[cold]
+pub(crate) fn make_stream() -> Option<cudaStream_t> {
+    let mut stream = ptr::null_mut();
+    // SAFETY: the place for the handle outlives the call.
+    let made = unsafe { cudaStreamCreateWithFlags(&raw mut stream, NON_BLOCKING) } == Some(SUCCESS);
+    if !made {
+        forget_error();
+    }
+    made.then_some(stream)
+}
+
+/// Lets this thread query events while another thread captures; a query would break the capture otherwise.
+/// Returns this thread's previous mode.
+pub(crate) fn exchange_capture_mode(mut mode: c_int) -> c_int {
+    // SAFETY: `mode` outlives the call.
+    unsafe { cudaThreadExchangeStreamCaptureMode(&raw mut mode) };
+    mode
+}

@@ -1,0 +1,203 @@
+//! Reusable pairs of CUDA events around an operation.
+
+mod free;
+
+use std::{cell::UnsafeCell, ffi::c_int, ptr};
+
+use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
+use free::Free;
+use xpu_wire::unit::Nanoseconds;
+
+use crate::{
+    gpu::runtime::{self, NOT_READY, SUCCESS},
+    observe::sync,
+    process::memory,
+};
+
+/// Pending pairs of one thread. A thread that launches 1,500 GEMMs ahead of its GPU has about a hundred.
+pub(crate) const PAIRS: usize = 256;
+
+/// Which pair of its lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimerId(u16);
+
+/// The pairs of one thread: the thread takes and records them, the hook's thread reads and returns them.
+pub(crate) struct Timers {
+    free: Free<{ PAIRS / 64 }>,
+    pairs: Box<[UnsafeCell<Pair>]>,
+}
+
+struct Pair {
+    start: cudaEvent_t,
+    stop: cudaEvent_t,
+    /// The device of the events' context; `None` until they are created.
+    device: Option<c_int>,
+    /// Where the operation runs.
+    stream: cudaStream_t,
+}
+
+// SAFETY: a pair is touched by the launching thread while its bit is clear and no record of it was pushed, and by the
+// hook's own thread from then until it sets the bit. The ring and the bit hand it over.
+unsafe impl Sync for Timers {}
+// SAFETY: event handles may be used from any thread (CUDA runtime API documentation).
+unsafe impl Send for Timers {}
+
+/// A pair's result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Elapsed {
+    NotYet,
+    Took(Nanoseconds),
+    /// CUDA failed: its context is gone or broken.
+    Failed,
+}
+
+impl Timers {
+    /// Bytes of the pairs, CUDA's events excluded.
+    pub(crate) const MEMORY: usize = PAIRS * size_of::<Pair>();
+
+    /// `None` if there is no memory for them.
+    pub(crate) fn new() -> Option<Self> {
+        let unmade = || {
+            UnsafeCell::new(Pair {
+                start: ptr::null_mut(),
+                stop: ptr::null_mut(),
+                device: None,
+                stream: ptr::null_mut(),
+            })
+        };
+        Some(Self { free: Free::new(), pairs: memory::slice(PAIRS, || Some(unmade()))? })
+    }
+
+    /// Marks the start of an operation on `stream`, which is of this device, or else of the current one.
+    /// `None` if no pair is free or CUDA refuses. Called by the thread that owns these timers.
+    pub(crate) fn start(&self, stream: cudaStream_t, device: Option<c_int>) -> Option<TimerId> {
+        let device = device.or_else(runtime::current_device)?;
+        let id = self.take(device)?;
+        let pair = self.pair(id);
+        // SAFETY: the pair is this thread's until it is recorded and pushed.
+        let start = unsafe {
+            (*pair.get()).stream = stream;
+            (*pair.get()).start
+        };
+        // SAFETY: a live event of the stream's device; the stream is the one the program launches on.
+        if unsafe { runtime::cudaEventRecord(start, stream) } == Some(SUCCESS) {
+            return Some(id);
+        }
+        runtime::forget_error();
+        self.give_back(id);
+        None
+    }
+
+    /// Marks the end. `false` if CUDA refuses; the pair is free again then.
+    pub(crate) fn stop(&self, id: TimerId, stream: cudaStream_t) -> bool {
+        // SAFETY: as in `start`.
+        let stop = unsafe { (*self.pair(id).get()).stop };
+        // SAFETY: as in `start`.
+        let done = unsafe { runtime::cudaEventRecord(stop, stream) } == Some(SUCCESS);
+        if !done {
+            runtime::forget_error();
+            self.give_back(id);
+        }
+        done
+    }
+
+    /// Takes the lowest free pair of this device, creating its events if it has none.
+    fn take(&self, device: c_int) -> Option<TimerId> {
+        let taken = self.free.take(|number| {
+            // SAFETY: the pair is free, and so this thread's to take.
+            let pair = unsafe { &mut *self.pair(TimerId(number)).get() };
+            if pair.device.is_none() {
+                runtime::on_device(device, || make(pair, device))?;
+            }
+            Some(pair.device == Some(device))
+        });
+        taken.map(TimerId)
+    }
+
+    /// A pair's result. Called by the hook's thread, with the pair's device current.
+    pub(crate) fn read(&self, id: TimerId) -> Elapsed {
+        // SAFETY: the record of this pair was popped, so it is the reader's until given back.
+        let pair = unsafe { &*self.pair(id).get() };
+        // SAFETY: a live event.
+        match unsafe { runtime::cudaEventQuery(pair.stop) } {
+            Some(SUCCESS) => {}
+            Some(NOT_READY) => return Elapsed::NotYet,
+            _ => return Elapsed::Failed,
+        }
+        let mut milliseconds = 0.0_f32;
+        // SAFETY: both events are live and recorded; `milliseconds` outlives the call.
+        match unsafe { runtime::cudaEventElapsedTime(&raw mut milliseconds, pair.start, pair.stop) } {
+            Some(SUCCESS) => Elapsed::Took(Nanoseconds((f64::from(milliseconds) * 1e6).max(0.0) as u64)),
+            _ => Elapsed::Failed,
+        }
+    }
+
+    /// Whether the stream has reached the operation. Called as `read`.
+    pub(crate) fn has_started(&self, id: TimerId) -> bool {
+        // SAFETY: as in `read`.
+        let pair = unsafe { &*self.pair(id).get() };
+        // SAFETY: a live event.
+        unsafe { runtime::cudaEventQuery(pair.start) == Some(SUCCESS) }
+    }
+
+    /// How long after `event` the operation began, in nanoseconds; below zero if it was before. Called as
+    /// `read`, after it returned a time; `event` is done and of the pair's device.
+    pub(crate) fn start_after(&self, id: TimerId, event: cudaEvent_t) -> Option<i64> {
+        // SAFETY: as in `read`.
+        let pair = unsafe { &*self.pair(id).get() };
+        let mut milliseconds = 0.0_f32;
+        // SAFETY: both events are live and recorded; `milliseconds` outlives the call.
+        let result = unsafe { runtime::cudaEventElapsedTime(&raw mut milliseconds, event, pair.start) };
+        if result != Some(SUCCESS) {
+            runtime::forget_error();
+            return None;
+        }
+        Some((f64::from(milliseconds) * 1e6) as i64)
+    }
+
+    /// The device a pair belongs to.
+    pub(crate) fn device(&self, id: TimerId) -> Option<c_int> {
+        // SAFETY: as in `read`; a pair's device never changes once it is made.
+        unsafe { (*self.pair(id).get()).device }
+    }
+
+    /// The stream its operation runs on, only to distinguish streams.
+    pub(crate) fn stream(&self, id: TimerId) -> usize {
+        // SAFETY: as in `read`.
+        unsafe { (*self.pair(id).get()).stream }.addr()
+    }
+
+    pub(crate) fn give_back(&self, id: TimerId) {
+        self.free.give_back(id.0);
+    }
+
+    pub(crate) fn all_free(&self) -> bool {
+        self.free.is_all()
+    }
+
+    fn pair(&self, id: TimerId) -> &UnsafeCell<Pair> {
+        &self.pairs[usize::from(id.0)]
+    }
+}
+
+/// Makes the two events on the current device.
+#[cold]
+fn make(pair: &mut Pair, device: c_int) -> Option<()> {
+    let start = runtime::make_event(0)?;
+    let Some(stop) = runtime::make_event(0) else {
+        // SAFETY: it was just made, and nobody else has it.
+        if unsafe { runtime::cudaEventDestroy(start) } != Some(SUCCESS) {
+            runtime::forget_error();
+        }
+        return None;
+    };
+    (pair.start, pair.stop) = (start, stop);
+    pair.device = Some(device);
+    Some(())
+}
+
+impl std::fmt::Debug for Timers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Timers").field("free", &self.free).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,44 @@
+//! Calls that wait for the GPU: how long they blocked their thread, and which work they prove done.
+
+use std::ffi::c_int;
+
+use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
+use xpu_wire::frame::BlockingCall;
+
+use crate::{
+    gpu::{
+        proof::Proof,
+        runtime::{CUDART, MISSING},
+    },
+    interpose::{interpose, interpose_twins},
+    observe::{activity::Waiting, lane::Lane},
+};
+
+pub(crate) fn end(lane: &Lane, waiting: Waiting, proof: &Proof, result: c_int) {
+    waiting.end(lane);
+    if result == 0 {
+        proof.holds(lane.observer());
+    }
+}
+
+interpose_twins! {
+    fn cudaStreamSynchronize, cudaStreamSynchronize_ptsz(stream: cudaStream_t) -> c_int in CUDART, or MISSING;
+    before |lane| (
+        Waiting::begin(lane, BlockingCall::StreamSynchronize),
+        Proof::of_stream(&lane.observer().communicators, stream),
+    );
+    after |lane, (waiting, proof), result| end(lane, waiting, &proof, result);
+}
+
+interpose! {
+    fn cudaDeviceSynchronize() -> c_int in CUDART, or MISSING;
+    before |lane| (
+        Waiting::begin(lane, BlockingCall::DeviceSynchronize),
+        Proof::of_device(&lane.observer().communicators),
+    );
+    after |lane, (waiting, proof), result| end(lane, waiting, &proof, result);
+
+    fn cudaEventSynchronize(event: cudaEvent_t) -> c_int in CUDART, or MISSING;
+    before |lane| Waiting::begin(lane, BlockingCall::EventSynchronize);
+    after |lane, waiting, _| waiting.end(lane);
+}

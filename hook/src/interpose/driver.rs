@@ -1,0 +1,71 @@
+//! The CUDA driver, where programs call it themselves: bound by the dynamic linker, or by address
+//! ([`crate::interpose::addresses`]). Streams, events and graphs are the runtime's too.
+
+pub mod copy;
+pub mod event;
+pub mod graph;
+pub mod graph_capture;
+pub mod launch;
+pub mod wait;
+
+use std::ffi::{CStr, c_char, c_int};
+
+use cudarc::driver::sys::{CUfunction, CUkernel};
+use xpu_wire::id::DeviceUuid;
+
+use crate::interpose::symbol::{Library, foreign};
+
+pub(crate) static CUDA: Library = Library::new("the CUDA driver", c"cuInit").in_files("libcuda.so");
+
+const SUCCESS: c_int = 0;
+/// `CUDA_ERROR_NOT_INITIALIZED`: the program's result if the library it calls is missing.
+pub(crate) const NOT_INITIALIZED: c_int = 3;
+
+/// Longest name, including its NUL.
+const NAME: usize = 256;
+
+foreign! { fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_int in CUDA }
+foreign! { fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int) -> c_int in CUDA }
+foreign! {
+    /// Since CUDA 11.4; for a part of a GPU (MIG) it is the part's.
+    fn cuDeviceGetUuid_v2(uuid: *mut u8, device: c_int) -> c_int in CUDA
+}
+foreign! { fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_int in CUDA }
+foreign! { fn cuFuncGetName(name: *mut *const c_char, function: CUfunction) -> c_int in CUDA }
+foreign! { fn cuKernelGetName(name: *mut *const c_char, kernel: CUkernel) -> c_int in CUDA }
+
+/// Free memory of the thread's current GPU; `None` without a current context. Unlike the runtime's function it
+/// creates no context, and leaves no error for the program to read.
+#[cold]
+pub(crate) fn free_memory() -> Option<u64> {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: both places outlive the call.
+    let answered = unsafe { cuMemGetInfo_v2(&raw mut free, &raw mut total) } == Some(SUCCESS);
+    (answered && total > 0).then_some(free as u64)
+}
+
+/// The device of this number. Only if the runtime is in use: it has initialised the driver then.
+fn device(ordinal: c_int) -> Option<c_int> {
+    let mut device = 0;
+    // SAFETY: `device` outlives the call.
+    (unsafe { cuDeviceGet(&raw mut device, ordinal) } == Some(SUCCESS)).then_some(device)
+}
+
+/// CUDA's name of the device of this number.
+pub(crate) fn device_name(ordinal: c_int) -> Option<String> {
+    let device = device(ordinal)?;
+    let mut name = [0_u8; NAME];
+    // SAFETY: this many bytes are writable, and outlive the call.
+    let rc = unsafe { cuDeviceGetName(name.as_mut_ptr().cast(), NAME as c_int, device) };
+    let name = CStr::from_bytes_until_nul(&name).ok().filter(|_| rc == Some(SUCCESS))?;
+    Some(name.to_string_lossy().into_owned())
+}
+
+/// The device's UUID, equal in all processes of the host.
+pub(crate) fn device_uuid(ordinal: c_int) -> Option<DeviceUuid> {
+    let device = device(ordinal)?;
+    let mut uuid = [0_u8; 16];
+    // SAFETY: a `CUuuid` is this many bytes, which are writable and outlive the call.
+    let rc = unsafe { cuDeviceGetUuid_v2(uuid.as_mut_ptr(), device) };
+    (rc == Some(SUCCESS)).then_some(DeviceUuid(uuid))
+}

@@ -1,0 +1,365 @@
+//! The token that lets a call be observed: not while off, and not within an observed call.
+
+use std::{
+    any::Any,
+    cell::Cell,
+    ffi::c_int,
+    mem::MaybeUninit,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use crate::{
+    interpose::symbol::Kind,
+    observe::lane::Lane,
+    process::{peek, switch},
+};
+
+/// The value of a mark, apart from its position.
+const MARKED: usize = 0x7870_755f_746f_7001_u64 as usize;
+
+/// Instead of a mark: the hook's thread, which is inside until it leaves.
+const OWN: usize = usize::MAX;
+
+/// Calls by libraries that count as parts of one call before it is checked whether that one still runs; then
+/// twice as many each time. Hardly any call makes this many.
+const UNLOOKED: u32 = 4;
+
+/// The calls that this thread is inside of. Libraries call themselves through public symbols (`ncclBcast` reaches `ncclBroadcast`): the
+/// outermost call is the one that counts. That holds for calls by those libraries alone: what a program calls begins anew.
+///
+/// A call that was left by an exception or by `longjmp` is never left here. It is known by its [`Mark`].
+struct Inside {
+    /// The last call's mark; 0 outside of calls.
+    last: Cell<usize>,
+    /// The outermost call's mark.
+    outermost: Cell<usize>,
+    /// Library calls that counted as parts of the last.
+    parts: Cell<u32>,
+}
+
+thread_local! {
+    /// Const-initialised and without a destructor, so it works in `atexit` handlers and dying threads too.
+    static INSIDE: Inside =
+        const { Inside { last: Cell::new(0), outermost: Cell::new(0), parts: Cell::new(0) } };
+}
+
+impl Inside {
+    /// The call around a call with its mark at `here`; `None` if that is a part of it. Only library calls can
+    /// be parts: a program's call in a handler or a callback is within one that still runs.
+    #[inline(never)]
+    fn around(&self, kind: Kind, here: usize) -> Option<usize> {
+        // Two live frames cannot be in one place.
+        if self.last.get() == here {
+            self.forget_last();
+        }
+        if kind != Kind::Inner || self.last.get() == 0 {
+            return Some(self.last.get());
+        }
+        let parts = self.parts.get().wrapping_add(1);
+        self.parts.set(parts);
+        // Calls made by a call are below it on its stack: nothing above it is a part of it, unless it is on
+        // another stack.
+        let is_doubtful = here > self.last.get() || parts >= UNLOOKED;
+        if is_doubtful && parts.is_power_of_two() {
+            let _errno = ErrnoKept::keep();
+            while self.last.get() != 0 && Mark::is_gone(self.last.get()) {
+                self.forget_last();
+            }
+        }
+        (self.last.get() == 0).then_some(0)
+    }
+
+    /// The last call was left. The one around it may still run.
+    fn forget_last(&self) {
+        let outermost = self.outermost.get();
+        self.last.set(if self.last.get() == outermost { 0 } else { outermost });
+    }
+}
+
+/// Words in a call's frame, unchanged as long as that frame exists. Afterwards later calls overwrite them,
+/// sooner or later. So a changed mark proves that its call was left, on whichever stack it was; an unchanged
+/// one proves nothing. One word might remain for long in a part of another frame that is never written.
+#[derive(Debug)]
+pub(crate) struct Mark(Cell<MaybeUninit<Words>>);
+
+type Words = [usize; 16];
+
+impl Mark {
+    #[inline]
+    pub(crate) const fn new() -> Self {
+        Self(Cell::new(MaybeUninit::uninit()))
+    }
+
+    #[inline]
+    fn place(&self) -> usize {
+        self.0.as_ptr().expose_provenance()
+    }
+
+    /// Marks the frame, and returns the address. The words stay, because calls of this thread may read them
+    /// there.
+    #[inline]
+    pub(crate) fn set(&self) -> usize {
+        let at = self.place();
+        self.0.set(MaybeUninit::new([at ^ MARKED; 16]));
+        at
+    }
+
+    /// Whether the frame with its mark there is known to be gone. Its memory may be gone with it: the kernel
+    /// reads it.
+    #[cold]
+    pub(crate) fn is_gone(at: usize) -> bool {
+        if at == OWN {
+            return false;
+        }
+        let mut bytes = [0; size_of::<Words>()];
+        if peek::peek(at, &mut bytes) == bytes.len() {
+            return bytes.chunks_exact(size_of::<usize>()).any(|word| word != (at ^ MARKED).to_ne_bytes());
+        }
+        // The address is unmapped, or the kernel would not even read a mapped one.
+        peek::word((&raw const at).expose_provenance()).is_some()
+    }
+
+    /// As if another frame had overwritten one word.
+    #[cfg(test)]
+    pub(crate) fn overwrite(&self) {
+        let mut words = [self.place() ^ MARKED; 16];
+        words[11] = 0;
+        self.0.set(MaybeUninit::new(words));
+    }
+}
+
+/// Proof that this thread may observe. It has no destructor: the observed call may be left without a return.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entered {
+    lane: &'static Lane,
+    /// The mark of the enclosing call.
+    around: usize,
+}
+
+impl Entered {
+    /// `mark` belongs to the frame of the caller, and lives until the call has been left.
+    #[inline]
+    pub(crate) fn enter(kind: Kind, mark: &Mark) -> Option<Self> {
+        if switch::is_on() { Self::enter_even_off(kind, mark) } else { None }
+    }
+
+    /// For calls that keep counts even while observing is off; see [`crate::interpose::nccl`].
+    #[inline]
+    pub(crate) fn enter_even_off(kind: Kind, mark: &Mark) -> Option<Self> {
+        if switch::is_broken() || kind == Kind::Elsewhere {
+            return None;
+        }
+        let around = INSIDE.with(|inside| {
+            let last = inside.last.get();
+            let around = if last == 0 { 0 } else { inside.around(kind, mark.place())? };
+            let at = mark.set();
+            inside.last.set(at);
+            inside.parts.set(0);
+            if around == 0 {
+                inside.outermost.set(at);
+            }
+            Some(around)
+        })?;
+        let lane = Lane::mine().or_else(first_call);
+        if lane.is_none() {
+            INSIDE.with(|inside| inside.last.set(around));
+        }
+        Some(Self { lane: lane?, around })
+    }
+
+    /// Runs one half of an observation. Whatever it does, only its duration is visible to the program. Not
+    /// inlined: it catches panics, and the frame of the real call must not.
+    #[inline(never)]
+    pub(crate) fn observe<T>(self, half: impl FnOnce(&'static Lane) -> T) -> Option<T> {
+        let errno = ErrnoKept::keep();
+        let outcome = catch_unwind(AssertUnwindSafe(|| half(self.lane)));
+        drop(errno);
+        outcome.map_err(forgotten).ok()
+    }
+
+    /// Runs the last half, and consumes this.
+    #[inline]
+    pub(crate) fn leave<T>(self, half: impl FnOnce(&'static Lane) -> T) -> Option<T> {
+        let outcome = self.observe(half);
+        INSIDE.with(|inside| inside.last.set(self.around));
+        outcome
+    }
+}
+
+/// A panic's payload is not dropped: that might panic again.
+fn forgotten(payload: Box<dyn Any + Send>) {
+    std::mem::forget(payload);
+    switch::panicked();
+}
+
+/// A lane for a thread without one. Creating one may create the observer too: a panic in it ends here.
+#[cold]
+fn first_call() -> Option<&'static Lane> {
+    let errno = ErrnoKept::keep();
+    let outcome = catch_unwind(Lane::borrow);
+    drop(errno);
+    outcome.unwrap_or_else(|payload| {
+        forgotten(payload);
+        None
+    })
+}
+
+/// `enter!(kind, mark)` or `enter!(kind, mark, off)`: the first is for calls that pass through untouched
+/// while observing is off.
+macro_rules! enter {
+    ($kind:expr, $mark:expr) => {
+        $crate::interpose::guard::Entered::enter($kind, $mark)
+    };
+    ($kind:expr, $mark:expr, off) => {
+        $crate::interpose::guard::Entered::enter_even_off($kind, $mark)
+    };
+}
+pub(crate) use enter;
+
+/// Runs `body` as if inside an intercepted call, so that what it calls is not observed.
+pub(crate) fn unobserved<T>(body: impl FnOnce() -> T) -> T {
+    let before = INSIDE.with(|inside| inside.last.replace(OWN));
+    let result = body();
+    INSIDE.with(|inside| inside.last.set(before));
+    result
+}
+
+/// Runs `half` for a callback of NCCL's, with whether this thread is in an intercepted call. A panic in it ends
+/// the observing, and never crosses NCCL.
+pub(crate) fn called_back<T>(half: impl FnOnce(&'static Lane, bool) -> T) -> Option<T> {
+    if switch::is_broken() {
+        return None;
+    }
+    let errno = ErrnoKept::keep();
+    let before = INSIDE.with(|inside| inside.last.replace(OWN));
+    let lane = Lane::mine().or_else(first_call);
+    let outcome = lane.map(|lane| catch_unwind(AssertUnwindSafe(|| half(lane, before != 0))));
+    INSIDE.with(|inside| inside.last.set(before));
+    drop(errno);
+    outcome?.map_err(forgotten).ok()
+}
+
+/// The same for work without a lane.
+pub(crate) fn quietly(work: impl FnOnce()) {
+    let errno = ErrnoKept::keep();
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(work)) {
+        forgotten(payload);
+    }
+    drop(errno);
+}
+
+/// Restores `errno`.
+pub(crate) struct ErrnoKept {
+    /// The thread's variable.
+    place: *mut c_int,
+    was: c_int,
+}
+
+impl ErrnoKept {
+    #[inline]
+    pub(crate) fn keep() -> Self {
+        // SAFETY: __errno_location gives a valid pointer for the life of the thread.
+        unsafe {
+            let place = libc::__errno_location();
+            Self { place, was: *place }
+        }
+    }
+}
+
+impl Drop for ErrnoKept {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: as above. Nothing moves to another thread in the middle of the hook's own work.
+        unsafe { *self.place = self.was };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::lane::BORROW_PANICS;
+
+    #[test]
+    fn a_panic_at_the_first_call_ends_the_observing_and_not_the_call() {
+        BORROW_PANICS.set(true);
+        let panics = switch::panics();
+        // SAFETY: as in `ErrnoKept`.
+        unsafe { *libc::__errno_location() = 77 };
+        let mark = Mark::new();
+        assert!(Entered::enter_even_off(Kind::Watched, &mark).is_none());
+        // SAFETY: as above.
+        assert_eq!(unsafe { *libc::__errno_location() }, 77, "what failed meanwhile is not the program's");
+        assert_eq!((switch::panics(), switch::is_broken()), (panics + 1, true));
+        assert_eq!(
+            INSIDE.with(|inside| inside.last.get()),
+            0,
+            "the next call is not taken for one inside this"
+        );
+        switch::mend();
+    }
+
+    /// `around` for a call of this kind with its mark at `here`.
+    fn call(kind: Kind, here: usize) -> Option<usize> {
+        INSIDE.with(|inside| if inside.last.get() == 0 { Some(0) } else { inside.around(kind, here) })
+    }
+
+    fn be_inside(last: usize, outermost: usize) {
+        INSIDE.with(|inside| {
+            inside.last.set(last);
+            inside.outermost.set(outermost);
+            inside.parts.set(0);
+        });
+    }
+
+    #[test]
+    fn what_a_library_calls_within_a_call_that_goes_on_is_a_part_of_it() {
+        let mark = Mark::new();
+        let at = mark.set();
+        be_inside(at, at);
+        // Below it, and above it on another stack.
+        for here in [at - 4096, at + 4096] {
+            assert!((0..1_000).all(|_| call(Kind::Inner, here).is_none()), "{here:#x}");
+        }
+        assert_eq!(call(Kind::Watched, at - 64), Some(at), "what a program calls is none");
+        be_inside(OWN, OWN);
+        assert!((0..1_000).all(|_| call(Kind::Inner, at).is_none()), "the hook's own thread");
+        be_inside(0, 0);
+    }
+
+    #[test]
+    fn a_call_that_was_left_is_known_by_its_mark() {
+        let mark = Mark::new();
+        let at = mark.set();
+        be_inside(at, at);
+        assert_eq!(call(Kind::Inner, at), Some(0), "another frame is in its place");
+        be_inside(at, at);
+        mark.overwrite();
+        assert_eq!(call(Kind::Inner, at + 64), Some(0), "at once from above it");
+        be_inside(at, at);
+        let tries = (1..100).find(|_| call(Kind::Inner, at - 64).is_some());
+        assert_eq!(tries, Some(UNLOOKED), "soon from below it");
+        // A successful check comes again when there are twice as many parts.
+        mark.set();
+        be_inside(at, at);
+        assert!((0..=UNLOOKED).all(|_| call(Kind::Inner, at - 64).is_none()));
+        mark.overwrite();
+        let tries = (UNLOOKED + 2..100).find(|_| call(Kind::Inner, at - 64).is_some());
+        assert_eq!(tries, Some(2 * UNLOOKED), "a call of many parts is looked at ever more seldom");
+        // A stack that was unmapped.
+        be_inside(0x1000, 0x1000);
+        assert_eq!((1..100).find(|_| call(Kind::Inner, 0x800).is_some()), Some(UNLOOKED));
+    }
+
+    #[test]
+    fn a_callbacks_call_that_was_left_does_not_end_the_one_around_it() {
+        let (outer, inner) = (Mark::new(), Mark::new());
+        let (outer_at, inner_at) = (outer.set(), inner.set());
+        be_inside(inner_at, outer_at);
+        inner.overwrite();
+        assert!((0..1_000).all(|_| call(Kind::Inner, outer_at.min(inner_at) - 64).is_none()));
+        assert_eq!(INSIDE.with(|inside| inside.last.get()), outer_at);
+        outer.overwrite();
+        assert!((0..2_000).any(|_| call(Kind::Inner, outer_at - 64).is_some()));
+        be_inside(0, 0);
+    }
+}

@@ -1,0 +1,92 @@
+//! The program's `ncclConfig_t` of a communicator.
+
+use std::ffi::{c_char, c_void};
+
+use crate::observe::communicator::Name;
+
+/// The first fields of `ncclConfig_t`, as far as they are read. New fields have always been added at its end.
+#[repr(C)]
+struct Front {
+    size: usize,
+    magic: u32,
+    version: u32,
+    blocking: i32,
+    cga_cluster_size: i32,
+    min_ctas: i32,
+    max_ctas: i32,
+    net_name: *const c_char,
+    split_share: i32,
+    traffic_class: i32,
+    /// Since 2.27.
+    name: *const c_char,
+}
+
+const MAGIC: u32 = 0xcafe_beef;
+
+/// A configuration that claims to be longer is invalid.
+const LONGEST: usize = 4096;
+
+/// The communicator's name, if it has one.
+///
+/// # Safety
+/// NULL, or as NCCL documents: a configuration of the size it says, whose name is NULL or a
+/// NUL-terminated string.
+pub(super) unsafe fn name(config: *const c_void) -> Name {
+    let config = config.cast::<Front>();
+    if config.is_null() {
+        return Name::default();
+    }
+    // SAFETY: every configuration begins with its size and magic number.
+    let (size, magic) = unsafe { ((*config).size, (*config).magic) };
+    if magic != MAGIC || !(size_of::<Front>()..=LONGEST).contains(&size) {
+        return Name::default();
+    }
+    // SAFETY: it is long enough to have a name, as it says itself.
+    let name = unsafe { (*config).name };
+    if name.is_null() {
+        return Name::default();
+    }
+    // SAFETY: the caller promises a NUL-terminated string; nothing behind its end is read.
+    let bytes = (0..Name::LONGEST).map(|at| unsafe { *name.add(at) } as u8).take_while(|&byte| byte != 0);
+    Name::of(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use super::*;
+
+    fn front(size: usize, magic: u32, name: *const c_char) -> Front {
+        Front {
+            size,
+            magic,
+            version: 22_809,
+            blocking: 1,
+            cga_cluster_size: i32::MIN,
+            min_ctas: i32::MIN,
+            max_ctas: i32::MIN,
+            net_name: ptr::null(),
+            split_share: i32::MIN,
+            traffic_class: i32::MIN,
+            name,
+        }
+    }
+
+    fn read(config: &Front) -> String {
+        // SAFETY: the configurations of these tests are as long as they say, or say that they have no name.
+        unsafe { name(ptr::from_ref(config).cast()) }.to_string()
+    }
+
+    #[test]
+    fn a_name_is_read_where_there_is_one() {
+        assert_eq!(size_of::<Front>(), 56);
+        assert_eq!(read(&front(88, MAGIC, c"tensor parallel".as_ptr())), "tensor parallel");
+        assert_eq!(read(&front(88, MAGIC, ptr::null())), "");
+        assert_eq!(read(&front(48, MAGIC, c"older than names".as_ptr())), "");
+        assert_eq!(read(&front(88, 7, c"no configuration".as_ptr())), "");
+        assert_eq!(read(&front(usize::MAX, MAGIC, c"nonsense".as_ptr())), "");
+        // SAFETY: NULL is allowed.
+        assert_eq!(unsafe { name(ptr::null()) }.to_string(), "");
+    }
+}

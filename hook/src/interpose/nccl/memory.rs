@@ -1,0 +1,125 @@
+//! GPU memory that NCCL takes. NCCL allocates through a CUDA runtime of its own, which the hook does not
+//! intercept. Its share is the decrease of the GPU's free memory during the calls in which NCCL allocates,
+//! less what the program allocated meanwhile.
+//!
+//! Those calls create a communicator, or are its first operations, which make connections. Memory that
+//! another process takes on this GPU during such a call counts too. Memory that a communicator frees at its
+//! end is not measured: a program may end communicators because its GPU does not respond, and must then not
+//! wait for the driver. The share is therefore unknown once a communicator has ended.
+
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, AtomicUsize,
+    Ordering::{AcqRel, Relaxed, Release},
+};
+
+use xpu_wire::frame::MemoryTotals;
+
+use crate::{
+    interpose::driver,
+    observe::{allocations::Whose, lane::Lane},
+};
+
+/// The value of `by` while no call is measured.
+const NOBODY: usize = 0;
+
+#[derive(Debug, Default)]
+pub(crate) struct NcclMemory {
+    /// The lane whose call is being measured: one at a time, or one call's memory would count twice.
+    by: AtomicUsize,
+    /// Free memory before that call, and what the program held. Bytes.
+    free: AtomicU64,
+    held: AtomicU64,
+    taken: AtomicU64,
+    was_measured: AtomicBool,
+    /// A communicator has ended.
+    has_shrunk: AtomicBool,
+}
+
+/// Whether NCCL may still make connections for a communicator that has had this many operations of a kind.
+#[inline]
+pub(crate) fn is_early(operations: u64) -> bool {
+    operations < MemoryTotals::NCCL_CALLS
+}
+
+/// Before a call in which NCCL may allocate.
+#[cold]
+pub(super) fn begin(lane: &Lane) {
+    let observer = lane.observer();
+    let memory = &observer.nccl_memory;
+    let mine = lane.address();
+    // This thread's last call may have been left by an exception.
+    let claimed = memory.by.compare_exchange(NOBODY, mine, AcqRel, Relaxed);
+    if claimed.is_err_and(|other| other != mine) {
+        return;
+    }
+    match driver::free_memory() {
+        Some(free) => memory.before(free, observer.allocations.bytes(Whose::Device).0),
+        None => memory.by.store(NOBODY, Release),
+    }
+}
+
+/// After such a call, whatever its result.
+#[inline]
+pub(super) fn end(lane: &Lane) {
+    if lane.observer().nccl_memory.by.load(Relaxed) == lane.address() {
+        measure(lane);
+    }
+}
+
+#[cold]
+fn measure(lane: &Lane) {
+    let observer = lane.observer();
+    let memory = &observer.nccl_memory;
+    if let Some(free) = driver::free_memory() {
+        memory.after(free, observer.allocations.bytes(Whose::Device).0);
+    }
+    memory.by.store(NOBODY, Release);
+}
+
+impl NcclMemory {
+    fn before(&self, free: u64, held: u64) {
+        self.free.store(free, Relaxed);
+        self.held.store(held, Relaxed);
+    }
+
+    fn after(&self, free: u64, held: u64) {
+        let fell = self.free.load(Relaxed).cast_signed() - free.cast_signed();
+        let own = held.cast_signed() - self.held.load(Relaxed).cast_signed();
+        // A negative share means that another process freed memory.
+        self.taken.fetch_add((fell - own).max(0).cast_unsigned(), Relaxed);
+        self.was_measured.store(true, Relaxed);
+    }
+
+    /// A communicator is being destroyed.
+    pub(super) fn shrinks(&self) {
+        self.has_shrunk.store(true, Relaxed);
+    }
+
+    /// `None` if no call was measured, or a communicator has ended.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        let is_known = self.was_measured.load(Relaxed) && !self.has_shrunk.load(Relaxed);
+        is_known.then(|| self.taken.load(Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nccls_share_is_what_its_calls_took_until_a_communicator_ends() {
+        let memory = NcclMemory::default();
+        assert_eq!(memory.bytes(), None);
+        memory.before(1000, 50);
+        memory.after(880, 70);
+        assert_eq!(memory.bytes(), Some(100), "the program allocated the rest");
+        memory.before(880, 70);
+        memory.after(910, 70);
+        assert_eq!(memory.bytes(), Some(100), "another process freed memory");
+        memory.before(910, 70);
+        memory.after(900, 60);
+        assert_eq!(memory.bytes(), Some(120), "the program freed memory meanwhile");
+        memory.shrinks();
+        assert_eq!(memory.bytes(), None);
+    }
+}

@@ -1,0 +1,169 @@
+//! Communicators that NCCL is creating in its own thread: their handles are unknown so far.
+
+use std::{
+    ptr,
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
+
+use cudarc::nccl::sys::ncclComm_t;
+
+use crate::{
+    observe::communicator::Origin,
+    process::{memory, peek},
+};
+
+/// Further ones are dropped: their calls count as unknown.
+const MOST: usize = 32;
+
+/// A split or a shrink of a non-blocking communicator. The place of the handle is NULL until NCCL has created
+/// the communicator; once NCCL reports "success" for the parent, the place holds the handle. From then on the
+/// place is the program's variable, and may be gone at any time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unborn {
+    /// Where NCCL will write the handle.
+    pub(super) place: *const ncclComm_t,
+    /// The handle of the parent.
+    pub(super) parent: ncclComm_t,
+    pub(super) origin: Origin,
+}
+
+// SAFETY: the addresses are only compared, or read through the kernel.
+unsafe impl Send for Unborn {}
+
+/// No thread waits for a lock here: an entry in use by another thread is handled next time.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    places: Box<[Mutex<Option<Unborn>>]>,
+    count: AtomicU32,
+}
+
+impl Pending {
+    pub(crate) const MEMORY: usize = MOST * size_of::<Mutex<Option<Unborn>>>();
+
+    /// `None` if there is no memory for it.
+    pub(crate) fn new() -> Option<Self> {
+        Some(Self { places: memory::slice(MOST, || Some(Mutex::default()))?, count: AtomicU32::new(0) })
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Relaxed) == 0
+    }
+
+    /// `false` if there is no room. An earlier entry for the same place is dropped: the handle there will
+    /// belong to the new one.
+    pub(super) fn add(&self, unborn: Unborn) -> bool {
+        while self.take(|before| (before.place == unborn.place).then_some(())).is_some() {}
+        self.places.iter().any(|place| {
+            let Ok(mut place) = place.try_lock() else { return false };
+            let free = place.is_none();
+            if free {
+                *place = Some(unborn);
+                self.count.fetch_add(1, Relaxed);
+            }
+            free
+        })
+    }
+
+    /// Removes an entry whose communicator exists: the one whose handle is `wanted`, or any of `parent`.
+    pub(super) fn take_made(
+        &self,
+        is: impl Fn(ncclComm_t, ncclComm_t) -> bool,
+    ) -> Option<(ncclComm_t, Origin)> {
+        self.take(|unborn| {
+            let handle = handle_at(unborn.place);
+            (!handle.is_null() && is(handle, unborn.parent)).then_some((handle, unborn.origin))
+        })
+    }
+
+    /// Drops entries that will not be created, because the parent is gone or has failed.
+    pub(super) fn forget_children(&self, parent: ncclComm_t) {
+        while self.take(|unborn| (unborn.parent == parent).then_some(())).is_some() {}
+    }
+
+    fn take<T>(&self, choose: impl Fn(&Unborn) -> Option<T>) -> Option<T> {
+        if self.is_empty() {
+            return None;
+        }
+        self.places.iter().find_map(|place| {
+            let mut place = place.try_lock().ok()?;
+            let chosen = choose(place.as_ref()?)?;
+            *place = None;
+            self.count.fetch_sub(1, Relaxed);
+            Some(chosen)
+        })
+    }
+}
+
+/// The word at an address that may be unmapped by now. NULL if it is.
+fn handle_at(place: *const ncclComm_t) -> ncclComm_t {
+    ptr::with_exposed_provenance_mut(peek::word(place.addr()).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_wire::id::CommunicatorId;
+
+    use super::*;
+    use crate::{interpose::nccl::Identity, observe::communicator::Name};
+
+    fn unborn(place: *const ncclComm_t, id: u64) -> Unborn {
+        let identity = Identity { id: CommunicatorId(id), magic: 0 };
+        let origin = Origin { identity, parent: CommunicatorId(1), name: Name::default(), rank: 0, size: 0 };
+        Unborn { place, parent: ptr::without_provenance_mut(64), origin }
+    }
+
+    fn made(pending: &Pending) -> Option<u64> {
+        Some(pending.take_made(|_, _| true)?.1.identity.id.0)
+    }
+
+    #[test]
+    fn one_is_found_when_it_is_made() {
+        let pending = Pending::new().unwrap();
+        let mut place: ncclComm_t = ptr::null_mut();
+        pending.add(unborn(&raw const place, 7));
+        assert_eq!(made(&pending), None);
+        // SAFETY: it is ours.
+        unsafe { (&raw mut place).write_volatile(ptr::without_provenance_mut(4096)) };
+        assert_eq!(made(&pending), Some(7));
+        assert!(pending.is_empty());
+    }
+
+    #[test]
+    fn a_place_that_is_gone_is_not_touched() {
+        let pending = Pending::new().unwrap();
+        // SAFETY: a fresh page, given back at once.
+        let page = unsafe {
+            let (read, private) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let page = libc::mmap(ptr::null_mut(), 4096, read, private, -1, 0);
+            libc::munmap(page, 4096);
+            page
+        };
+        pending.add(unborn(page.cast(), 7));
+        assert_eq!(made(&pending), None);
+        pending.forget_children(ptr::without_provenance_mut(64));
+        assert!(pending.is_empty());
+    }
+
+    #[test]
+    fn a_place_used_again_is_the_later_ones() {
+        let pending = Pending::new().unwrap();
+        let place: ncclComm_t = ptr::without_provenance_mut(4096);
+        for id in [7, 9] {
+            pending.add(unborn(&raw const place, id));
+        }
+        assert_eq!((made(&pending), made(&pending)), (Some(9), None));
+    }
+
+    #[test]
+    fn there_is_no_room_for_ever_more() {
+        let pending = Pending::new().unwrap();
+        let kept = (0..100)
+            .filter(|&id| pending.add(unborn(ptr::without_provenance(64 + id * 8), id as u64)))
+            .count();
+        assert_eq!(kept, MOST);
+    }
+}

@@ -1,0 +1,279 @@
+//! Events of the plugin as operations: what NCCL does on communicators that the preload does not see.
+
+use std::{
+    cell::Cell,
+    ffi::{c_int, c_void},
+    ptr,
+};
+
+use cudarc::{nccl::sys::ncclComm_t, runtime::sys::cudaStream_t};
+use xpu_wire::{
+    collective::Operation,
+    datatype::DataType,
+    id::CommunicatorId,
+    plan::{Algorithm, Plan, Protocol},
+};
+
+use super::{
+    TAG,
+    contexts::Context,
+    layout::{CollApi, Descriptor, kind},
+    plans::{self, Kind},
+};
+use crate::{
+    interpose::{
+        guard,
+        nccl::{
+            IN_PROGRESS,
+            operations::{self, Asked, Elements},
+        },
+    },
+    observe::{communicator::Slot, group::Group, lane::Lane},
+};
+
+/// A group of calls that this thread has open with NCCL.
+#[derive(Clone, Copy)]
+struct Open {
+    /// The handle that NCCL has for it; 0 while there is none.
+    handle: usize,
+    /// It has launched something on this thread.
+    launched: bool,
+}
+
+const NONE: Open = Open { handle: 0, launched: false };
+
+thread_local! {
+    static OPEN: Cell<Open> = const { Cell::new(NONE) };
+}
+
+/// An event begins. `theirs` is the chained plugin's handle. Returns the handle for NCCL if it is the hook's.
+///
+/// # Safety
+/// The descriptor is one of its version.
+pub(super) unsafe fn start(
+    lane: &Lane,
+    inside: bool,
+    context: &'static Context,
+    event: Descriptor,
+    theirs: *mut c_void,
+) -> Option<*mut c_void> {
+    // SAFETY: the caller promises it.
+    let kind = unsafe { event.kind() };
+    let watched = kind::GROUP_API | kind::COLL_API | kind::P2P_API | kind::COLL | kind::P2P;
+    if kind & watched == 0 {
+        return None;
+    }
+    let alone = context.alone(lane, inside);
+    match kind {
+        kind::GROUP_API => {
+            alone?;
+            return Some(begin_group(lane, theirs));
+        }
+        kind::COLL_API => {
+            // SAFETY: it is an event of this type.
+            unsafe { call(lane, alone?, event) };
+        }
+        kind::COLL => {
+            // SAFETY: as above.
+            unsafe { launched(lane, context, alone, event) };
+        }
+        kind::P2P => {
+            // SAFETY: as above.
+            unsafe { exchanged(lane, alone?, event) };
+        }
+        _ => {}
+    }
+    None
+}
+
+fn begin_group(lane: &Lane, theirs: *mut c_void) -> *mut c_void {
+    let open = OPEN.get();
+    if open.handle != 0 {
+        // Its end was not reported: nothing of it is known to be launched.
+        let _ = lane.group(|group| group.discard(lane, 0));
+    }
+    let handle = if theirs.is_null() { ptr::without_provenance_mut(TAG | 1) } else { theirs };
+    OPEN.set(Open { handle: handle.addr(), launched: false });
+    let _ = lane.group(Group::open);
+    handle
+}
+
+/// NCCL begins to launch the group with this handle.
+pub(super) fn launches(handle: *mut c_void) {
+    if OPEN.get().handle == handle.addr() && !handle.is_null() {
+        guard::called_back(|lane, _| lane.group(|group| group.launch(lane)));
+    }
+}
+
+/// The event with this handle ends.
+pub(super) fn stop(handle: *mut c_void) {
+    let open = OPEN.get();
+    if open.handle != handle.addr() || handle.is_null() {
+        return;
+    }
+    OPEN.set(NONE);
+    // Otherwise a thread of NCCL launches it at another time, or NCCL reports no event for its kind of
+    // kernel.
+    let result = if open.launched { 0 } else { IN_PROGRESS };
+    guard::called_back(|lane, _| lane.group(|group| group.close(lane, result)));
+}
+
+/// A collective was called.
+///
+/// # Safety
+/// The event is one of this type.
+unsafe fn call(lane: &Lane, handle: ncclComm_t, event: Descriptor) {
+    // SAFETY: the caller promises it.
+    let (name, count, datatype, root, stream) = unsafe {
+        (
+            event.name(CollApi::FUNC),
+            event.whole(CollApi::COUNT),
+            event.name(CollApi::DATATYPE),
+            event.int(CollApi::ROOT),
+            event.address(CollApi::STREAM),
+        )
+    };
+    let Some(operation) = operation(name).filter(|operation| operation.is_collective()) else { return };
+    let has_root = matches!(
+        operation,
+        Operation::Broadcast | Operation::Reduce | Operation::Gather | Operation::Scatter
+    );
+    let asked = Asked { root: has_root.then_some(root), unseen: true, ..Asked::default() };
+    if OPEN.get().handle == 0 {
+        return;
+    }
+    lane.counters.by_plugin.add(1);
+    let stream: cudaStream_t = stream.cast();
+    let elements = Elements { count: count as usize, datatype: number(datatype) };
+    operations::called(lane, operation, elements, asked, handle, stream);
+}
+
+/// A collective was launched: keeps its plan, and counts it on a communicator whose calls are not reported.
+///
+/// # Safety
+/// The event is one of this type.
+unsafe fn launched(lane: &Lane, context: &Context, alone: Option<ncclComm_t>, event: Descriptor) {
+    let fields = event.layout.coll;
+    // SAFETY: the caller promises it.
+    let (operation, datatype, plan, count, hash, root) = unsafe {
+        let numbers = event.layout.numbers;
+        let operation =
+            if numbers { numbered(event.byte(fields.func)) } else { operation(event.name(fields.func)) };
+        let datatype = if numbers {
+            c_int::from(event.byte(fields.datatype))
+        } else {
+            number(event.name(fields.datatype))
+        };
+        let channels = event.byte(fields.channels);
+        let plan = if numbers {
+            let (algorithm, protocol) = (event.byte(fields.algo), event.byte(fields.proto));
+            Plan {
+                algorithm: Algorithm::from_nccl(algorithm),
+                protocol: Protocol::from_nccl(protocol),
+                channels,
+            }
+        } else {
+            let (algorithm, protocol) = (event.name(fields.algo), event.name(fields.proto));
+            Plan { algorithm: Algorithm::named(algorithm), protocol: Protocol::named(protocol), channels }
+        };
+        let hash = fields.hash.map(|hash| event.whole(hash));
+        (operation, datatype, plan, event.whole(fields.count), hash, event.int(fields.root))
+    };
+    let Some(operation) = operation else { return };
+    let mut open = OPEN.get();
+    if open.handle != 0 {
+        open.launched = true;
+        OPEN.set(open);
+    }
+    let communicator = hash.map_or_else(|| context.id(), CommunicatorId);
+    let observer = lane.observer();
+    let size = match context.size() {
+        0 => observer.communicators.open().find(|slot| slot.id() == communicator).map_or(0, Slot::size),
+        size => size,
+    };
+    let element = DataType::from_nccl(datatype);
+    let bytes = operation.message_bytes(count, element.bytes(), size);
+    if size > 0 {
+        plans::learn(Kind { communicator, operation, datatype: element, bytes }, plan);
+    }
+    // If the version reports calls, these are counted instead.
+    if let Some(handle) = alone.filter(|_| event.layout.narrow_type) {
+        lane.counters.by_plugin.add(1);
+        let asked = Asked { root: Some(root), ..Asked::default() };
+        let elements = Elements { count: count as usize, datatype };
+        operations::launched_unseen(lane, operation, elements, asked, handle);
+    }
+}
+
+/// A send or a receive was launched.
+///
+/// # Safety
+/// The event is one of this type.
+unsafe fn exchanged(lane: &Lane, handle: ncclComm_t, event: Descriptor) {
+    let fields = event.layout.p2p;
+    // SAFETY: the caller promises it.
+    let (operation, datatype, count, peer) = unsafe {
+        let numbers = event.layout.numbers;
+        let operation =
+            if numbers { numbered(event.byte(fields.func)) } else { operation(event.name(fields.func)) };
+        let datatype = if numbers {
+            c_int::from(event.byte(fields.datatype))
+        } else {
+            number(event.name(fields.datatype))
+        };
+        (operation, datatype, event.whole(fields.count), event.int(fields.peer))
+    };
+    let Some(operation @ (Operation::Send | Operation::Recv)) = operation else { return };
+    lane.counters.by_plugin.add(1);
+    let asked = Asked { peer: Some(peer), ..Asked::default() };
+    let elements = Elements { count: count as usize, datatype };
+    operations::launched_unseen(lane, operation, elements, asked, handle);
+}
+
+fn operation(name: &[u8]) -> Option<Operation> {
+    Some(match name {
+        b"AllReduce" => Operation::AllReduce,
+        b"AllGather" => Operation::AllGather,
+        b"ReduceScatter" => Operation::ReduceScatter,
+        b"Broadcast" => Operation::Broadcast,
+        b"Reduce" => Operation::Reduce,
+        b"AlltoAll" => Operation::AlltoAll,
+        b"Gather" => Operation::Gather,
+        b"Scatter" => Operation::Scatter,
+        b"Send" => Operation::Send,
+        b"Recv" => Operation::Recv,
+        _ => return None,
+    })
+}
+
+/// Version 1 has numbers.
+fn numbered(function: u8) -> Option<Operation> {
+    Some(match function {
+        0 => Operation::Broadcast,
+        1 => Operation::Reduce,
+        2 => Operation::AllGather,
+        3 => Operation::ReduceScatter,
+        4 => Operation::AllReduce,
+        6 => Operation::Send,
+        7 => Operation::Recv,
+        _ => return None,
+    })
+}
+
+/// `ncclDataType_t` of its name. NCCL has none for unsigned bytes.
+fn number(name: &[u8]) -> c_int {
+    match name {
+        b"ncclInt8" => 0,
+        b"ncclInt32" => 2,
+        b"ncclUint32" => 3,
+        b"ncclInt64" => 4,
+        b"ncclUint64" => 5,
+        b"ncclFloat16" => 6,
+        b"ncclFloat32" => 7,
+        b"ncclFloat64" => 8,
+        b"ncclBfloat16" => 9,
+        b"ncclFloat8e4m3" => 10,
+        b"ncclFloat8e5m2" => 11,
+        _ => 1,
+    }
+}

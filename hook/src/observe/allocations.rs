@@ -1,0 +1,327 @@
+//! Memory the program holds: the size of every allocation, found again by its address when it is freed.
+//!
+//! A caching allocator makes few calls; others make many, from any thread. No thread waits for another here.
+//! An address has a few possible slots; if all are taken, its allocation is counted but not tracked.
+
+use std::{
+    ffi::{c_int, c_void},
+    sync::atomic::{
+        AtomicU64, AtomicUsize,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    },
+};
+
+use xpu_wire::{id::DeviceIndex, ledger::MemorySites, sampling};
+
+use crate::process::memory;
+
+/// Slots in total, and those possible for one address.
+const PLACES: usize = 16 << 10;
+const SLOTS_PER_SET: usize = 16;
+
+const FREE: usize = 0;
+/// A slot being filled or emptied; no allocation has an odd address.
+const BUSY: usize = 1;
+
+/// Devices whose memory is counted separately, and the place for memory of other devices.
+const NOWHERE: usize = 63;
+
+/// The owner of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// The GPU's, managed memory included.
+    Device,
+    /// The host's, page-locked.
+    Host,
+}
+
+/// An allocation that is about to be freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Allocation {
+    address: usize,
+    whose: Whose,
+    /// Where it was made, or [`NOWHERE`].
+    device: usize,
+    /// The call site's number in the ledger's page; 0 if it is unknown.
+    site: u8,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Allocations {
+    places: &'static [Place],
+    device: Held,
+    host: Held,
+    /// Device memory by device.
+    on: [Held; NOWHERE],
+    made: AtomicU64,
+    freed: AtomicU64,
+    unplaced: AtomicU64,
+    unknown: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Place {
+    address: AtomicUsize,
+    /// An [`Allocation`] without its address: see [`Allocation::word`].
+    word: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    now: AtomicU64,
+    most: AtomicU64,
+}
+
+impl Allocation {
+    /// The bytes, eight bits of site, six of device, and one for host memory.
+    fn word(self) -> u64 {
+        let host = u64::from(self.whose == Whose::Host);
+        self.bytes << 15 | u64::from(self.site) << 7 | (self.device as u64) << 1 | host
+    }
+
+    fn from_word(address: usize, word: u64) -> Self {
+        let whose = if word & 1 == 1 { Whose::Host } else { Whose::Device };
+        let device = (word >> 1) as usize & NOWHERE;
+        Self { address, whose, device, site: (word >> 7) as u8, bytes: word >> 15 }
+    }
+}
+
+impl Allocations {
+    pub(crate) const MEMORY: usize = PLACES * size_of::<Place>();
+
+    /// `None` if there is no memory for it.
+    pub(crate) fn new() -> Option<Self> {
+        // SAFETY: a place of all zeros is FREE.
+        let places = unsafe { memory::zeros(PLACES) }?;
+        Some(Self {
+            places,
+            device: Held::default(),
+            host: Held::default(),
+            on: std::array::from_fn(|_| Held::default()),
+            made: AtomicU64::new(0),
+            freed: AtomicU64::new(0),
+            unplaced: AtomicU64::new(0),
+            unknown: AtomicU64::new(0),
+        })
+    }
+
+    /// The program received this memory, on this device. `site`: its number, if this call site is among
+    /// `sites`.
+    pub(crate) fn allocated(
+        &self,
+        address: *const c_void,
+        (whose, bytes): (Whose, u64),
+        device: Option<c_int>,
+        site: u8,
+        sites: &MemorySites,
+    ) {
+        if address.is_null() {
+            return;
+        }
+        self.made.fetch_add(1, Relaxed);
+        let device = device.and_then(|device| usize::try_from(device).ok()).unwrap_or(NOWHERE).min(NOWHERE);
+        let allocation = Allocation { address: address.addr(), whose, device, site, bytes };
+        // CUDA returns no live address twice, so the known allocation here was freed unseen.
+        if let Some(before) = self.take(address) {
+            self.given_back(before, sites);
+        }
+        if self.put(allocation) {
+            for held in self.on(allocation).into_iter().chain([self.held(whose)]) {
+                let now = held.now.fetch_add(bytes, Relaxed) + bytes;
+                held.most.fetch_max(now, Relaxed);
+            }
+        } else {
+            sites.freed(site, bytes);
+            self.unplaced.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Takes an address out before it is freed: afterwards another thread may receive it.
+    pub(crate) fn take(&self, address: *const c_void) -> Option<Allocation> {
+        let address = address.addr();
+        if address <= BUSY {
+            return None;
+        }
+        let free = |place: &&Place| place.address.compare_exchange(address, BUSY, AcqRel, Relaxed).is_ok();
+        let place = self.set_of(address).iter().find(free)?;
+        let word = place.word.load(Relaxed);
+        place.address.store(FREE, Release);
+        Some(Allocation::from_word(address, word))
+    }
+
+    /// After the call that should have freed `address`.
+    pub(crate) fn released(
+        &self,
+        address: *const c_void,
+        taken: Option<Allocation>,
+        freed: bool,
+        sites: &MemorySites,
+    ) {
+        match taken {
+            Some(allocation) if freed => self.given_back(allocation, sites),
+            Some(allocation) if !self.put(allocation) => {
+                self.given_back(allocation, sites);
+                self.unplaced.fetch_add(1, Relaxed);
+            }
+            None if freed && !address.is_null() => _ = self.unknown.fetch_add(1, Relaxed),
+            _ => {}
+        }
+        if freed && !address.is_null() {
+            self.freed.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn put(&self, allocation: Allocation) -> bool {
+        let free = |place: &&Place| place.address.compare_exchange(FREE, BUSY, AcqRel, Relaxed).is_ok();
+        let Some(place) = self.set_of(allocation.address).iter().find(free) else { return false };
+        place.word.store(allocation.word(), Relaxed);
+        place.address.store(allocation.address, Release);
+        true
+    }
+
+    fn set_of(&self, address: usize) -> &[Place] {
+        let first = sampling::priority(address as u64) as usize % (PLACES / SLOTS_PER_SET) * SLOTS_PER_SET;
+        &self.places[first..first + SLOTS_PER_SET]
+    }
+
+    /// It is no longer held.
+    fn given_back(&self, allocation: Allocation, sites: &MemorySites) {
+        sites.freed(allocation.site, allocation.bytes);
+        for held in self.on(allocation).into_iter().chain([self.held(allocation.whose)]) {
+            held.now.fetch_sub(allocation.bytes, Relaxed);
+        }
+    }
+
+    /// What its device holds.
+    fn on(&self, allocation: Allocation) -> Option<&Held> {
+        self.on.get(allocation.device).filter(|_| allocation.whose == Whose::Device)
+    }
+
+    /// Bytes of this device that are held now, and their maximum.
+    pub(crate) fn held_on(&self, device: DeviceIndex) -> (u64, u64) {
+        self.on.get(device.0 as usize).map_or((0, 0), Held::bytes)
+    }
+
+    fn held(&self, whose: Whose) -> &Held {
+        match whose {
+            Whose::Device => &self.device,
+            Whose::Host => &self.host,
+        }
+    }
+
+    /// Bytes held now, and their maximum.
+    pub(crate) fn bytes(&self, whose: Whose) -> (u64, u64) {
+        self.held(whose).bytes()
+    }
+
+    /// Allocations and frees so far.
+    pub(crate) fn calls(&self) -> (u64, u64) {
+        (self.made.load(Relaxed), self.freed.load(Relaxed))
+    }
+
+    /// Allocations without a slot, and frees of unknown addresses.
+    pub(crate) fn missed(&self) -> (u64, u64) {
+        let unplaced = self.unplaced.load(Relaxed);
+        (unplaced, self.unknown.load(Relaxed).saturating_sub(unplaced))
+    }
+}
+
+impl Held {
+    fn bytes(&self) -> (u64, u64) {
+        let now = self.now.load(Acquire);
+        (now, self.most.load(Relaxed).max(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{ptr, thread};
+
+    use xpu_wire::{id::Step, ledger::Allocating};
+
+    use super::*;
+
+    fn at(address: usize) -> *const c_void {
+        ptr::without_provenance(address)
+    }
+
+    fn sites() -> Box<MemorySites> {
+        // SAFETY: all of it are atomic words, of which zero is one.
+        unsafe { Box::<MemorySites>::new_zeroed().assume_init() }
+    }
+
+    #[test]
+    fn what_is_held_is_what_was_not_freed() {
+        let (known, sites) = (Allocations::new().unwrap(), sites());
+        known.allocated(at(512), (Whose::Device, 100), Some(1), 0, &sites);
+        known.allocated(at(1024), (Whose::Device, 50), Some(1), 0, &sites);
+        known.allocated(at(2048), (Whose::Host, 7), Some(1), 0, &sites);
+        let taken = known.take(at(512));
+        known.released(at(512), taken, true, &sites);
+        assert_eq!((known.bytes(Whose::Device), known.bytes(Whose::Host)), ((50, 150), (7, 7)));
+        assert_eq!([0, 1].map(|device| known.held_on(DeviceIndex(device))), [(0, 0), (50, 150)]);
+        let taken = known.take(at(1024));
+        known.released(at(1024), taken, false, &sites);
+        assert_eq!(known.bytes(Whose::Device), (50, 150), "the library refused");
+        known.released(at(4096), known.take(at(4096)), true, &sites);
+        known.released(ptr::null(), known.take(ptr::null()), true, &sites);
+        assert_eq!((known.calls(), known.missed()), ((3, 2), (0, 1)));
+    }
+
+    #[test]
+    fn an_address_given_again_counts_once() {
+        let (known, sites) = (Allocations::new().unwrap(), sites());
+        known.allocated(at(512), (Whose::Device, 100), Some(1), 0, &sites);
+        known.allocated(at(512), (Whose::Device, 30), Some(1), 0, &sites);
+        assert_eq!(known.bytes(Whose::Device), (30, 100));
+    }
+
+    #[test]
+    fn memory_of_a_site_goes_back_to_it() {
+        let (known, sites) = (Allocations::new().unwrap(), sites());
+        let made = |address, bytes| {
+            let here = Allocating { frames: 7, returns_to: 0x10, step: Step(3) };
+            let site = sites.allocated(bytes, here, |_, _| ());
+            known.allocated(at(address), (Whose::Device, bytes), Some(1), site, &sites);
+        };
+        let held = || sites.read().first().map_or(0, |site| site.held);
+        made(512, 100);
+        made(1024, 50);
+        known.released(at(512), known.take(at(512)), true, &sites);
+        assert_eq!(held(), 50);
+        known.released(at(1024), known.take(at(1024)), false, &sites);
+        assert_eq!(held(), 50, "the library refused");
+        made(1024, 30);
+        assert_eq!(held(), 30, "it was freed unseen");
+    }
+
+    #[test]
+    fn more_than_fit_are_counted_and_not_held() {
+        let (known, sites) = (Allocations::new().unwrap(), sites());
+        (1..=2 * PLACES).for_each(|n| known.allocated(at(n * 512), (Whose::Device, 1), Some(1), 0, &sites));
+        let (unplaced, _) = known.missed();
+        assert!(unplaced >= PLACES as u64);
+        assert_eq!(known.bytes(Whose::Device).0 + unplaced, 2 * PLACES as u64);
+        (1..=2 * PLACES).for_each(|n| known.released(at(n * 512), known.take(at(n * 512)), true, &sites));
+        assert_eq!((known.bytes(Whose::Device).0, known.missed().1), (0, 0));
+    }
+
+    #[test]
+    fn threads_that_allocate_and_free_leave_nothing() {
+        let (known, sites) = (Allocations::new().unwrap(), sites());
+        thread::scope(|scope| {
+            for thread in 0..4_usize {
+                let (known, sites) = (&known, &sites);
+                scope.spawn(move || {
+                    for n in 1..20_000_usize {
+                        let address = at((thread * 100 + n % 100 + 1) * 512);
+                        known.allocated(address, (Whose::Device, 3), Some(1), 0, sites);
+                        known.released(address, known.take(address), true, sites);
+                    }
+                });
+            }
+        });
+        assert_eq!((known.bytes(Whose::Device).0, known.missed()), (0, (0, 0)));
+    }
+}

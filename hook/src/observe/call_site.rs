@@ -1,0 +1,259 @@
+//! The call site of an NCCL call, or of an allocation: in Python, and in native code ([`native`]).
+//!
+//! PyTorch releases the interpreter's lock around its NCCL calls, and nothing here waits for that lock: a
+//! thread reads its own frames, which do not change while it is outside of Python. A call hashes its
+//! innermost frames to find the number of its site. The text of a site is read when it first occurs, through
+//! the kernel.
+
+mod layout;
+pub(crate) mod native;
+mod text;
+
+use std::{
+    ffi::{CStr, c_int},
+    ptr,
+    sync::atomic::{
+        AtomicPtr, AtomicU8, AtomicU32,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+use layout::Layout;
+use xpu_wire::ledger::{Allocating, LARGE, Record, SiteText};
+
+use crate::{
+    interpose::symbol,
+    observe::lane::Lane,
+    process::{peek, switch},
+    python::functions::api::Python,
+};
+
+/// Frames that distinguish sites, innermost first: PyTorch puts two or three of its own between the program
+/// and NCCL.
+const FRAMES: usize = 5;
+
+/// The reader of the process's Python; never freed, because another thread may be using it.
+static READER: AtomicPtr<Reader> = AtomicPtr::new(ptr::null_mut());
+/// The number of unloaded libraries when it was made.
+static KNOWN: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// Whether frames were found where they are expected.
+static PROOF: AtomicU8 = AtomicU8::new(NOT_TRIED);
+const NOT_TRIED: u8 = 0;
+const HOLDS: u8 = 1;
+const FAILS: u8 = 2;
+
+/// `PyGILState_GetThisThreadState`: the thread's own, without the lock.
+type ThreadState = unsafe extern "C" fn() -> usize;
+/// `PyCode_Addr2Line`: reads a code object, and takes no reference.
+type LineOf = unsafe extern "C" fn(usize, c_int) -> c_int;
+
+#[derive(Debug)]
+struct Reader {
+    is_initialized: unsafe extern "C" fn() -> c_int,
+    thread_state: ThreadState,
+    line_of: LineOf,
+    /// `PyCode_Type`
+    code_type: usize,
+    layout: &'static Layout,
+}
+
+/// Called at every turn of the hook's thread.
+pub(crate) fn prepare() {
+    let unloaded = symbol::generation();
+    if KNOWN.load(Relaxed) == unloaded && !READER.load(Relaxed).is_null() {
+        return;
+    }
+    let Some(_visit) = symbol::Visit::begin() else { return };
+    let Some(python) = Python::find().filter(|python| python.is_supported().is_ok()) else { return };
+    if let Some(reader) = Reader::look(python) {
+        PROOF.store(NOT_TRIED, Relaxed);
+        READER.store(Box::leak(Box::new(reader)), Release);
+        KNOWN.store(unloaded, Release);
+    }
+}
+
+/// The number of the calling thread's site; 0 outside of Python, or if it is unknown.
+#[inline]
+pub(crate) fn here(record: &Record) -> u16 {
+    let Some(reader) = reader() else { return 0 };
+    let key = reader.key();
+    record.sites.known(key, |text| text.write(reader.describe(&mut text::Buffer::new())))
+}
+
+/// The number of the site in which the calling thread has allocated this memory by a call that returns to
+/// `address`; 0 if it is small, its site unknown, or observing off.
+pub(crate) fn of_memory(lane: &Lane, bytes: u64, address: usize) -> u8 {
+    if bytes < LARGE || !switch::is_on() {
+        return 0;
+    }
+    let ledger = lane.observer().ledger();
+    let reader = reader();
+    let frames = reader.map_or(0, Reader::key);
+    let at = Allocating { frames, returns_to: address, step: ledger.completed() };
+    ledger.memory.allocated(bytes, at, |python, native| {
+        if let Some(reader) = reader {
+            reader.write_to(python);
+        }
+        native::write_to(native, address);
+    })
+}
+
+#[inline]
+fn reader() -> Option<&'static Reader> {
+    if KNOWN.load(Acquire) != symbol::generation() {
+        return None;
+    }
+    // SAFETY: it is never freed.
+    unsafe { READER.load(Acquire).as_ref() }
+}
+
+/// A Python frame: its code, and the position in it. From 3.11 on the position is an address, and the code
+/// may be unknown.
+#[derive(Clone, Copy, Debug, Default)]
+struct Frame {
+    at: usize,
+    code: usize,
+    instruction: usize,
+}
+
+impl Reader {
+    fn look(python: &Python) -> Option<Self> {
+        // SAFETY: a static text.
+        let version = unsafe { CStr::from_ptr((python.Py_GetVersion)()) };
+        let layout = Layout::of(&version.to_string_lossy())?;
+        let find = |name: &CStr| {
+            let at = symbol::find_anywhere(name);
+            (!at.is_null()).then_some(at)
+        };
+        let thread_state = find(c"PyGILState_GetThisThreadState")?;
+        let line_of = find(c"PyCode_Addr2Line")?;
+        let code_type = find(c"PyCode_Type")?.addr();
+        // SAFETY: the functions of these names have these signatures in every Python that has a layout here.
+        let (thread_state, line_of) = unsafe {
+            (
+                std::mem::transmute::<*mut std::ffi::c_void, ThreadState>(thread_state),
+                std::mem::transmute::<*mut std::ffi::c_void, LineOf>(line_of),
+            )
+        };
+        Some(Self { is_initialized: python.Py_IsInitialized, thread_state, line_of, code_type, layout })
+    }
+
+    /// The hash of the calling thread's innermost frames; 0 outside of Python.
+    #[inline]
+    fn key(&self) -> u64 {
+        match PROOF.load(Relaxed) {
+            HOLDS => {}
+            NOT_TRIED if self.prove() => {}
+            _ => return 0,
+        }
+        let mut key = 0;
+        // SAFETY: the frames are where they were proven to be, and stand still: they are the calling thread's own.
+        let word = |at| unsafe { ptr::with_exposed_provenance::<usize>(at).read() };
+        self.walk(word, |frame| {
+            let product = u128::from(key ^ (frame.instruction ^ frame.code) as u64) * 0x9e37_79b9_7f4a_7c15;
+            key = product as u64 ^ (product >> 64) as u64;
+        });
+        key
+    }
+
+    /// Whether frames are where they are expected. They are read through the kernel, so a wrong address does
+    /// no harm.
+    #[cold]
+    fn prove(&self) -> bool {
+        let frames = self.frames();
+        let Some(first) = frames.first().copied().flatten() else { return false };
+        let holds = self.is_code(self.code_of(&first));
+        PROOF.store(if holds { HOLDS } else { FAILS }, Relaxed);
+        holds
+    }
+
+    /// The same frames, read through the kernel.
+    #[cold]
+    fn frames(&self) -> [Option<Frame>; FRAMES] {
+        let mut frames = [None; FRAMES];
+        let mut places = frames.iter_mut();
+        self.walk(
+            |at| peek::word(at).unwrap_or(0),
+            |frame| {
+                if let Some(place) = places.next() {
+                    *place = Some(frame);
+                }
+            },
+        );
+        frames
+    }
+
+    #[allow(clippy::inline_always, reason = "it is on the path of every NCCL call")]
+    #[inline(always)]
+    fn walk(&self, word: impl Fn(usize) -> usize, mut each: impl FnMut(Frame)) {
+        let layout = self.layout;
+        // SAFETY: it only reads a word of Python's.
+        if unsafe { (self.is_initialized)() } == 0 {
+            return;
+        }
+        // SAFETY: it only reads a word of the thread's own.
+        let mut at = unsafe { (self.thread_state)() };
+        for &offset in layout.first {
+            if !is_place(at) {
+                return;
+            }
+            at = word(at + offset);
+        }
+        for _ in 0..FRAMES {
+            if !is_place(at) {
+                return;
+            }
+            each(match layout.index {
+                // The instruction's address identifies the code.
+                None => Frame { at, code: 0, instruction: word(at + layout.instruction) },
+                Some(_) => Frame {
+                    at,
+                    code: word(at + layout.code),
+                    instruction: word(at + layout.instruction) & u32::MAX as usize,
+                },
+            });
+            at = word(at + layout.previous);
+        }
+    }
+
+    fn code_of(&self, frame: &Frame) -> usize {
+        peek::word(frame.at + self.layout.code).unwrap_or(0)
+    }
+
+    fn is_code(&self, at: usize) -> bool {
+        is_place(at) && peek::word(at + layout::TYPE) == Some(self.code_type)
+    }
+
+    /// Apart from its caller: its buffer would be on the stack of everything that the caller calls.
+    #[cold]
+    #[inline(never)]
+    fn write_to(&self, text: &SiteText) {
+        text.write(self.describe(&mut text::Buffer::new()));
+    }
+
+    /// Function, file and line of each frame.
+    #[cold]
+    fn describe<'a>(&self, into: &'a mut text::Buffer) -> &'a [u8] {
+        for frame in self.frames().iter().flatten() {
+            let code = self.code_of(frame);
+            if !self.is_code(code) {
+                continue;
+            }
+            let offset = match self.layout.index {
+                Some(scale) => frame.instruction * scale,
+                None => frame.instruction.saturating_sub(code + self.layout.instructions),
+            };
+            // SAFETY: a code object, which a frame of this thread holds.
+            let line = unsafe { (self.line_of)(code, c_int::try_from(offset).unwrap_or(0)) };
+            into.frame(self.layout, code, line);
+        }
+        into.bytes()
+    }
+}
+
+/// Whether an object can be there.
+#[inline]
+fn is_place(at: usize) -> bool {
+    at >= 4096 && at.is_multiple_of(size_of::<usize>())
+}

@@ -1,0 +1,96 @@
+//! A GEMM in progress: counted, and timed if its number or its shape selects it.
+
+use std::ffi::c_int;
+
+use cudarc::runtime::sys::cudaStream_t;
+use xpu_wire::{gemm::GemmShape, ledger::Work};
+
+use crate::{
+    gpu::graphs::GraphCaptureId,
+    observe::{
+        lane::{Lane, Timing},
+        launches::{self, Launch},
+        record::Record,
+        shapes::Turn,
+    },
+    process::clock::monotonic,
+    publish::rate::{self, Class},
+};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gemm {
+    shape: GemmShape,
+    stream: Option<cudaStream_t>,
+    timing: Timing,
+    captured: Option<GraphCaptureId>,
+    /// As the record has it.
+    at: u64,
+    /// Its stream, if what is before an NCCL operation is of interest.
+    noted: Option<cudaStream_t>,
+}
+
+/// Before the call. `stream` is called only if it is needed.
+#[inline]
+pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl Fn() -> Option<cudaStream_t>) -> Gemm {
+    launches::before(lane, || Launch::gemm(&shape), &stream);
+    lane.before_launch(&stream);
+    let number = lane.counters.gemms.get();
+    let timed = match lane.shapes.ask(&shape) {
+        Turn::First => rate::by_hand(Class::Gemm).is_some_and(|rate| rate.times(number)),
+        Turn::PowerOfTwo => rate::of(Class::Gemm).times(number) || rate::SHAPES.take(),
+        Turn::Other => rate::of(Class::Gemm).times(number),
+    };
+    let mut gemm = Gemm { shape, stream: None, timing: Timing::Not, captured: None, at: 0, noted: None };
+    if timed || lane.observer().may_capture_graph() {
+        if timed {
+            gemm.at = monotonic();
+        }
+        gemm.stream = stream();
+        if let Some(stream) = gemm.stream {
+            gemm.captured = lane.observer().graph_capture_of(stream);
+            if timed && gemm.captured.is_none() {
+                gemm.timing = lane.start_timing(stream);
+            }
+        }
+        if timed && gemm.captured.is_none() && matches!(gemm.timing, Timing::Not) {
+            lane.counters.untimed.add(1);
+        }
+    }
+    if lane.observer().exposure.has_communication() {
+        gemm.noted = gemm.stream.or_else(stream);
+    }
+    lane.launch_begins();
+    gemm
+}
+
+/// After it. A GEMM that the library refused was not launched and is not counted.
+#[inline]
+pub(crate) fn end(lane: &Lane, gemm: Gemm, result: c_int) {
+    lane.launch_ends();
+    if result != 0 {
+        lane.drop_timing(gemm.timing);
+        return;
+    }
+    if let Some(capture) = gemm.captured {
+        lane.counters.captured.add(1);
+        lane.observer().graphs.captured(capture, |contents| contents.add_gemm(gemm.shape, 1));
+        return;
+    }
+    lane.counters.gemms.add(1);
+    if let Some(stream) = gemm.noted {
+        lane.observer().streams.launched(stream, work(&gemm.shape).pack(), lane.launched_at());
+    }
+    let timer = gemm.stream.and_then(|stream| {
+        lane.observer().exposure.multiplies_on(stream);
+        lane.stop_timing(gemm.timing, stream)
+    });
+    let device = lane.observer().gpus.of_launch();
+    lane.push(Record::Gemm { shape: gemm.shape, at: gemm.at, timer, device });
+}
+
+/// As the ledger has it.
+fn work(shape: &GemmShape) -> Work {
+    let GemmShape { m, n, k, batch, datatype, .. } = *shape;
+    let [m, n, k, batch] = [m, n, k, batch].map(|size| u32::try_from(size).unwrap_or(u32::MAX));
+    Work::Gemm { m, n, k, batch, datatype }
+}

@@ -1,0 +1,124 @@
+//! An operation as the program requested it.
+
+use std::ffi::c_int;
+
+use cudarc::runtime::sys::cudaStream_t;
+use xpu_wire::{collective::Operation, datatype::DataType, sampling::Rate};
+
+use crate::{
+    gpu::{graphs::GraphCaptureId, timer::TimerId},
+    interpose::nccl::IN_PROGRESS,
+    observe::{
+        lane::Lane,
+        launches::{self, Launch},
+        record::{Meets, Record},
+    },
+};
+
+/// The peer of an operation without one.
+pub(crate) const NO_PEER: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message {
+    pub(crate) communicator: u16,
+    /// Its ticket in the ledger's record.
+    pub(crate) ticket: u64,
+    pub(crate) operation: Operation,
+    /// Of a send or receive.
+    pub(crate) peer: u32,
+    /// Its number among the messages from the one to the other, if they are counted.
+    pub(crate) pair: Option<u32>,
+    pub(crate) datatype: DataType,
+    pub(crate) bytes: u64,
+    pub(crate) bus_bytes: u64,
+    pub(crate) stream: cudaStream_t,
+    /// Observing was on at the request.
+    pub(crate) observed: bool,
+    /// It is captured into a CUDA graph, and not launched now.
+    pub(crate) captured: Option<GraphCaptureId>,
+}
+
+/// The timer of a launch, and the sampling rate by which it was chosen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timed {
+    pub(crate) timer: TimerId,
+    pub(crate) rate: Rate,
+}
+
+impl Message {
+    /// Numbers it, and counts and records it as launched at this time.
+    pub(crate) fn launched(&self, lane: &Lane, timed: Option<Timed>, result: c_int, at: u64) {
+        if let Some(capture) = self.captured {
+            return self.kept(lane, capture, 1);
+        }
+        let slot = lane.observer().communicators.slot(self.communicator);
+        let stream = (result != IN_PROGRESS).then_some(self.stream.addr() as u64);
+        let collective = self.operation.is_collective();
+        let sequence = slot.next(collective);
+        let writers = slot.writers();
+        slot.progress.advance(writers, stream, u64::from(collective), u64::from(!collective));
+        let ledger = lane.observer().ledger();
+        ledger.record.enqueued(self.ticket);
+        if let Some(line) = slot.line(ledger).filter(|_| collective) {
+            line.enqueue(slot.id(), 1, writers);
+        }
+        if !self.observed {
+            return;
+        }
+        launches::launched(lane, || Launch::collective(self.operation, self.bytes, slot.size()));
+        let holds_up = self.holds_up_gemms(lane);
+        lane.push(Record::Collective {
+            communicator: self.communicator,
+            operation: self.operation,
+            datatype: self.datatype,
+            bytes: self.bytes,
+            bus_bytes: self.bus_bytes,
+            sequence,
+            at,
+            meets: self.meets(),
+            timer: timed.map(|timed| timed.timer),
+            exposed: timed.map(|timed| timed.rate).filter(|_| holds_up),
+            ticket: self.ticket,
+        });
+        if collective {
+            lane.counters.collectives.add(1)
+        } else {
+            lane.counters.point_to_point.add(1)
+        };
+    }
+
+    /// The message that it is, for the rank at the other end.
+    pub(super) fn meets(&self) -> Option<Meets> {
+        let pair = self.pair.filter(|_| matches!(self.operation, Operation::Send | Operation::Recv))?;
+        Some(Meets { peer: self.peer, pair })
+    }
+
+    /// Notes its stream. Returns whether GEMMs wait for it there.
+    pub(super) fn holds_up_gemms(&self, lane: &Lane) -> bool {
+        let observer = lane.observer();
+        let meets = observer.communicators.slot(self.communicator).size() > 1;
+        meets && observer.exposure.communicates_on(self.stream)
+    }
+
+    /// `count` of its kind are in a graph now; they get their numbers when that is launched.
+    pub(super) fn kept(&self, lane: &Lane, capture: GraphCaptureId, count: u64) {
+        let observer = lane.observer();
+        let slot = observer.communicators.slot(self.communicator);
+        slot.captured();
+        observer.graphs.captured(capture, |contents| contents.add_messages(self, slot.id(), count));
+        if self.observed {
+            lane.counters.captured.add(count);
+        }
+    }
+
+    /// Takes its entry back.
+    pub(crate) fn refused(&self, lane: &Lane) {
+        let ledger = lane.observer().ledger();
+        ledger.record.refused(self.ticket);
+        let slot = lane.observer().communicators.slot(self.communicator);
+        let counts = self.operation.is_collective() && self.captured.is_none();
+        if let Some(line) = slot.line(ledger).filter(|_| counts) {
+            line.retract(slot.id(), 1);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! A communicator's share of a group: the part that launches as one.
+
+use xpu_wire::collective::Operation;
+
+use super::Message;
+use crate::observe::record::Meets;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Share {
+    pub(super) collectives: u64,
+    bytes: u64,
+    bus_bytes: u64,
+    sent: Way,
+    received: Way,
+}
+
+/// Sends, or receives.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    number: u64,
+    /// Without messages that stay on the rank.
+    bus_bytes: u64,
+    shortest: u64,
+    longest: u64,
+    /// Sums of the peers and of their squares: enough to check that it is every rank once.
+    peers: [u64; 2],
+    /// Of the first.
+    meets: Option<Meets>,
+}
+
+/// A share's key for timing: operation, message size and bytes over the bus.
+pub(super) type Whole = (Operation, u64, u64);
+
+impl Share {
+    pub(super) fn add(&mut self, message: &Message) {
+        match message.operation {
+            Operation::Send => self.sent.add(message),
+            Operation::Recv => self.received.add(message),
+            operation if operation.is_collective() => {
+                self.collectives += 1;
+                self.bytes += message.bytes;
+                self.bus_bytes += message.bus_bytes;
+            }
+            // One-sided: counted only.
+            _ => {}
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.collectives += other.collectives;
+        self.bytes += other.bytes;
+        self.bus_bytes += other.bus_bytes;
+        self.sent.merge(&other.sent);
+        self.received.merge(&other.received);
+    }
+
+    /// A single operation keeps its name. Sends and receives are an all-to-all if every rank appears once in
+    /// each with equal bytes; else the larger of both directions counts. With collectives in it too, all of
+    /// it is one fused operation.
+    /// `single` is the first collective, or the first of all; `own` the rank and
+    /// `size` the size of the communicator.
+    pub(super) fn whole(&self, single: &Message, own: u32, size: u32) -> Whole {
+        match (self.collectives, self.exchanged()) {
+            (0 | 1, 0) | (0, 1) => (single.operation, single.bytes, single.bus_bytes),
+            (0, _) => self.exchange(own, size),
+            _ => {
+                let (_, bytes, bus_bytes) = self.exchange(own, size);
+                (Operation::Fused, self.bytes + bytes, self.bus_bytes + bus_bytes)
+            }
+        }
+    }
+
+    /// The send and the receive, if there is at most one of each; of two of different sizes, the larger: the
+    /// time is its own.
+    pub(super) fn meets(&self) -> [Option<Meets>; 2] {
+        let most = self.sent.bus_bytes.max(self.received.bus_bytes);
+        [&self.sent, &self.received].map(|way| {
+            let alone = self.sent.number <= 1 && self.received.number <= 1;
+            way.meets.filter(|_| alone && way.bus_bytes == most && most > 0)
+        })
+    }
+
+    fn exchanged(&self) -> u64 {
+        self.sent.number + self.received.number
+    }
+
+    /// No other rank waits for anything in it, so a time is useless.
+    pub(super) fn is_one_sided(&self) -> bool {
+        self.collectives + self.exchanged() == 0
+    }
+
+    fn exchange(&self, own: u32, size: u32) -> Whole {
+        let each = self.sent.longest;
+        let even = each == self.sent.shortest && [each; 2] == [self.received.shortest, self.received.longest];
+        if even && self.sent.number > 1 && [self.sent, self.received].iter().all(|way| way.is_all(own, size))
+        {
+            let size = u64::from(size);
+            // As `ncclAlltoAll` counts it, whether the rank's own part is among the messages or not.
+            return (Operation::AlltoAll, each.saturating_mul(size), each.saturating_mul(size - 1));
+        }
+        let bytes = self.sent.bus_bytes.max(self.received.bus_bytes);
+        (Operation::SendRecv, bytes, bytes)
+    }
+}
+
+impl Default for Way {
+    fn default() -> Self {
+        Self { number: 0, bus_bytes: 0, shortest: u64::MAX, longest: 0, peers: [0; 2], meets: None }
+    }
+}
+
+impl Way {
+    fn add(&mut self, message: &Message) {
+        let peer = u64::from(message.peer);
+        self.merge(&Self {
+            number: 1,
+            bus_bytes: message.bus_bytes,
+            shortest: message.bytes,
+            longest: message.bytes,
+            peers: [peer, peer * peer],
+            meets: message.meets(),
+        });
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.number += other.number;
+        self.bus_bytes += other.bus_bytes;
+        self.shortest = self.shortest.min(other.shortest);
+        self.longest = self.longest.max(other.longest);
+        self.meets = self.meets.or(other.meets);
+        // An invalid peer makes a large square: sums wrap, and match nothing.
+        for (sum, more) in self.peers.iter_mut().zip(other.peers) {
+            *sum = sum.wrapping_add(more);
+        }
+    }
+
+    /// Whether it is each rank of a communicator once, with this one or without.
+    fn is_all(&self, own: u32, size: u32) -> bool {
+        let (own, size) = (u64::from(own), u64::from(size));
+        let last = size.saturating_sub(1);
+        let all = [last * size / 2, (u128::from(last * size) * u128::from(2 * size - 1) / 6) as u64];
+        match size.checked_sub(self.number) {
+            Some(0) => self.peers == all,
+            Some(1) => self.peers == [all[0] - own, all[1].wrapping_sub(own * own)],
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use xpu_wire::{datatype::DataType, ledger::NO_TICKET};
+
+    use super::*;
+
+    const OWN: u32 = 1;
+
+    fn message(operation: Operation, bytes: u64, peer: u32) -> Message {
+        Message {
+            communicator: 0,
+            ticket: NO_TICKET,
+            operation,
+            peer,
+            pair: None,
+            datatype: DataType::Float32,
+            bytes,
+            bus_bytes: if peer == OWN { 0 } else { bytes },
+            stream: ptr::null_mut(),
+            observed: true,
+            captured: None,
+        }
+    }
+
+    /// Rank 1's sends and receives: bytes and peers.
+    fn exchange(size: u32, sent: &[(u64, u32)], received: &[(u64, u32)]) -> Whole {
+        let mut share = Share::default();
+        let sends = sent.iter().map(|&(bytes, peer)| message(Operation::Send, bytes, peer));
+        let receives = received.iter().map(|&(bytes, peer)| message(Operation::Recv, bytes, peer));
+        let all: Vec<_> = sends.chain(receives).collect();
+        for message in &all {
+            share.add(message);
+        }
+        share.whole(&all[0], OWN, size)
+    }
+
+    #[test]
+    fn the_same_to_and_from_each_rank_is_an_all_to_all() {
+        let all: Vec<_> = (0..4).map(|peer| (100, peer)).collect();
+        let others: Vec<_> = all.iter().copied().filter(|&(_, peer)| peer != OWN).collect();
+        for messages in [&all, &others] {
+            assert_eq!(exchange(4, messages, messages), (Operation::AlltoAll, 400, 300));
+        }
+    }
+
+    #[test]
+    fn anything_else_is_sent_and_received() {
+        let both = |size, messages: &[(u64, u32)]| exchange(size, messages, messages);
+        let to_neighbours = both(2, &[(100, 0)]);
+        assert_eq!(to_neighbours, (Operation::SendRecv, 100, 100), "two ranks that swap are a pipeline");
+        let twice_to_one = both(3, &[(100, 0), (100, 0)]);
+        assert_eq!(twice_to_one, (Operation::SendRecv, 200, 200), "as many as ranks, but not to each");
+        let uneven = both(3, &[(100, 0), (70, 1), (30, 2)]);
+        assert_eq!(uneven, (Operation::SendRecv, 130, 130), "without what stays here");
+        let more_received = exchange(4, &[(10, 0)], &[(10, 0), (20, 2)]);
+        assert_eq!(more_received, (Operation::SendRecv, 30, 30));
+    }
+
+    #[test]
+    fn one_operation_keeps_its_name_and_a_mixture_is_fused() {
+        assert_eq!(exchange(4, &[], &[(10, 0)]), (Operation::Recv, 10, 10));
+        let mut share = Share::default();
+        let reduced = Message { bus_bytes: 150, ..message(Operation::AllReduce, 100, 0) };
+        share.add(&reduced);
+        assert_eq!(share.whole(&reduced, OWN, 4), (Operation::AllReduce, 100, 150));
+        share.add(&message(Operation::Send, 40, 0));
+        assert_eq!(share.whole(&reduced, OWN, 4), (Operation::Fused, 140, 190));
+        let mut signals = Share::default();
+        signals.add(&message(Operation::Signal, 0, 0));
+        assert!(signals.is_one_sided() && !share.is_one_sided());
+    }
+}

@@ -1,0 +1,370 @@
+//! A launching thread's ring, timers, counters, and line in the ledger.
+//!
+//! Lanes belong to the observer and are lent to threads. A thread keeps a plain pointer to its lane and no
+//! destructor; the hook's thread takes back the lanes of threads that are gone.
+
+mod costs;
+mod counters;
+mod launch_clock;
+mod step_clock;
+mod tenant;
+
+use std::{
+    cell::Cell,
+    ffi::c_int,
+    ptr,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+};
+
+pub(crate) use costs::Costs;
+pub(crate) use counters::{Count, Counters};
+use cudarc::runtime::sys::cudaStream_t;
+use launch_clock::LaunchClock;
+use step_clock::StepClock;
+use tenant::Tenant;
+use xpu_wire::{
+    ledger::{Call, ThreadLine},
+    unit::Moment,
+};
+
+use crate::{
+    gpu::{
+        runtime,
+        timer::{TimerId, Timers},
+    },
+    interpose::cublaslt::Layouts,
+    observe::{
+        group::Group,
+        observer::{self, Observer},
+        record::Record,
+        ring::{Pushed, Ring},
+        shapes::Shapes,
+        sync,
+    },
+    process::{clock::monotonic, single::Single},
+};
+
+/// After one in this many, an empty pair of events measures the GPU's cost of events. Not those
+/// whose cost is measured ([`Costs::measures`]).
+const GAP_ONE_IN: u64 = 31;
+
+pub(crate) struct Lane {
+    tenant: Tenant,
+    pub(crate) ring: Ring<Record>,
+    pub(crate) timers: Timers,
+    pub(crate) counters: Counters,
+    pub(crate) shapes: Shapes,
+    group: Single<Group>,
+    /// Whether that group is open, readable without touching it.
+    is_grouping: AtomicBool,
+    /// Touched by the thread the lane is lent to, and by nobody else.
+    layouts: Layouts,
+    step_clock: StepClock,
+    launch_clock: LaunchClock,
+    ledger_line: AtomicU32,
+    /// Of timing one operation.
+    costs: Costs,
+    observer: &'static Observer,
+}
+
+// SAFETY: all fields but `layouts` and `step_clock` are atomics or Sync; these are the lent-to thread's alone.
+unsafe impl Sync for Lane {}
+// SAFETY: as above.
+unsafe impl Send for Lane {}
+
+/// An operation between its start and its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Timing {
+    /// Only counted.
+    Not,
+    Started {
+        timer: TimerId,
+        /// Cost of the start in nanoseconds, if measured.
+        cost: Option<u64>,
+    },
+}
+
+/// No line of the ledger was free.
+const NO_LINE: u32 = u32::MAX;
+
+thread_local! {
+    /// The lane of this thread, and the observer generation it belongs to.
+    static MINE: Cell<(u32, *const Lane)> = const { Cell::new((0, ptr::null())) };
+}
+
+/// A thread without a lane asks again at one call in this many.
+const ASKS_ONE_IN: u32 = 1024;
+
+thread_local! {
+    /// Calls that this thread made without a lane, and the observer generation they belong to.
+    static REFUSED: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+}
+
+#[cfg(test)]
+thread_local! {
+    pub(crate) static BORROW_PANICS: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Lane {
+    /// Largest memory of a lane with such a ring.
+    pub(crate) const fn memory(slots: usize) -> usize {
+        size_of::<Self>()
+            + slots * size_of::<Record>()
+            + Timers::MEMORY
+            + Group::memory(slots)
+            + Layouts::MEMORY
+    }
+
+    pub(crate) fn holds(&self) -> usize {
+        Self::memory(self.ring.slots())
+    }
+
+    /// `None` if there is no memory for it.
+    pub(crate) fn new(observer: &'static Observer, slots: usize) -> Option<Self> {
+        Some(Self {
+            tenant: Tenant::nobody(),
+            ring: Ring::new(slots)?,
+            timers: Timers::new()?,
+            counters: Counters::default(),
+            shapes: Shapes::new(),
+            group: Single::new(Group::default()),
+            is_grouping: AtomicBool::new(false),
+            layouts: Layouts::new()?,
+            step_clock: StepClock::new(),
+            launch_clock: LaunchClock::new(),
+            ledger_line: AtomicU32::new(NO_LINE),
+            costs: Costs::new(),
+            observer,
+        })
+    }
+
+    /// The lane of this thread, if it has one.
+    #[inline]
+    pub(crate) fn mine() -> Option<&'static Self> {
+        let (generation, lane) = MINE.get();
+        if !lane.is_null() && generation == observer::generation() {
+            // SAFETY: lanes are leaked by their observer, and live as long as the process.
+            return Some(unsafe { &*lane });
+        }
+        None
+    }
+
+    /// A lane for this thread. Starts the observer if this is the first call of the process, or of a forked child.
+    #[cold]
+    pub(crate) fn borrow() -> Option<&'static Self> {
+        #[cfg(test)]
+        if BORROW_PANICS.get() {
+            // SAFETY: __errno_location gives a valid pointer for the life of the thread.
+            unsafe { *libc::__errno_location() = libc::ENOMEM };
+            panic!("on purpose");
+        }
+        let observer = Observer::get_or_start()?;
+        let (generation, calls) = REFUSED.get();
+        let is_refused = generation == observer::generation() && calls % ASKS_ONE_IN != 0;
+        let lane = if is_refused { None } else { observer.lend(thread_id()) };
+        if let Some(lane) = lane {
+            MINE.set((observer::generation(), lane));
+        } else {
+            REFUSED.set((observer::generation(), calls.wrapping_add(1)));
+            observer.passed_by((&raw const calls).addr() >> 12);
+        }
+        lane
+    }
+
+    pub(crate) fn is_free(&self) -> bool {
+        self.tenant.thread() == 0
+    }
+
+    /// Distinguishes lanes.
+    pub(crate) fn address(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
+    pub(crate) fn is_of_main_thread(&self) -> bool {
+        // SAFETY: getpid has no precondition.
+        self.tenant.thread() == unsafe { libc::getpid() } as u32
+    }
+
+    /// Lends the lane to the calling thread, whose id this is, if it is free.
+    pub(crate) fn lend(&self, thread: u32) -> bool {
+        let taken = self.tenant.lend(thread);
+        if taken {
+            // The thread before may have ended in the middle of a group, or of work on one.
+            // SAFETY: only the thread that a lane is lent to works on its group; the one before is gone.
+            unsafe { self.group.renew(Group::default()) };
+            self.is_grouping.store(false, Relaxed);
+            let lines = &self.observer.ledger().threads;
+            let line = lines.iter().position(|line| line.claim(thread)).map_or(NO_LINE, |line| line as u32);
+            self.ledger_line.store(line, Relaxed);
+        }
+        taken
+    }
+
+    /// Takes the lane back if its thread is gone and nothing of it is pending.
+    pub(crate) fn reclaim(&self) {
+        let thread = self.tenant.thread();
+        if thread == 0 || is_running(thread) {
+            return;
+        }
+        self.forget_step();
+        if !self.ring.is_empty() || !self.timers.all_free() {
+            return;
+        }
+        if let Some(line) = self.line() {
+            line.release();
+        }
+        self.tenant.leave();
+    }
+
+    /// Whether this thread is in the middle of an NCCL group.
+    #[inline]
+    pub(crate) fn is_grouping(&self) -> bool {
+        self.is_grouping.load(Relaxed)
+    }
+
+    /// That group. `None` for a signal handler that interrupts work on it.
+    pub(crate) fn group<T>(&self, with: impl FnOnce(&mut Group) -> T) -> Option<T> {
+        self.group.with(Group::default, |group| {
+            let result = with(group);
+            self.is_grouping.store(group.is_open(), Relaxed);
+            result
+        })
+    }
+
+    /// The matrix layouts this thread knows. Called by the thread the lane is lent to.
+    #[inline]
+    pub(crate) fn layouts(&self) -> &Layouts {
+        &self.layouts
+    }
+
+    pub(crate) fn observer(&self) -> &'static Observer {
+        self.observer
+    }
+
+    /// Notes in the ledger that this thread is inside `call`, until [`Self::left`].
+    pub(crate) fn entered(&self, call: Call, now: Moment) {
+        if let Some(line) = self.line() {
+            line.enter(call, now);
+        }
+    }
+
+    pub(crate) fn left(&self) {
+        if let Some(line) = self.line() {
+            line.leave();
+        }
+    }
+
+    fn line(&self) -> Option<&ThreadLine> {
+        self.observer.ledger().threads.get(self.ledger_line.load(Relaxed) as usize)
+    }
+
+    /// Starts timing an operation on `stream`. Call it only for a sampled operation.
+    pub(crate) fn start_timing(&self, stream: cudaStream_t) -> Timing {
+        self.start_timing_on(stream, None)
+    }
+
+    /// The same on a stream of this device, which need not be current, if it is known.
+    pub(crate) fn start_timing_on(&self, stream: cudaStream_t, device: Option<c_int>) -> Timing {
+        let from = Costs::measures(self.counters.timed.get()).then(monotonic);
+        let timer = runtime::may_record(stream).then(|| self.timers.start(stream, device)).flatten();
+        timer
+            .map_or(Timing::Not, |timer| Timing::Started { timer, cost: from.map(|from| monotonic() - from) })
+    }
+
+    /// Ends it. Returns the data for the record.
+    pub(crate) fn stop_timing(&self, timing: Timing, stream: cudaStream_t) -> Option<TimerId> {
+        let Timing::Started { timer, cost } = timing else { return None };
+        let from = cost.map(|_| monotonic());
+        let stopped = self.timers.stop(timer, stream);
+        let number = self.counters.timed.add(1);
+        if let (Some(start), Some(from)) = (cost, from) {
+            self.costs.took(number, start + monotonic() - from);
+        }
+        if stopped && number % GAP_ONE_IN == 3 {
+            self.measure_gap(stream, self.timers.device(timer));
+        }
+        stopped.then_some(timer)
+    }
+
+    /// Records an empty pair, while the GPU is as busy as it was for the operation before.
+    fn measure_gap(&self, stream: cudaStream_t, device: Option<c_int>) {
+        let Some(timer) = self.timers.start(stream, device) else { return };
+        if self.timers.stop(timer, stream) {
+            self.counters.gaps.add(1);
+            self.push(Record::Gap { timer });
+        }
+    }
+
+    /// Cost to this thread of timing an operation, in nanoseconds; 0 while unknown.
+    pub(crate) fn typical_cost(&self) -> u64 {
+        self.costs.typical()
+    }
+
+    /// Forgets a timing whose operation failed or was not launched here.
+    pub(crate) fn drop_timing(&self, timing: Timing) {
+        if let Timing::Started { timer, .. } = timing {
+            self.timers.give_back(timer);
+        }
+    }
+
+    /// Pushes a record; a timer in a record that does not fit is given back.
+    pub(crate) fn push(&self, record: Record) {
+        match self.ring.push(record) {
+            Pushed::In => {}
+            Pushed::HalfFull => self.observer.hurry(),
+            Pushed::Dropped => {
+                if let Some(id) = record.timer() {
+                    self.timers.give_back(id);
+                }
+                if let Record::Collective { ticket, timer: Some(_), .. } = record {
+                    self.observer.ledger().record.not_queued(ticket);
+                }
+            }
+        }
+    }
+}
+
+impl Lane {
+    /// A kernel was launched.
+    #[inline]
+    pub(crate) fn count_kernel(&self) {
+        self.counters.kernels.add(1);
+        let device = self.observer.gpus.of_launch();
+        if device.is_some() {
+            self.count_kernels_beside(device, 1);
+        }
+    }
+
+    /// Kernels were launched on this device: counts them also by themselves, if it is not the first.
+    pub(crate) fn count_kernels_beside(&self, device: Option<c_int>, kernels: u64) {
+        let beside = self.observer.gpus.beside_home(device);
+        if let Some(count) = beside.and_then(|device| self.counters.kernels_beside.of(device)) {
+            count.add(kernels);
+        }
+    }
+
+    /// Pushes one of possibly many records, while as many others fit. `false` if they do not.
+    pub(crate) fn push_if_roomy(&self, record: Record) -> bool {
+        let roomy = self.ring.held() <= self.ring.slots() / 2;
+        if roomy {
+            self.push(record);
+        }
+        roomy
+    }
+}
+
+impl std::fmt::Debug for Lane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lane").field("tenant", &self.tenant).finish_non_exhaustive()
+    }
+}
+
+fn thread_id() -> u32 {
+    // SAFETY: gettid has no precondition.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+fn is_running(thread: u32) -> bool {
+    // SAFETY: signal 0 is not sent; it only asks whether the thread is there.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) == 0 }
+}

@@ -1,0 +1,97 @@
+//! The counters of a launching thread.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use xpu_wire::id::{DeviceIndex, Rank};
+
+use crate::observe::{
+    activity::{Held, Moved},
+    kernels::PATTERNS,
+};
+
+/// Totals of a lane, each written by one thread.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) kernels: Count,
+    /// In a process with several devices: the launches on every device but the first, replayed ones included.
+    pub(crate) kernels_beside: Beside,
+    /// Those with requested names.
+    pub(crate) named_kernels: Count,
+    /// The same by pattern.
+    pub(crate) named: [Count; PATTERNS],
+    pub(crate) graphs: Count,
+    pub(crate) gemms: Count,
+    pub(crate) collectives: Count,
+    pub(crate) point_to_point: Count,
+    pub(crate) captured: Count,
+    /// NCCL operations that came by a looked-up address, or were seen by NCCL's plugin interface alone.
+    pub(crate) by_address: Count,
+    pub(crate) by_plugin: Count,
+    /// Events recorded, and awaited by streams; those waits in which GEMMs wait for communication.
+    pub(crate) ordered: Count,
+    pub(crate) waits: Count,
+    /// Should have been timed and was not.
+    pub(crate) untimed: Count,
+    pub(crate) timed: Count,
+    /// Empty pairs of events.
+    pub(crate) gaps: Count,
+    /// Single events that show the GPU's progress.
+    pub(crate) marks: Count,
+    /// Launches of collectives that may have one in front, and of sends and receives.
+    pub(crate) fronts: Count,
+    pub(crate) message_fronts: Count,
+    /// Launched inside graphs: in addition to those above.
+    pub(crate) replayed: Replayed,
+    /// By direction: see [`crate::observe::activity::DIRECTIONS`].
+    pub(crate) copies: [Moved; 6],
+    pub(crate) sets: Moved,
+    /// By call: see [`crate::observe::activity::BLOCKING`].
+    pub(crate) held: [Held; 5],
+}
+
+#[derive(Debug)]
+pub(crate) struct Beside([Count; Rank::GPUS as usize]);
+
+impl Default for Beside {
+    fn default() -> Self {
+        Self([const { Count(AtomicU64::new(0)) }; Rank::GPUS as usize])
+    }
+}
+
+impl Beside {
+    pub(crate) fn of(&self, device: DeviceIndex) -> Option<&Count> {
+        self.0.get(device.0 as usize)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Replayed {
+    pub(crate) kernels: Count,
+    pub(crate) gemms: Count,
+    pub(crate) collectives: Count,
+    pub(crate) point_to_point: Count,
+}
+
+/// A counter with one writer: a load and a store, no locked instruction.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    #[inline]
+    pub(crate) fn add(&self, n: u64) -> u64 {
+        let before = self.0.load(Relaxed);
+        self.0.store(before + n, Relaxed);
+        before
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    /// Keeps the largest.
+    pub(crate) fn raise(&self, to: u64) {
+        if to > self.get() {
+            self.0.store(to, Relaxed);
+        }
+    }
+}

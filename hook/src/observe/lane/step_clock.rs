@@ -1,0 +1,101 @@
+//! Step durations on the GPU: an event before the first launch after each mark, on the stream of that launch.
+//!
+//! Not at the mark itself: between two launches it is unknown which streams still exist.
+
+use std::{
+    cell::UnsafeCell,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+};
+
+use cudarc::runtime::sys::cudaStream_t;
+
+use super::{Lane, Timing};
+use crate::{
+    gpu::{graphs::GraphCaptureId, runtime},
+    observe::{record::Record, steps},
+};
+
+/// No mark waits for a launch.
+const NONE: u64 = 0;
+
+pub(super) struct StepClock {
+    /// One more than the number of the last step that ended, until a launch comes after it.
+    mark: AtomicU64,
+    /// The number of the step that ended before the timed one. Touched by the thread the lane is lent to;
+    /// when that is gone, by the hook's thread.
+    open: UnsafeCell<Option<(u64, Timing)>>,
+    /// The capture of this thread's last captured launch; 0 if there was none.
+    capture: AtomicU32,
+}
+
+impl StepClock {
+    pub(super) const fn new() -> Self {
+        Self { mark: AtomicU64::new(NONE), open: UnsafeCell::new(None), capture: AtomicU32::new(0) }
+    }
+}
+
+impl Lane {
+    /// Step number `completed` ended on this thread.
+    pub(crate) fn step_ended(&self, completed: u64) {
+        self.step_clock.mark.store(completed.wrapping_add(1), Relaxed);
+    }
+
+    /// A launch of this thread was captured.
+    pub(crate) fn captured(&self, capture: GraphCaptureId) {
+        self.step_clock.capture.store(capture.get(), Relaxed);
+    }
+
+    /// The capture of this thread's last captured launch. It may have ended.
+    pub(crate) fn last_graph_capture(&self) -> Option<GraphCaptureId> {
+        GraphCaptureId::new(self.step_clock.capture.load(Relaxed))
+    }
+
+    /// Before a launch. `stream` is called only if it is needed.
+    #[inline]
+    pub(crate) fn before_launch(&self, stream: impl FnOnce() -> Option<cudaStream_t>) {
+        if self.step_clock.mark.load(Relaxed) != NONE
+            && let Some(stream) = stream()
+        {
+            self.time_step(stream);
+        }
+    }
+
+    #[cold]
+    fn time_step(&self, stream: cudaStream_t) {
+        // The hook's event must not become part of a graph.
+        if self.observer.may_capture_graph() {
+            return;
+        }
+        let completed = self.step_clock.mark.swap(NONE, Relaxed).wrapping_sub(1);
+        if let Some((before, timing)) = self.take_open_step() {
+            if before.wrapping_add(1) == completed && runtime::may_record(stream) {
+                if let Some(timer) = self.stop_timing(timing, stream) {
+                    self.push(Record::StepTime { timer });
+                }
+            } else {
+                self.drop_timing(timing);
+            }
+        }
+        if steps::rate().times(completed) {
+            let timing = self.start_timing(stream);
+            if matches!(timing, Timing::Started { .. }) {
+                // SAFETY: this is the thread the lane is lent to.
+                unsafe { *self.step_clock.open.get() = Some((completed, timing)) };
+            }
+        }
+    }
+
+    fn take_open_step(&self) -> Option<(u64, Timing)> {
+        // SAFETY: as `open` says.
+        unsafe { (*self.step_clock.open.get()).take() }
+    }
+
+    /// The thread is gone: an unfinished timing is dropped.
+    pub(super) fn forget_step(&self) {
+        self.step_clock.capture.store(0, Relaxed);
+        self.step_clock.mark.store(NONE, Relaxed);
+        if let Some((_, timing)) = self.take_open_step() {
+            self.drop_timing(timing);
+        }
+    }
+}

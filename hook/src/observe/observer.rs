@@ -1,0 +1,308 @@
+//! The one observer of a process: created at the first intercepted call, dropped in a forked child.
+
+mod birth;
+mod end;
+
+use std::{
+    ptr,
+    sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    },
+    time::Duration,
+};
+
+use cudarc::runtime::sys::cudaStream_t;
+use xpu_wire::{
+    frame::StepSource,
+    id::Step,
+    ledger::{KinetoCount, Ledger, LedgerPage},
+    unit::Moment,
+};
+
+use crate::{
+    gpu::{
+        completion::Completions,
+        exposure::Exposure,
+        gpus::Gpus,
+        graphs::{GraphCaptureId, Graphs},
+        queued::Queue,
+        runtime,
+        streams::Streams,
+    },
+    interpose::nccl::NcclMemory,
+    observe::{
+        allocations::Allocations, communicator::Communicators, lane::Lane, record::Record, work::Working,
+    },
+    process::{clock::monotonic, memory, switch},
+    publish::{bell::Bell, governor::Overhead},
+    python::optimizer::{Optimizer, Optimizers},
+};
+
+pub(crate) use birth::heed_environment;
+pub(crate) use end::{register, register_exit};
+
+/// Threads that can launch at once.
+const LANES: usize = 256;
+
+/// This many lanes have rings that buffer at least 20 ms of a busy thread; the rings of the others are
+/// shorter.
+const LONG_RINGS: usize = 16;
+const SHORT_RING: usize = 256;
+
+/// Within the 32 MiB limit of a rank's hook.
+const _: () = assert!(
+    LONG_RINGS * Lane::memory(crate::observe::ring::SLOTS) + (LANES - LONG_RINGS) * Lane::memory(SHORT_RING)
+        <= 24 << 20,
+    "lanes take too much memory"
+);
+
+/// Lanes that the hook's thread keeps ready: a thread's first call takes one, and creates none.
+const SPARE: usize = 2;
+
+/// How long a thread waits for the hook's thread to create a lane.
+const LANE_PATIENCE: Duration = Duration::from_millis(20);
+
+/// The observer of this process; null before the first call, while it is being made, and in a fresh child.
+static OBSERVER: AtomicPtr<Observer> = AtomicPtr::new(ptr::null_mut());
+/// Counts up in every forked child, so that a thread's pointer to its parent's observer is not used in the
+/// child.
+static GENERATION: AtomicU32 = AtomicU32::new(1);
+/// Calls that came while the observer was being created and could not wait for it.
+static TOO_EARLY: AtomicU64 = AtomicU64::new(0);
+
+/// Counters of calls without a lane, spread over several words: threads without lanes do not contend.
+const STRIPES: usize = 16;
+
+/// A counter in a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Stripe(AtomicU64);
+
+#[derive(Debug)]
+pub(crate) struct Observer {
+    lanes: [AtomicPtr<Lane>; LANES],
+    /// Rung when lanes were made.
+    more_lanes: Bell,
+    /// Threads that wait for a lane, and whether one has timed out since the last lanes were created.
+    waiting: AtomicU32,
+    waited_in_vain: AtomicBool,
+    pub(crate) communicators: Communicators,
+    pub(crate) allocations: Allocations,
+    pub(crate) nccl_memory: NcclMemory,
+    pub(crate) graphs: Graphs,
+    pub(crate) completions: Completions,
+    pub(crate) queue: Queue,
+    pub(crate) exposure: Exposure,
+    pub(crate) gpus: Gpus,
+    pub(crate) streams: Streams,
+    page: LedgerPage,
+    /// Calls that were not observed because no lane was free, or no memory for one.
+    no_lane: [Stripe; STRIPES],
+    /// Steps completed, as `step()` counts them.
+    pub(crate) steps: AtomicU64,
+    /// The program's report of its work.
+    pub(crate) work: Working,
+    pub(crate) optimizers: Optimizers,
+    /// The program marks its steps itself.
+    is_marked: AtomicBool,
+    /// Graph captures in progress in the process, as far as they were begun through the runtime.
+    graph_captures: AtomicU32,
+    /// Errors in variables.
+    pub(crate) complaints: Vec<String>,
+    pub(crate) overhead: Overhead,
+    stop: AtomicBool,
+    stopped: AtomicBool,
+    /// Wakes the hook's own thread.
+    bell: Bell,
+}
+
+pub(crate) fn generation() -> u32 {
+    GENERATION.load(Relaxed)
+}
+
+impl Observer {
+    pub(crate) fn get() -> Option<&'static Self> {
+        let at = OBSERVER.load(Acquire);
+        // SAFETY: an observer that was published is leaked, and lives as long as the process.
+        (!at.is_null()).then(|| unsafe { &*at })
+    }
+
+    /// Publishes the observer of this process.
+    fn publish(&'static self) {
+        OBSERVER.store(ptr::from_ref(self).cast_mut(), Release);
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        self.page.ledger()
+    }
+
+    pub(crate) fn ledger_descriptor(&self) -> Option<u32> {
+        self.page.descriptor().and_then(|fd| u32::try_from(fd).ok())
+    }
+
+    /// Lends a lane to a thread, the lowest free one. `None` if all are taken, or there is no memory for one
+    /// more.
+    pub(crate) fn lend(&'static self, thread: u32) -> Option<&'static Lane> {
+        if let Some(lane) = self.lanes().find(|lane| lane.lend(thread)) {
+            return Some(lane);
+        }
+        // Then the hook's thread is blocked somewhere.
+        if self.waited_in_vain.load(Relaxed) || self.lanes().count() == LANES {
+            return None;
+        }
+        self.waiting.fetch_add(1, AcqRel);
+        let until = monotonic() + LANE_PATIENCE.as_nanos() as u64;
+        let lent = loop {
+            let rings = self.more_lanes.rings();
+            self.hurry();
+            if let Some(lane) = self.lanes().find(|lane| lane.lend(thread)) {
+                break Some(lane);
+            }
+            let now = monotonic();
+            if now >= until || self.lanes().count() == LANES {
+                self.waited_in_vain.store(now >= until, Relaxed);
+                break None;
+            }
+            self.more_lanes.wait(rings, Duration::from_nanos(until - now));
+        };
+        self.waiting.fetch_sub(1, AcqRel);
+        lent
+    }
+
+    /// Creates lanes until there are spare ones. Called by the hook's thread.
+    pub(crate) fn make_lanes(&'static self) {
+        let wanted = SPARE + self.waiting.load(Acquire) as usize;
+        let mut free = self.lanes().filter(|lane| lane.is_free()).count();
+        for (index, place) in self.lanes.iter().enumerate() {
+            if free >= wanted {
+                break;
+            }
+            if place.load(Relaxed).is_null() {
+                let slots = if index < LONG_RINGS { crate::observe::ring::SLOTS } else { SHORT_RING };
+                let Some(lane) = Lane::new(self, slots).and_then(memory::boxed) else { break };
+                place.store(Box::leak(lane).as_mut_ptr(), Release);
+                free += 1;
+            }
+        }
+        self.waited_in_vain.store(false, Relaxed);
+        if wanted > SPARE {
+            self.more_lanes.ring();
+        }
+    }
+
+    /// Counts a call of a thread without a lane.
+    pub(crate) fn passed_by(&self, thread: usize) {
+        self.no_lane[thread % STRIPES].0.fetch_add(1, Relaxed);
+    }
+
+    /// Unobserved calls: no lane was free, or the observer was still being created.
+    pub(crate) fn unobserved(&self) -> u64 {
+        let without = self.no_lane.iter().map(|stripe| stripe.0.load(Relaxed)).sum::<u64>();
+        without + TOO_EARLY.load(Relaxed)
+    }
+
+    /// Lanes that were ever made.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = &'static Lane> {
+        self.lanes.iter().map_while(|place| {
+            let at = place.load(Acquire);
+            // SAFETY: lanes are never freed once published.
+            (!at.is_null()).then(|| unsafe { &*at })
+        })
+    }
+
+    /// The program marks the end of a step: of number `completed`, or of the next one.
+    pub(crate) fn step(&self, lane: &Lane, completed: Option<u64>) {
+        let completed = self.count_step(completed);
+        self.is_marked.store(true, Relaxed);
+        self.step_ended(lane, StepSource::Marked, completed);
+    }
+
+    /// An optimizer's step was called; see [`Optimizers`]. A step captured into a CUDA graph counts when the
+    /// graph is launched.
+    ///
+    /// Kineto, PyTorch's own profiler, has counted `counted` calls: 0 if it counts none.
+    pub(crate) fn optimizer_called(&self, lane: &Lane, optimizer: &Optimizer, counted: u32) {
+        let capture = lane.last_graph_capture().filter(|_| self.may_capture_graph());
+        if !capture
+            .is_some_and(|capture| self.graphs.captured_in(capture, |graph| graph.add_steps(optimizer, 1)))
+            && let Some(completed) = self.optimizer_stepped(lane, optimizer, 1)
+            && counted > 0
+        {
+            // A mark comes after the optimizer of its step.
+            let ledger = self.ledger();
+            let is_marked = self.is_marked.load(Relaxed);
+            let step = if is_marked { Step(ledger.completed().0 + 1) } else { Step(completed) };
+            ledger.kineto(KinetoCount { step, counted });
+        }
+    }
+
+    /// An optimizer has made this number of steps. Returns how many steps are completed, if they ended steps
+    /// of the program.
+    pub(crate) fn optimizer_stepped(&self, lane: &Lane, optimizer: &Optimizer, steps: u32) -> Option<u64> {
+        let in_main = lane.is_of_main_thread();
+        let completed = (0..steps).filter_map(|_| self.optimizers.stepped(optimizer, in_main)).last();
+        // While observing is off, and if the program marks its steps, they are only counted.
+        if let Some(completed) = completed.filter(|_| switch::is_on() && !self.is_marked.load(Relaxed)) {
+            self.step_ended(lane, StepSource::Optimizer, completed);
+        }
+        completed
+    }
+
+    fn step_ended(&self, lane: &Lane, source: StepSource, completed: u64) {
+        self.ledger().step(Step(completed), Moment::now());
+        lane.step_ended(completed);
+        lane.push(Record::Step { source, completed, at: monotonic() });
+    }
+
+    /// Returns the number of steps completed.
+    pub(crate) fn count_step(&self, completed: Option<u64>) -> u64 {
+        match completed {
+            Some(completed) => {
+                self.steps.store(completed, Relaxed);
+                completed
+            }
+            None => self.steps.fetch_add(1, Relaxed) + 1,
+        }
+    }
+
+    /// Whether any stream is being captured, as far as captures were begun through the runtime. Querying each
+    /// stream would cost more than the rest of a launch.
+    #[inline]
+    pub(crate) fn may_capture_graph(&self) -> bool {
+        self.graph_captures.load(Relaxed) != 0
+    }
+
+    /// The capture that `stream` takes part in.
+    #[inline]
+    pub(crate) fn graph_capture_of(&self, stream: cudaStream_t) -> Option<GraphCaptureId> {
+        if self.may_capture_graph() { runtime::graph_capture_of(stream) } else { None }
+    }
+
+    pub(crate) fn graph_capture_begun(&self) {
+        self.graph_captures.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn graph_capture_ended(&self) {
+        // A capture begun before the hook was on ends too: never below zero.
+        let _ = self.graph_captures.fetch_update(Relaxed, Relaxed, |captures| captures.checked_sub(1));
+    }
+
+    /// Makes the hook's thread check now. Wakes it if it sleeps, without waiting.
+    #[cold]
+    pub(crate) fn hurry(&self) {
+        self.bell.ring();
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stop.load(Acquire)
+    }
+
+    pub(crate) fn set_stopped(&self) {
+        self.stopped.store(true, Release);
+    }
+}

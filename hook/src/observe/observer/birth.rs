@@ -1,0 +1,220 @@
+//! The first intercepted call: the hook's thread is started, and creates the observer while the caller waits.
+//!
+//! Creation runs there, because the caller may have a stack of a few kilobytes.
+
+use std::{
+    ffi::{CStr, c_void},
+    panic::catch_unwind,
+    ptr,
+    sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    },
+    time::Duration,
+};
+
+use xpu_wire::{endpoint::variable, ledger::LedgerPage, unit::Moment};
+
+use super::{Observer, STRIPES, Stripe, TOO_EARLY, end};
+use crate::{
+    exit_note,
+    gpu::{
+        completion::Completions, exposure::Exposure, gpus::Gpus, graphs::Graphs, queued::Queue,
+        streams::Streams,
+    },
+    interpose::nccl::NcclMemory,
+    observe::{
+        allocations::Allocations, call_site, communicator::Communicators, kernels, steps, work::Working,
+    },
+    process::{
+        clock::{self, monotonic},
+        memory, switch, thread,
+    },
+    publish::{bell::Bell, budget, governor::Overhead, identity::Identity, publisher, rate},
+    python::{
+        functions,
+        optimizer::{self, Optimizers},
+    },
+};
+
+/// The progress.
+static STATE: AtomicU8 = AtomicU8::new(NOT_ASKED);
+const NOT_ASKED: u8 = 0;
+const ASKED: u8 = 1;
+/// The environment is being read: until that is done the caller waits, so that the program does not change it
+/// meanwhile.
+const READING: u8 = 2;
+const DONE: u8 = 3;
+/// The caller no longer waits.
+const GIVEN_UP: u8 = 4;
+
+static OVER: Bell = Bell::new();
+
+/// The environment was checked for [`DISABLE`].
+static HEEDED: AtomicBool = AtomicBool::new(false);
+
+/// How long the first call waits for the hook's thread. It takes a millisecond; on a busy machine it waits
+/// for a core.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+impl Observer {
+    /// `None` if it cannot be created, or not in time.
+    pub(crate) fn get_or_start() -> Option<&'static Self> {
+        if let Some(observer) = Self::get() {
+            return Some(observer);
+        }
+        if !HEEDED.load(Acquire) {
+            // In a constructor of one of the program's libraries: these run before the hook's own.
+            heed_environment();
+        }
+        if switch::is_broken() {
+            return None;
+        }
+        let rings = OVER.rings();
+        if STATE.compare_exchange(NOT_ASKED, ASKED, AcqRel, Acquire).is_ok() {
+            end::register();
+            if !thread::start(body) {
+                switch::fail();
+            }
+        }
+        if switch::is_broken() {
+            return None;
+        }
+        wait(rings);
+        let made = Self::get();
+        if made.is_none() {
+            TOO_EARLY.fetch_add(1, Relaxed);
+        }
+        made
+    }
+
+    fn make() -> Option<(&'static Self, Identity)> {
+        let read = |name, set: fn(&str) -> Result<(), String>| set(&std::env::var(name).ok()?).err();
+        let functions = functions::set_from(|name| std::env::var(name).ok());
+        let complaints = [
+            read(variable::BUDGET, budget::set_from),
+            read(variable::SAMPLE, rate::set_from),
+            read(variable::KERNELS, kernels::set_from),
+            read(variable::STEPS, steps::set_from),
+        ];
+        if std::env::var_os(variable::FUNCTIONS_ALWAYS).is_some_and(|value| value == "1") {
+            functions::record_always();
+        }
+        let observer = memory::boxed(Self {
+            lanes: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+            more_lanes: Bell::new(),
+            waiting: AtomicU32::new(0),
+            waited_in_vain: AtomicBool::new(false),
+            communicators: Communicators::new()?,
+            allocations: Allocations::new()?,
+            nccl_memory: NcclMemory::default(),
+            graphs: Graphs::new()?,
+            completions: Completions::new(),
+            queue: Queue::new(),
+            exposure: Exposure::new()?,
+            gpus: Gpus::new(),
+            streams: Streams::new()?,
+            page: LedgerPage::create().ok()?,
+            no_lane: [const { Stripe(AtomicU64::new(0)) }; STRIPES],
+            steps: AtomicU64::new(0),
+            work: Working::default(),
+            optimizers: Optimizers::default(),
+            is_marked: AtomicBool::new(false),
+            graph_captures: AtomicU32::new(0),
+            complaints: complaints.into_iter().flatten().chain(functions).collect(),
+            overhead: Overhead::default(),
+            stop: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            bell: Bell::new(),
+        })?;
+        let observer: &'static Self = Box::leak(observer).first()?;
+        observer.ledger().heartbeat(Moment::now());
+        clock::compare();
+        let identity = Identity::read(observer.ledger_descriptor());
+        observer.make_lanes();
+        exit_note::begin(observer);
+        // Before the program's next instruction, so that no step is missed.
+        optimizer::attach_if_late();
+        call_site::prepare();
+        Some((observer, identity))
+    }
+}
+
+/// In a forked child.
+pub(super) fn forget() {
+    STATE.store(NOT_ASKED, Relaxed);
+}
+
+/// [`variable::DISABLE`], as the C library wants it.
+const DISABLE: &CStr = c"XPU_TOP_DISABLE";
+
+/// Checks whether the hook is disabled. At load time, or at the first call if that is earlier: the program may
+/// clear its environment later.
+pub(crate) fn heed_environment() {
+    // SAFETY: the name ends with NUL; before the program runs nobody changes the environment.
+    let value = unsafe { libc::getenv(DISABLE.as_ptr()) };
+    // SAFETY: an entry of the environment is a string.
+    if !value.is_null() && unsafe { CStr::from_ptr(value) } == c"1" {
+        switch::disable();
+    }
+    HEEDED.store(true, Release);
+}
+
+fn wait(mut rings: u32) {
+    let until = monotonic() + PATIENCE.as_nanos() as u64;
+    while STATE.load(Acquire) < DONE {
+        let now = monotonic();
+        if now >= until && STATE.compare_exchange(ASKED, GIVEN_UP, AcqRel, Acquire).is_ok() {
+            return switch::fail();
+        }
+        if now >= until + PATIENCE.as_nanos() as u64 {
+            // Creation may need a lock that the caller holds.
+            return;
+        }
+        // While the environment is being read, the caller waits beyond the limit: reading takes microseconds.
+        OVER.wait(rings, Duration::from_nanos(until.saturating_sub(now)).max(Duration::from_millis(1)));
+        rings = OVER.rings();
+    }
+}
+
+/// The hook's thread. A panic in it ends the observing, not the program.
+extern "C" fn body(_: *mut c_void) -> *mut c_void {
+    thread::name();
+    if let Err(payload) = catch_unwind(live) {
+        std::mem::forget(payload);
+        switch::panicked();
+    }
+    ptr::null_mut()
+}
+
+fn live() {
+    std::panic::set_hook(Box::new(|_| {}));
+    if STATE.compare_exchange(ASKED, READING, AcqRel, Acquire).is_err() {
+        return;
+    }
+    let made = catch_unwind(Observer::make).unwrap_or_else(|payload| {
+        std::mem::forget(payload);
+        switch::panicked();
+        None
+    });
+    if let Some((observer, _)) = &made {
+        observer.publish();
+    } else {
+        switch::fail();
+    }
+    STATE.store(DONE, Release);
+    OVER.ring();
+    if let Some((observer, identity)) = made {
+        publisher::run(observer, identity);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_is_called_the_same_here() {
+        assert_eq!(DISABLE.to_str(), Ok(variable::DISABLE));
+    }
+}

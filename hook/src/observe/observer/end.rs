@@ -1,0 +1,91 @@
+//! The end of a process, and the beginning of a forked one.
+
+use std::{
+    ptr,
+    sync::atomic::{
+        AtomicBool,
+        Ordering::{AcqRel, Acquire, Relaxed},
+    },
+    time::Duration,
+};
+
+use super::{GENERATION, OBSERVER, Observer, TOO_EARLY, birth};
+use crate::{
+    capture, exit_note,
+    interpose::{plugin, symbol},
+    process::{clock::monotonic, memory, switch},
+    python::{functions, optimizer},
+};
+
+/// How long an exiting process waits for its last summary to be sent.
+const LAST_WORD: Duration = Duration::from_millis(250);
+
+/// Handlers stay registered across fork; registering them again would run them twice.
+static HANDLERS: AtomicBool = AtomicBool::new(false);
+
+impl Observer {
+    /// Asks the hook's thread for a last summary, and waits briefly. Without system calls: a program may have
+    /// forbidden all but a few by now. So the thread is not woken, and reacts at its next turn.
+    fn finish(&self) {
+        if self.stop.swap(true, AcqRel) {
+            return;
+        }
+        switch::end();
+        let until = monotonic() + LAST_WORD.as_nanos() as u64;
+        while !self.stopped.load(Acquire) && monotonic() < until {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+unsafe extern "C" {
+    /// As `atexit`, for a function that gets the exit code (`on_exit(3)`, glibc).
+    fn on_exit(
+        handler: extern "C" fn(libc::c_int, *mut libc::c_void),
+        argument: *mut libc::c_void,
+    ) -> libc::c_int;
+}
+
+/// Runs after the program's `main`, before its libraries are torn down.
+extern "C" fn at_exit(code: libc::c_int, _: *mut libc::c_void) {
+    let _ = std::panic::catch_unwind(|| {
+        exit_note::exits(code);
+        // A child of a bare `clone` has a copy of the observer, but not its thread.
+        if let Some(observer) = Observer::get().filter(|_| exit_note::are_of_this_process()) {
+            observer.finish();
+        }
+    });
+}
+
+/// In a forked child: forget the parent's observer, without dropping any of it. Its thread does not exist
+/// here, and its socket is the parent's.
+extern "C" fn in_child() {
+    symbol::forget();
+    memory::forget();
+    OBSERVER.store(ptr::null_mut(), Relaxed);
+    TOO_EARLY.store(0, Relaxed);
+    GENERATION.fetch_add(1, Relaxed);
+    birth::forget();
+    capture::forget();
+    functions::forget();
+    plugin::forget();
+    optimizer::forget();
+    exit_note::forget();
+}
+
+pub(crate) fn register() {
+    if HANDLERS.swap(true, AcqRel) {
+        return;
+    }
+    // SAFETY: the handler is a function of this library, which is never unmapped (-z nodelete).
+    unsafe { libc::pthread_atfork(Some(symbol::before_fork), Some(symbol::after_fork), Some(in_child)) };
+    register_exit();
+}
+
+/// Exit handlers run last registered first. The CUDA runtime registers its own at its first use, which is
+/// after the hook's first call; the hook's thread registers once more when it has seen CUDA work, so that its
+/// handler runs first.
+pub(crate) fn register_exit() {
+    // SAFETY: as above.
+    unsafe { on_exit(at_exit, ptr::null_mut()) };
+}

@@ -1,0 +1,298 @@
+//! Memory for the hook: separately mapped, apart from the program's.
+//!
+//! The program's `malloc` may be jemalloc, may count, may fail on purpose, may not support a second thread;
+//! and glibc's would reserve 64 MiB of address space for the hook's thread. So the hook allocates from a few
+//! separate mappings, as much as is used and at most [`MOST`]. Only the hook's code allocates here: no
+//! function of the C library is replaced.
+//!
+//! Rust aborts the process when an allocation fails; the program may well continue. Large allocations use
+//! [`boxed`] and [`slice`], which may fail. Small ones fall back to a reserve, and observing ends for good.
+
+use std::{
+    alloc::{GlobalAlloc, Layout},
+    cell::UnsafeCell,
+    ptr,
+    sync::atomic::{
+        AtomicBool, AtomicUsize,
+        Ordering::{Acquire, Relaxed, Release, SeqCst},
+    },
+};
+
+use dlmalloc::{Allocator as _, Dlmalloc};
+
+use crate::process::switch;
+
+/// Limit of the hook's mappings: its budget, and space for fragmentation.
+const MOST: usize = 48 << 20;
+
+/// Bytes reserved for failing allocations. Not resident until then.
+const RESERVE: usize = 256 << 10;
+
+/// Larger allocations do not use the reserve: their callers handle failure.
+const LARGEST: usize = 16 << 10;
+
+/// Checks of the lock before its holder counts as gone: it was cancelled, or is interrupted by this signal
+/// handler.
+const LOOKS: u32 = 1 << 20;
+
+#[cfg_attr(not(test), global_allocator)]
+static MEMORY: Memory = Memory {
+    lock: AtomicBool::new(false),
+    heap: UnsafeCell::new(Dlmalloc::new_with_allocator(Mappings)),
+    reserve: UnsafeCell::new([0; RESERVE]),
+    used: AtomicUsize::new(0),
+    touched: AtomicBool::new(false),
+};
+
+/// Bytes mapped.
+static MAPPED: AtomicUsize = AtomicUsize::new(0);
+
+struct Memory {
+    lock: AtomicBool,
+    /// Touched by who holds the lock.
+    heap: UnsafeCell<Dlmalloc<Mappings>>,
+    reserve: UnsafeCell<[u8; RESERVE]>,
+    used: AtomicUsize,
+    touched: AtomicBool,
+}
+
+// SAFETY: the heap is touched under the lock; every byte of the reserve is handed out once, by an atomic counter.
+unsafe impl Sync for Memory {}
+
+/// Where the heap gets its memory.
+struct Mappings;
+
+// SAFETY: what is handed out was mapped for nobody else, readable and writable; what is given back is unmapped whole.
+unsafe impl dlmalloc::Allocator for Mappings {
+    fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
+        let none = (ptr::null_mut(), 0, 0);
+        if MAPPED.fetch_add(size, Relaxed) + size > MOST {
+            MAPPED.fetch_sub(size, Relaxed);
+            return none;
+        }
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a mapping at an address the kernel chooses touches nothing.
+        let at = unsafe {
+            libc::mmap(ptr::null_mut(), size, access, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+        };
+        if at == libc::MAP_FAILED {
+            MAPPED.fetch_sub(size, Relaxed);
+            return none;
+        }
+        (at.cast(), size, 0)
+    }
+
+    fn remap(&self, _: *mut u8, _: usize, _: usize, _: bool) -> *mut u8 {
+        ptr::null_mut()
+    }
+
+    fn free_part(&self, at: *mut u8, before: usize, after: usize) -> bool {
+        // SAFETY: the part from `after` on is the heap's, which does not use it any more.
+        self.free(unsafe { at.add(after) }, before - after)
+    }
+
+    fn free(&self, at: *mut u8, size: usize) -> bool {
+        // SAFETY: the mapping is the heap's, which does not use it any more.
+        let done = unsafe { libc::munmap(at.cast(), size) } == 0;
+        if done {
+            MAPPED.fetch_sub(size, Relaxed);
+        }
+        done
+    }
+
+    fn can_release_part(&self, _: u32) -> bool {
+        true
+    }
+
+    fn allocates_zeros(&self) -> bool {
+        true
+    }
+
+    fn page_size(&self) -> usize {
+        4096
+    }
+}
+
+impl Memory {
+    /// `None` if the holder of the lock does not release it.
+    fn with<T>(&self, what: impl FnOnce(&mut Dlmalloc<Mappings>) -> T) -> Option<T> {
+        let mut looks = 0;
+        while self.lock.swap(true, Acquire) {
+            looks += 1;
+            if looks == LOOKS {
+                return None;
+            }
+            std::hint::spin_loop();
+        }
+        // SAFETY: the lock is held.
+        let done = what(unsafe { &mut *self.heap.get() });
+        self.lock.store(false, Release);
+        Some(done)
+    }
+
+    #[cold]
+    fn spare(&self, layout: Layout) -> *mut u8 {
+        if layout.size() > LARGEST || layout.align() > 4096 {
+            return ptr::null_mut();
+        }
+        self.touched.store(true, SeqCst);
+        switch::fail();
+        let base = self.reserve.get().cast::<u8>();
+        let needed = layout.size() + layout.align();
+        let from = self.used.fetch_add(needed, Relaxed);
+        if from + needed > RESERVE {
+            return ptr::null_mut();
+        }
+        // SAFETY: within the reserve, as was just seen, and nobody else's.
+        let start = unsafe { base.add(from) };
+        // SAFETY: at most `align` further, for which there is room.
+        unsafe { start.add(start.align_offset(layout.align())) }
+    }
+
+    fn is_spare(&self, at: *mut u8) -> bool {
+        (at.addr()).wrapping_sub(self.reserve.get().addr()) < RESERVE
+    }
+}
+
+// SAFETY: memory is the heap's, or from the reserve, which gives out each byte once and takes none back.
+unsafe impl GlobalAlloc for Memory {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise is the heap's.
+        let at = self.with(|heap| unsafe { heap.malloc(layout.size(), layout.align()) });
+        match at {
+            Some(at) if !at.is_null() => at,
+            _ => self.spare(layout),
+        }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        if !self.is_spare(at) {
+            // If the lock is held, the memory is leaked.
+            // SAFETY: the heap gave it.
+            self.with(|heap| unsafe { heap.free(at, layout.size(), layout.align()) });
+        }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise is the heap's.
+        let at = self.with(|heap| unsafe { heap.calloc(layout.size(), layout.align()) });
+        match at {
+            Some(at) if !at.is_null() => at,
+            // Never given out before, so it is zero.
+            _ => self.spare(layout),
+        }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if !self.is_spare(at) {
+            // SAFETY: the heap gave it; the rest is the caller's promise.
+            let moved = self.with(|heap| unsafe { heap.realloc(at, layout.size(), layout.align(), size) });
+            if let Some(moved) = moved.filter(|moved| !moved.is_null()) {
+                return moved;
+            }
+        }
+        let Ok(wanted) = Layout::from_size_align(size, layout.align()) else { return ptr::null_mut() };
+        let moved = self.spare(wanted);
+        if !moved.is_null() {
+            // SAFETY: both are that long, and apart; then the old one is given back as it was got.
+            unsafe {
+                ptr::copy_nonoverlapping(at, moved, layout.size().min(size));
+                self.dealloc(at, layout);
+            }
+        }
+        moved
+    }
+}
+
+/// In a forked child: the parent's threads leave the heap unfinished. It is abandoned, and a new one begun.
+pub(crate) fn forget() {
+    // SAFETY: the child has one thread, which is not in the heap: it has just forked.
+    unsafe { MEMORY.heap.get().write(Dlmalloc::new_with_allocator(Mappings)) };
+    MAPPED.store(0, Relaxed);
+    MEMORY.lock.store(false, Release);
+}
+
+/// Whether the reserve was used.
+pub(crate) fn ran_out() -> bool {
+    MEMORY.touched.load(Relaxed)
+}
+
+/// `value` on the heap, if there is memory.
+pub(crate) fn boxed<T>(value: T) -> Option<Box<[T]>> {
+    let mut one = Some(value);
+    slice(1, || one.take())
+}
+
+/// `count` values side by side, each from `make`, if there is memory for them.
+pub(crate) fn slice<T>(count: usize, make: impl FnMut() -> Option<T>) -> Option<Box<[T]>> {
+    let mut values = Vec::new();
+    values.try_reserve_exact(count).ok()?;
+    values.extend(std::iter::repeat_with(make).map_while(|value| value).take(count));
+    (values.len() == count).then(|| values.into_boxed_slice())
+}
+
+/// Returns `count` values of all zeros, in a mapping of their own that lasts as long as the process. A page
+/// that is never written is never resident. `None` if there is no memory.
+///
+/// # Safety
+/// All zeros must be a valid `T`.
+pub(crate) unsafe fn zeros<T>(count: usize) -> Option<&'static [T]> {
+    let bytes = Layout::array::<T>(count).ok()?.size().next_multiple_of(Mappings.page_size());
+    let (at, ..) = Mappings.alloc(bytes);
+    if at.is_null() {
+        return None;
+    }
+    // SAFETY: the mapping is fresh: zero, long enough, aligned to a page, and used by nobody else.
+    Some(unsafe { std::slice::from_raw_parts(at.cast(), count) })
+}
+
+/// Whether address space for `bytes` more is available.
+pub(crate) fn is_left(bytes: usize) -> bool {
+    // SAFETY: a mapping of no access at an address the kernel chooses touches nothing.
+    let at = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0)
+    };
+    if at == libc::MAP_FAILED {
+        return false;
+    }
+    // SAFETY: the mapping was just made and is nobody else's.
+    unsafe { libc::munmap(at, bytes) };
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_much_is_not_had() {
+        assert!(slice(usize::MAX / 16, || Some(0_u64)).is_none());
+        assert_eq!(boxed(7).as_deref(), Some(&[7][..]));
+        // SAFETY: zero is a number.
+        let (some, none) = unsafe { (zeros::<u64>(1000), zeros::<u64>(MOST)) };
+        assert_eq!((some, none), (Some(&[0; 1000][..]), None));
+    }
+
+    #[test]
+    fn the_heap_is_bounded_and_gives_back() {
+        let layout = Layout::from_size_align(1 << 20, 64).unwrap();
+        // In unit tests it is nobody's.
+        let heap = &MEMORY;
+        // SAFETY: each is given back as it was got.
+        unsafe {
+            let all: Vec<_> = std::iter::repeat_with(|| heap.alloc(layout))
+                .take_while(|at| !at.is_null())
+                .take(100)
+                .collect();
+            assert!((32..MOST >> 20).contains(&all.len()), "{}", all.len());
+            for at in all {
+                at.write_bytes(1, layout.size());
+                heap.dealloc(at, layout);
+            }
+            let at = heap.alloc_zeroed(layout);
+            assert!(std::slice::from_raw_parts(at, layout.size()).iter().all(|&byte| byte == 0));
+        }
+        assert!(MAPPED.load(Relaxed) < 4 << 20);
+    }
+}

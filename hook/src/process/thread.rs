@@ -1,0 +1,104 @@
+//! The hook's thread: one, named `xpu-top`, with all signals blocked and its own stack size.
+
+use std::{
+    ffi::{c_int, c_void},
+    mem::MaybeUninit,
+    ptr,
+};
+
+use crate::interpose::symbol;
+
+/// Stack for its work, including calls into CUDA and CUPTI.
+const STACK: usize = 512 << 10;
+
+pub(crate) type Body = extern "C" fn(*mut c_void) -> *mut c_void;
+
+/// `false` if none can be created.
+///
+/// A thread inherits its creator's mask. All signals are blocked, faults too: a signal that a program blocks
+/// everywhere, to read it by
+/// `signalfd`, never goes to this thread.
+pub(crate) fn start(body: Body) -> bool {
+    // SAFETY: an all-zero sigset_t is valid storage; these functions write within it.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let started = create(body);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
+        started
+    }
+}
+
+fn create(body: Body) -> bool {
+    let mut attributes = MaybeUninit::uninit();
+    let mut thread = MaybeUninit::uninit();
+    // SAFETY: the attributes are initialised by the first call and destroyed by the last; `thread` is storage for what is made.
+    unsafe {
+        if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
+            return false;
+        }
+        libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
+        // If the C library refuses the size, its default is used.
+        libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK + thread_locals());
+        let failed = libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), body, ptr::null_mut());
+        libc::pthread_attr_destroy(attributes.as_mut_ptr());
+        failed == 0
+    }
+}
+
+pub(crate) fn unblock_signals() {
+    // SAFETY: an all-zero sigset_t is valid storage, and is made an empty set.
+    unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
+    }
+}
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE` (glibc)
+const NOT_NOW: c_int = 1;
+
+/// A call of the hook into a library, in which a cancelled thread of the program must not end, because it
+/// would be unwound through the hook. It ends in the program's next call.
+#[inline]
+pub(crate) fn uncancelled<T>(call: impl FnOnce() -> T) -> T {
+    let mut before = 0;
+    // SAFETY: it writes what was, and that is put back.
+    unsafe { pthread_setcancelstate(NOT_NOW, &raw mut before) };
+    let result = call();
+    // SAFETY: as above; the place for the answer may be NULL.
+    unsafe { pthread_setcancelstate(before, ptr::null_mut()) };
+    result
+}
+
+/// Names the calling thread.
+pub(crate) fn name() {
+    // SAFETY: the name ends with NUL and is short enough (prctl(2)).
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"xpu-top".as_ptr()) };
+}
+
+/// Bytes of thread-local storage of all libraries: glibc takes them out of a thread's stack.
+fn thread_locals() -> usize {
+    unsafe extern "C" fn add(info: *mut libc::dl_phdr_info, _: usize, sum: *mut c_void) -> c_int {
+        // SAFETY: the loader gives as many headers as it says; the sum outlives the call.
+        unsafe {
+            for place in 0..usize::from((*info).dlpi_phnum) {
+                let part = &*(*info).dlpi_phdr.add(place);
+                if part.p_type == libc::PT_TLS {
+                    *sum.cast::<usize>() += (part.p_memsz + part.p_align) as usize;
+                }
+            }
+        }
+        0
+    }
+    let mut sum = 0_usize;
+    // SAFETY: the callback, and what it is given, live through the call.
+    unsafe { symbol::walk(Some(add), (&raw mut sum).cast()) };
+    sum.next_multiple_of(1 << 12)
+}

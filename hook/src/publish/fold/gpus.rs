@@ -1,0 +1,95 @@
+//! The work of each GPU of this process, if it uses several.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ffi::c_int,
+};
+
+use xpu_wire::{
+    frame::Launches,
+    id::{DeviceIndex, DeviceUuid},
+};
+
+use super::Fold;
+use crate::{
+    gpu::gpus::Gpus,
+    interpose::driver,
+    observe::{lane::Lane, observer::Observer, record::Record},
+};
+
+/// The process counts as using a device after this many timed GEMMs there; a single stray one does not count.
+const ENOUGH: u32 = 8;
+
+#[derive(Debug, Default)]
+pub(super) struct GpuTally {
+    /// Timed GEMMs of each device, up to [`ENOUGH`].
+    timed: HashMap<c_int, u32>,
+    /// `None` is the first GPU, with work whose device is unknown.
+    launches: BTreeMap<Option<DeviceIndex>, Launches>,
+    /// CUDA's names of those in use.
+    names: BTreeMap<DeviceIndex, (String, Option<DeviceUuid>)>,
+}
+
+impl GpuTally {
+    /// A timed GEMM.
+    pub(super) fn timed(&mut self, gpus: &Gpus, device: Option<c_int>) {
+        let Some(device) = device else { return };
+        let timed = self.timed.entry(device).or_default();
+        *timed = timed.saturating_add(1);
+        if *timed == ENOUGH {
+            gpus.uses(device);
+        }
+    }
+
+    pub(super) fn count(&mut self, gpu: Option<DeviceIndex>, add: impl FnOnce(&mut Launches)) {
+        add(self.launches.entry(gpu).or_default());
+    }
+}
+
+/// The device of a record, if it has a timer or says so.
+pub(super) fn device_of(observer: &Observer, lane: &Lane, record: &Record) -> Option<c_int> {
+    let said = match *record {
+        Record::Gemm { device, .. } => device,
+        Record::Collective { communicator, .. } | Record::Interval { communicator, .. } => {
+            observer.communicators.slot(communicator).device()
+        }
+        _ => None,
+    };
+    said.or_else(|| lane.timers.device(record.timer()?))
+}
+
+impl Fold {
+    /// The launches of one GPU, without its kernels.
+    pub(crate) fn launches_on(&self, gpu: Option<DeviceIndex>) -> Launches {
+        self.gpus.launches.get(&gpu).copied().unwrap_or_default()
+    }
+
+    /// CUDA's names of the GPUs in use, asked once. Called as [`Fold::gather`].
+    pub(super) fn name_gpus(&mut self, observer: &Observer) {
+        for gpu in observer.gpus.several() {
+            self.gpus.names.entry(gpu).or_insert_with(|| {
+                let ordinal = gpu.0 as c_int;
+                (driver::device_name(ordinal).unwrap_or_default(), driver::device_uuid(ordinal))
+            });
+        }
+    }
+
+    pub(crate) fn name_of_gpu(&self, gpu: DeviceIndex) -> (String, Option<DeviceUuid>) {
+        self.gpus.names.get(&gpu).cloned().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stray_gemm_does_not_make_a_device_one_that_is_used() {
+        let (gpus, mut tally) = (Gpus::new(), GpuTally::default());
+        (0..100).for_each(|_| tally.timed(&gpus, Some(1)));
+        (1..ENOUGH).for_each(|_| tally.timed(&gpus, Some(0)));
+        assert!(!gpus.are_several());
+        tally.timed(&gpus, Some(0));
+        assert_eq!(gpus.several(), [DeviceIndex(0), DeviceIndex(1)]);
+    }
+}

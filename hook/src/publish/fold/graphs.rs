@@ -1,0 +1,114 @@
+//! Launches of graphs: each counts its contents.
+
+use std::collections::HashMap;
+
+use xpu_wire::{frame::GraphTotals, unit::Nanoseconds};
+
+use super::{CollectiveKey, Fold, GemmKey, TOTALS_AT_ONCE, totals::Totals};
+use crate::{gpu::graphs::Contents, observe::observer::Observer};
+
+/// Totals by a graph's number, and the contents of its last launch.
+#[derive(Debug, Default)]
+pub(super) struct GraphTally {
+    totals: Totals<u32>,
+    held: HashMap<u32, Held>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    gemms: u32,
+    flops: f64,
+    collectives: u32,
+    bus_bytes: u64,
+}
+
+impl From<&Contents> for Held {
+    fn from(contents: &Contents) -> Self {
+        let short = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        Self {
+            gemms: short(contents.gemms),
+            flops: contents.flops,
+            collectives: short(contents.collectives + contents.point_to_point),
+            bus_bytes: contents.bus_bytes,
+        }
+    }
+}
+
+impl GraphTally {
+    fn count(&mut self, number: u32, contents: Option<&Contents>, launches: u64) {
+        self.totals.count(number, launches);
+        if let Some(contents) = contents.filter(|_| self.totals.holds(&number)) {
+            self.held.insert(number, contents.into());
+        }
+    }
+
+    pub(super) fn time(&mut self, number: u32, duration: Nanoseconds) {
+        self.totals.time(number, duration);
+    }
+
+    pub(super) fn mark_all(&mut self) {
+        self.totals.mark_all();
+    }
+
+    pub(super) fn has_more(&self) -> bool {
+        self.totals.has_more()
+    }
+
+    pub(super) fn dropped(&self) -> u64 {
+        self.totals.dropped()
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.totals.memory() + self.held.capacity() * size_of::<(u32, Held)>()
+    }
+}
+
+impl Fold {
+    pub(super) fn count_graphs(&mut self, observer: &Observer) {
+        observer.graphs.take_launches(|number, device, contents, launches| {
+            self.graphs.count(number, contents, launches);
+            let gpu = observer.gpus.beside_home(device);
+            self.gpus.count(gpu, |all| all.graphs += launches);
+            let Some(contents) = contents else { return };
+            self.gpus.count(gpu, |all| {
+                all.gemms += contents.gemms * launches;
+                all.collectives += contents.collectives * launches;
+                all.point_to_point += contents.point_to_point * launches;
+            });
+            for &(shape, count) in contents.shapes() {
+                self.gemms.count(GemmKey { gpu, shape }, count * launches);
+            }
+            for (pattern, count) in contents.named.iter().enumerate() {
+                self.kernels.count(pattern, count * launches);
+            }
+            for &(alike, count) in contents.operations() {
+                let key = CollectiveKey {
+                    gpu,
+                    communicator: alike.communicator,
+                    operation: alike.operation,
+                    datatype: alike.datatype,
+                    bytes: alike.bytes,
+                };
+                self.collectives.count(key, count * launches);
+            }
+        });
+    }
+
+    pub(crate) fn take_graphs(&mut self) -> Vec<GraphTotals> {
+        let held = &self.graphs.held;
+        self.graphs.totals.take(TOTALS_AT_ONCE, |&graph, total, durations| {
+            let Held { gemms, flops, collectives, bus_bytes } = held.get(&graph).copied().unwrap_or_default();
+            GraphTotals {
+                graph,
+                gemms,
+                flops,
+                collectives,
+                bus_bytes,
+                count: total.count,
+                timed: total.timed,
+                timed_for: total.timed_for,
+                durations,
+            }
+        })
+    }
+}

@@ -1,0 +1,257 @@
+//! Finds the ends of steps: by the program's marks, else by the period of its operations.
+
+mod detector;
+mod log;
+mod period;
+
+use detector::{Detector, Ended};
+use xpu_wire::{
+    frame::{StepSource, TimedBy},
+    gemm::GemmShape,
+    histogram::Histogram,
+    id::Step,
+    unit::{Moment, Nanoseconds},
+};
+
+use super::totals::Durations;
+use crate::{
+    observe::{
+        launches::{self, Launch},
+        observer::Observer,
+    },
+    process::clock::monotonic,
+};
+
+/// After this many summaries with steps and without a GPU timing, the host's timings count again.
+const GONE: u32 = 10;
+
+#[derive(Debug, Default)]
+pub(super) struct Steps {
+    by_host: Durations,
+    by_gpu: Durations,
+    /// Summaries with steps since the GPU last timed one; `None` while it has not.
+    without_gpu: Option<u32>,
+    last: Option<Mark>,
+    /// Time from mark to mark, smoothed.
+    pace: Option<u64>,
+    detector: Detector,
+}
+
+/// A step that was completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) source: StepSource,
+    pub(crate) completed: u64,
+    /// Monotonic nanoseconds.
+    at: u64,
+}
+
+impl Mark {
+    /// Its time, by the system clock.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment(Moment::now().0.saturating_sub(monotonic().saturating_sub(self.at)))
+    }
+}
+
+/// Higher is more reliable.
+fn rank(source: StepSource) -> u8 {
+    match source {
+        StepSource::Detected | StepSource::DetectedLate => 0,
+        StepSource::Optimizer => 1,
+        StepSource::Marked => 2,
+    }
+}
+
+/// The steps since the last summary.
+pub(crate) struct TakenSteps {
+    pub(crate) last: Mark,
+    pub(crate) durations: Histogram,
+    /// The clock of the durations.
+    pub(crate) timed_by: TimedBy,
+}
+
+impl Steps {
+    /// The program, or its optimizer, reports a completed step. From then on less reliable sources are
+    /// ignored: `false` then.
+    pub(super) fn mark(&mut self, source: StepSource, completed: u64, at: u64) -> bool {
+        if self.last.is_some_and(|last| rank(last.source) > rank(source)) {
+            return false;
+        }
+        if !self.is_said_by(source) {
+            *self = Self::default();
+            launches::report_all(false);
+            launches::count_steps_by(None);
+        }
+        self.completed(source, completed, at);
+        true
+    }
+
+    fn completed(&mut self, source: StepSource, completed: u64, at: u64) {
+        if let Some(before) = self.last
+            && completed > before.completed
+        {
+            // Marks may be sparse: `step(n)` every ten steps.
+            let took = at.saturating_sub(before.at) / (completed - before.completed);
+            self.by_host.push(Nanoseconds(took));
+            self.pace = Some(self.pace.map_or(took, |pace| pace - pace / 16 + took / 16));
+        }
+        self.last = Some(Mark { source, completed, at });
+    }
+
+    fn is_said_by(&self, source: StepSource) -> bool {
+        self.last.is_some_and(|last| last.source == source)
+    }
+
+    /// Whether the end of steps is still undetermined.
+    fn is_unsaid(&self) -> bool {
+        crate::observe::steps::counts(StepSource::Detected)
+            && self.last.is_none_or(|last| rank(last.source) == rank(StepSource::Detected))
+    }
+
+    /// The GPU's time from the first launch of a step to that of the next.
+    pub(super) fn timed(&mut self, took: Nanoseconds) {
+        self.by_gpu.push(took);
+    }
+
+    /// Duration of a step, by the marks.
+    pub(super) fn pace(&self) -> Option<u64> {
+        self.pace
+    }
+
+    /// A GEMM was launched.
+    pub(super) fn gemm(&mut self, shape: &GemmShape) {
+        if self.is_unsaid() {
+            self.detector.gemm(shape);
+        }
+    }
+
+    /// An NCCL operation on a communicator of `size` ranks. Returns the detected step that it ends.
+    pub(super) fn collective(&mut self, observer: &Observer, launch: &Launch, size: u32) -> Option<Ended> {
+        let ended = self.is_unsaid().then(|| self.detector.collective(launch, size)).flatten();
+        self.detected(observer, ended)
+    }
+
+    /// The `steps`th detected step of the present count began. Returns the step that ended.
+    pub(super) fn begun(&mut self, observer: &Observer, steps: u64, at: u64) -> Option<Ended> {
+        let ended = self.is_unsaid().then(|| self.detector.begun(steps, at)).flatten();
+        self.detected(observer, ended)
+    }
+
+    /// Any launch of a thread, during a search for steps.
+    pub(super) fn launched(&mut self, thread: usize, launch: Launch) {
+        if self.is_unsaid() {
+            self.detector.launched(thread, launch);
+        }
+    }
+
+    /// How exact the numbers of detected steps are.
+    pub(super) fn source_of_detected(&self) -> StepSource {
+        if self.detector.is_late() { StepSource::DetectedLate } else { StepSource::Detected }
+    }
+
+    /// Whether what repeats is a forward pass alone, as in a server, and no step is known.
+    pub(super) fn only_answers(&self) -> bool {
+        self.is_unsaid() && self.last.is_none() && self.detector.only_answers()
+    }
+
+    fn detected(&mut self, observer: &Observer, ended: Option<Ended>) -> Option<Ended> {
+        if let Some((completed, at)) = ended {
+            self.completed(self.source_of_detected(), completed, at);
+            observer.ledger().step(Step(completed), self.last?.moment());
+        }
+        ended
+    }
+
+    /// Everything launched before `until` is known.
+    pub(super) fn settle(&mut self, until: u64) {
+        if self.is_unsaid() && self.detector.settle(until, self.pace) {
+            // Step numbers may jump. Until the next number is known, the step is unknown.
+            self.last = None;
+        }
+    }
+
+    /// The last step, and those since the last call; `None` while none is known.
+    pub(super) fn take(&mut self) -> Option<TakenSteps> {
+        let last = self.last?;
+        let (by_host, by_gpu) = (self.by_host.take(), self.by_gpu.take());
+        self.without_gpu = match self.without_gpu {
+            _ if !by_gpu.is_empty() => Some(0),
+            Some(summaries) if summaries < GONE => Some(summaries + u32::from(!by_host.is_empty())),
+            _ => None,
+        };
+        let (durations, timed_by) =
+            if self.without_gpu.is_some() { (by_gpu, TimedBy::Gpu) } else { (by_host, TimedBy::Host) };
+        Some(TakenSteps { last, durations, timed_by })
+    }
+
+    /// Bytes held, about.
+    pub(super) fn memory(&self) -> usize {
+        self.detector.memory()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_wire::collective::Operation;
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Steps of 25 ms with four buckets and a GEMM for each, gathered every 10 ms.
+    fn train(steps: &mut Steps, observer: &Observer, range: std::ops::Range<u64>) {
+        for step in range {
+            for bucket in 0..4 {
+                let at = step * 25 * MS + bucket * 4 * MS;
+                let bucket = Launch { at, ..Launch::collective(Operation::AllReduce, 100_000 + bucket, 8) };
+                steps.launched(1, Launch { at: at - 1, ..Launch::kernel(7, [64, 1, 1], [128, 1, 1]) });
+                steps.launched(1, bucket);
+                steps.collective(observer, &bucket, 8);
+                steps.settle(at + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn sparse_marks_give_the_time_of_one_step() {
+        let mut steps = Steps::default();
+        steps.mark(StepSource::Marked, 10, 1000 * MS);
+        steps.mark(StepSource::Marked, 20, 2000 * MS);
+        let TakenSteps { last: mark, durations, .. } = steps.take().unwrap();
+        assert_eq!((mark.completed, durations.count()), (20, 1));
+        assert!((durations.median().unwrap().milliseconds() - 100.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn the_gpus_clock_is_preferred_while_it_is_known() {
+        let mut steps = Steps::default();
+        for step in 1..100 {
+            steps.mark(StepSource::Optimizer, step, step * MS);
+            if step == 10 {
+                steps.timed(Nanoseconds(25 * MS));
+            }
+            if step % 5 == 0 {
+                let TakenSteps { durations, timed_by, .. } = steps.take().unwrap();
+                let by_gpu = (10..=10 + 5 * u64::from(GONE)).contains(&step);
+                assert_eq!(timed_by == TimedBy::Gpu, by_gpu, "{step}");
+                assert_eq!(durations.is_empty(), by_gpu && step != 10, "{step}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_mark_ends_all_guessing() {
+        let observer = Observer::get_or_start().unwrap();
+        let mut steps = Steps::default();
+        train(&mut steps, observer, 1..200);
+        let TakenSteps { last: mark, durations, .. } = steps.take().unwrap();
+        assert_eq!(mark.source, StepSource::Detected);
+        assert!(mark.completed == 199, "{mark:?}");
+        assert!((durations.median().unwrap().milliseconds() - 25.0).abs() < 0.5);
+        steps.mark(StepSource::Marked, 7, 10_000 * MS);
+        assert!(!steps.mark(StepSource::Optimizer, 90, 10_001 * MS), "the program knows better");
+        train(&mut steps, observer, 500..800);
+        let TakenSteps { last: mark, durations, .. } = steps.take().unwrap();
+        assert_eq!((mark.source, mark.completed, durations.count()), (StepSource::Marked, 7, 0));
+    }
+}

@@ -1,0 +1,399 @@
+//! Unmarked steps. First the period is searched for among all launches; then one launch of the period is
+//! counted.
+//!
+//! If a step has NCCL operations, the counted launch is an operation of the widest communicator, and the step
+//! number comes from its total since the start. That total is the same on all ranks, so they number steps
+//! alike, whenever each found the period.
+//!
+//! A process with several GPUs may have a thread for each, all with the same steps (JAX). Their launches mix
+//! in any order: then the period of one thread is searched for.
+
+mod choice;
+mod thread;
+mod tracked;
+
+use std::collections::HashMap;
+
+use choice::{own, steps_in_a_read};
+use thread::Threads;
+use tracked::{By, Tracked};
+use xpu_wire::gemm::GemmShape;
+
+use super::{
+    log::Log,
+    period::{self, Period},
+};
+use crate::{
+    observe::launches::{self, Kind, Launch, Marker},
+    process::clock::cpu_time,
+};
+
+/// Launches of several threads that wait to be sorted by time.
+const WAITING: usize = 65_536;
+
+/// Names whose launches are counted from the start.
+const COUNTED: usize = 8192;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A search without an answer ends after this many launches, or this much time.
+const LAUNCHES: u64 = 1_000_000;
+const SEARCHED: u64 = 600 * SECOND;
+
+/// The pause after a search without an answer; it doubles each time. It is at least 50 us for each reported
+/// launch: reporting takes a thread 50 ns per launch, so it takes at most a thousandth of the time.
+const REST: u64 = 30 * SECOND;
+const REST_FOR_EACH: u64 = 50_000;
+const LONGEST_REST: u64 = 600 * SECOND;
+
+/// When a known period is searched for again, to check it; the interval quadruples each time.
+const FIRST_CHECK: u64 = 15 * SECOND;
+
+/// The interval between two searches of the log, which is also at least this multiple of the CPU time that
+/// one takes.
+const LOOK_AFTER: u64 = 2 * SECOND;
+const LOOKS_ONE_IN: u64 = 50;
+
+/// Another period replaces a known one only after this many repetitions, because for a while a part of a step
+/// may seem to repeat as well as the whole.
+const TO_REPLACE: usize = 40;
+
+/// A period is dropped after this many consecutive searches that do not find it.
+const DOUBTS: u32 = 2;
+
+#[derive(Debug)]
+pub(super) struct Detector {
+    /// Launches since the last [`Self::settle`], each with its thread, and not in order.
+    waiting: Vec<(usize, Launch)>,
+    logs: Logs,
+    threads: Threads,
+    /// One of several threads with the same steps, and its own launches.
+    alone: Option<(usize, Logs)>,
+    counts: HashMap<u32, Counted>,
+    phase: Phase,
+    tracked: Option<Tracked>,
+    /// Names of the period's GEMMs, and the count of each in it.
+    gemms: Vec<(u32, u32)>,
+    /// The same for their forms, which remain when sizes change.
+    forms: Vec<(u32, u32)>,
+    doubts: u32,
+    /// Only a forward pass repeats.
+    only_answers: bool,
+    /// The clock that measures searches, in nanoseconds: CPU time, so that searches do not become rarer on a
+    /// busy machine.
+    clock: fn() -> u64,
+}
+
+/// Launches by name with sizes, and without.
+#[derive(Debug, Default)]
+struct Logs([Log; 2]);
+
+impl Logs {
+    /// Logs that begin after the first launches.
+    fn cut() -> Self {
+        Self([Log::cut(), Log::cut()])
+    }
+
+    fn keep(&mut self, launch: Launch) {
+        let form = Launch { name: launch.form, ..launch };
+        let [strict, loose] = &mut self.0;
+        if !strict.push(launch) || !loose.push(form) {
+            *self = Self::cut();
+        }
+    }
+
+    /// The period, and whether it is one of forms.
+    fn find(&self) -> Option<(Period, bool)> {
+        let [strict, loose] = &self.0;
+        let found = period::find(strict).map(|period| (period, false));
+        found.or_else(|| period::find(loose).map(|period| (period, true)))
+    }
+
+    fn memory(&self) -> usize {
+        self.0.iter().map(Log::memory).sum()
+    }
+}
+
+/// Number of launches so far, by name.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    launches: u64,
+    /// Ranks of a collective's communicator; 0 for a GEMM.
+    size: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// Launches `reported` since the search began, at the first of them; a pause of `rest` follows.
+    Searching { since: Option<u64>, reported: u64, look_at: u64, rest: u64 },
+    /// The pause after this one is `next`.
+    Resting { until: u64, next: u64 },
+}
+
+/// A step that ended: steps completed, and when.
+pub(super) type Ended = (u64, u64);
+
+impl Default for Detector {
+    fn default() -> Self {
+        let phase = Phase::Searching { since: None, reported: 0, look_at: 0, rest: REST };
+        Self {
+            waiting: Vec::new(),
+            logs: Logs::default(),
+            threads: Threads::default(),
+            alone: None,
+            counts: HashMap::new(),
+            phase,
+            tracked: None,
+            gemms: Vec::new(),
+            forms: Vec::new(),
+            doubts: 0,
+            only_answers: false,
+            clock: cpu_time,
+        }
+    }
+}
+
+impl Detector {
+    /// Any launch of a thread, during a search.
+    pub(super) fn launched(&mut self, thread: usize, launch: Launch) {
+        if self.waiting.len() < WAITING && self.waiting.try_reserve(1).is_ok() {
+            self.waiting.push((thread, launch));
+        }
+    }
+
+    pub(super) fn gemm(&mut self, shape: &GemmShape) {
+        self.count(&Launch::gemm(shape), 0);
+    }
+
+    /// An NCCL operation on a communicator of `size` ranks. Returns the step that it ends.
+    pub(super) fn collective(&mut self, launch: &Launch, size: u32) -> Option<Ended> {
+        self.count(launch, size);
+        let tracked = self.tracked.filter(|tracked| tracked.by == By::Total)?;
+        let Marker { name, is_form, count, .. } = tracked.marker;
+        if name != (if is_form { launch.form } else { launch.name }) {
+            return None;
+        }
+        let total = self.counts.get(&name)?.launches;
+        let ends = total.is_multiple_of(u64::from(count));
+        ends.then(|| (tracked.base + total / u64::from(count), launch.at))
+    }
+
+    /// `steps` steps began since their first launch was chosen. Returns the step that ended.
+    pub(super) fn begun(&mut self, steps: u64, at: u64) -> Option<Ended> {
+        let tracked = self.tracked.filter(|tracked| tracked.by == By::Launches)?;
+        if steps > 1 {
+            return Some((tracked.base + steps - 1, at));
+        }
+        // The first launch begins a step and ends none, because the program continued during the search that
+        // found the period.
+        let base = self.steps_before().unwrap_or(0).max(tracked.base);
+        self.tracked = Some(Tracked { base, ..tracked });
+        None
+    }
+
+    /// Whether what repeats is a forward pass alone, as in a server: there are no steps.
+    pub(super) fn only_answers(&self) -> bool {
+        self.only_answers
+    }
+
+    /// Whether there may have been more steps than were counted.
+    pub(super) fn is_late(&self) -> bool {
+        self.tracked.is_some_and(|tracked| tracked.is_late)
+    }
+
+    fn count(&mut self, launch: &Launch, size: u32) {
+        for name in [launch.name, launch.form] {
+            if self.counts.len() < COUNTED || self.counts.contains_key(&name) {
+                let counted = self.counts.entry(name).or_default();
+                (counted.launches, counted.size) = (counted.launches + 1, size);
+            }
+        }
+    }
+
+    /// Everything launched before `until` is known; `pace` is the time of a step. `true` if the way of counting steps
+    /// changed, or stopped.
+    pub(super) fn settle(&mut self, until: u64, pace: Option<u64>) -> bool {
+        let changed = self.counts_too_much(pace) && self.count_launches();
+        self.search(until) || changed
+    }
+
+    /// Counts launches in place of the total. `true`: the number of steps changed.
+    fn count_launches(&mut self) -> bool {
+        let Some((tracked, marker)) = self.tracked.and_then(|tracked| Some((tracked, tracked.instead?)))
+        else {
+            return self.lose();
+        };
+        self.tracked = Some(Tracked { marker, by: By::Launches, base: 0, ..tracked });
+        launches::count_steps_by(Some(marker));
+        true
+    }
+
+    fn search(&mut self, until: u64) -> bool {
+        self.waiting.sort_by_key(|(_, launch)| launch.at);
+        let known = self.waiting.partition_point(|(_, launch)| launch.at < until);
+        let launches: Vec<_> = self.waiting.drain(..known).collect();
+        match self.phase {
+            Phase::Resting { until: over, next } => {
+                if until >= over {
+                    launches::report_all(true);
+                    launches::were_lost();
+                    self.phase = Phase::Searching { since: None, reported: 0, look_at: 0, rest: next };
+                }
+                false
+            }
+            Phase::Searching { since: None, rest, .. } if launches.is_empty() => {
+                self.phase = Phase::Searching { since: None, reported: 0, look_at: until + LOOK_AFTER, rest };
+                false
+            }
+            Phase::Searching { since, reported, look_at, rest } => {
+                let (since, reported) = (since.unwrap_or(until), reported + launches.len() as u64);
+                for (thread, launch) in launches {
+                    self.keep(thread, launch);
+                }
+                let mut look_at = look_at;
+                if launches::were_lost() {
+                    // A gap would look like an irregular step.
+                    self.forget();
+                    look_at = until + LOOK_AFTER;
+                }
+                self.phase = Phase::Searching { since: Some(since), reported, look_at, rest };
+                let over = until >= since + SEARCHED || reported >= LAUNCHES;
+                (over || until >= look_at) && self.look(until, over, reported, rest)
+            }
+        }
+    }
+
+    fn keep(&mut self, thread: usize, launch: Launch) {
+        self.logs.keep(launch);
+        self.threads.count(thread, launch.kind);
+        if let Some((_, logs)) = self.alone.as_mut().filter(|(alone, _)| *alone == thread) {
+            logs.keep(launch);
+        }
+    }
+
+    fn forget(&mut self) {
+        self.logs = Logs::cut();
+        if let Some((_, logs)) = &mut self.alone {
+            *logs = Logs::cut();
+        }
+    }
+
+    fn look(&mut self, until: u64, over: bool, reported: u64, rest: u64) -> bool {
+        let begun = (self.clock)();
+        let thread = self.threads.one_of_several_alike();
+        if self.alone.as_ref().map(|(thread, _)| *thread) != thread {
+            self.alone = thread.map(|thread| (thread, Logs::cut()));
+        }
+        let logs = self.alone.as_ref().map_or(&self.logs, |(_, logs)| logs);
+        let found = logs.find();
+        if let Some((period, _)) = &found {
+            self.only_answers = period.trains == Some(false);
+        }
+        let may_be_followed = |period: &Period, is_form| {
+            let is_known = |tracked: Tracked| tracked.is(period, is_form);
+            over || period.seen >= TO_REPLACE || self.tracked.is_none_or(is_known)
+        };
+        let found = found
+            .filter(|(period, is_form)| period.trains != Some(false) && may_be_followed(period, *is_form));
+        let next = until + LOOK_AFTER.max(((self.clock)() - begun) * LOOKS_ONE_IN);
+        match found {
+            Some((period, is_form)) => {
+                self.doubts = 0;
+                let was_tracked = self.tracked.is_some();
+                let changed = self.follow(&period, is_form, thread);
+                self.rest(until, if was_tracked { rest } else { FIRST_CHECK }, 4);
+                changed
+            }
+            None if over => {
+                self.rest(until, rest.max(reported * REST_FOR_EACH), 2);
+                self.doubts += 1;
+                self.doubts >= DOUBTS && self.lose()
+            }
+            None => {
+                if let Phase::Searching { look_at, .. } = &mut self.phase {
+                    *look_at = next;
+                }
+                false
+            }
+        }
+    }
+
+    fn rest(&mut self, from: u64, rest: u64, times: u64) {
+        launches::report_all(false);
+        self.waiting = Vec::new();
+        self.logs = Logs::cut();
+        (self.threads, self.alone) = (Threads::default(), None);
+        self.phase = Phase::Resting { until: from + rest, next: (times * rest).min(LONGEST_REST) };
+    }
+
+    /// Drops the period. Returns whether there was one.
+    fn lose(&mut self) -> bool {
+        launches::count_steps_by(None);
+        self.tracked.take().is_some()
+    }
+
+    /// Counts steps by this period, of one thread if it is one thread's. `false` if it is in use already.
+    fn follow(&mut self, period: &Period, is_form: bool, thread: Option<usize>) -> bool {
+        let Period { launches, names, .. } = *period;
+        if self.tracked.is_some_and(|tracked| tracked.is(period, is_form)) {
+            return false;
+        }
+        // Totals are of all threads.
+        let gemms =
+            || period.members.iter().filter(|member| member.launch.kind == Kind::Gemm && thread.is_none());
+        self.gemms = gemms().map(|member| (member.launch.name, member.count)).collect();
+        let mut forms: HashMap<u32, u32> = HashMap::new();
+        for member in gemms() {
+            *forms.entry(member.launch.form).or_default() += member.count;
+        }
+        self.forms = forms.into_iter().collect();
+        let shared = self.shared(&period.members).filter(|_| thread.is_none());
+        let complete = |marker| Marker { is_form, thread, ..marker };
+        let (shared, instead) = (shared.map(complete), own(&period.members).map(complete));
+        let surplus = shared.as_ref().is_some_and(|marker| {
+            let (Some(by_gemms), Some(by_total)) = self.by_gemms_and_total(marker) else { return false };
+            by_total > by_gemms + 1 + steps_in_a_read(Some(period.took))
+        });
+        let Some((marker, by)) = shared
+            .filter(|_| !surplus)
+            .map(|marker| (marker, By::Total))
+            .or_else(|| instead.map(|marker| (marker, By::Launches)))
+        else {
+            return self.lose();
+        };
+        // The total counts from the start.
+        let base = if by == By::Total { 0 } else { period.seen as u64 };
+        // Whether the totals of operations and GEMMs cover the steps from the start. If not, earlier launches
+        // may include steps: JAX's first steps launch single kernels, later ones graphs. If the two totals
+        // differ, the GEMMs show fewer.
+        let is_counted = by == By::Total || !(self.gemms.is_empty() || surplus);
+        let hides_none = period.before.is_some_and(|before| before < launches);
+        let is_late = !is_counted && !hides_none;
+        self.tracked = Some(Tracked {
+            launches,
+            names,
+            marker,
+            by,
+            instead,
+            compared: None,
+            is_suspect: false,
+            base,
+            is_late,
+        });
+        launches::count_steps_by(Some(marker));
+        true
+    }
+
+    /// Bytes held, about.
+    pub(super) fn memory(&self) -> usize {
+        self.waiting.capacity() * size_of::<(usize, Launch)>()
+            + self.logs.memory()
+            + self.alone.as_ref().map_or(0, |(_, logs)| logs.memory())
+            + self.counts.capacity() * size_of::<(u32, Counted)>()
+    }
+}
+
+#[cfg(test)]
+mod recorded;
+#[cfg(test)]
+mod tests;

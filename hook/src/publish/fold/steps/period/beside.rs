@@ -1,0 +1,173 @@
+//! The launches beside a period, which distinguish a step from a part of one.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::{Candidate, FEW, FIGURE, Judgement, Log, forward};
+use crate::observe::launches::{Kind, Launch};
+
+/// Repetitions that make up more than this, with other GEMMs now and then, may be training with evaluations.
+const MOSTLY: f64 = 0.8;
+
+/// Kernels with fewer threads, or with a smaller share of a period's threads, belong to a log entry, not to an optimizer.
+const LIGHT: f64 = 4096.0;
+const LIGHT_SHARE: f64 = 0.0002;
+
+/// Launches rarer than once in this many repetitions are no part of the step: without GEMMs, and with GEMMs.
+const SELDOM: f64 = 256.0;
+const SELDOM_WITH_GEMMS: f64 = 32.0;
+
+/// The launches beside a period, from those between two positions in the log: each with its name at launch.
+/// `known` are such names within the period.
+pub(super) fn beside<L: Iterator<Item = (Launch, u32)>>(
+    log: &Log,
+    Candidate { sums, segments }: &Candidate,
+    known: &HashMap<u32, (Kind, usize)>,
+    look: impl Fn(usize, usize) -> Option<L>,
+) -> Option<Beside> {
+    let events = log.events();
+    let first = segments.iter().position(|&(from, to)| look(from, to).is_some())?;
+    let segments = &segments[first..];
+    let (from, to) = segments[segments.len() / 2];
+    let mut inside: HashMap<u32, (Kind, usize)> = HashMap::new();
+    let mut forms: HashSet<u32> = HashSet::new();
+    let mut gemms = Vec::new();
+    for (launch, _) in look(from, to)? {
+        inside.entry(launch.name).or_insert((launch.kind, 0)).1 += 1;
+        forms.insert(launch.form);
+        gemms.extend((launch.kind == Kind::Gemm).then_some(launch));
+    }
+    let threads = (events[to].threads - events[from].threads).max(1.0);
+    let mut found = Beside { repetitions: segments.len(), ..Beside::default() };
+    found.is_backward = forward::is_backward_alone(gemms.iter());
+    for (occasion, pair) in segments.windows(2).enumerate().filter(|(_, pair)| pair[0].1 < pair[1].0) {
+        let (from, to) = (pair[0].1, pair[1].0);
+        let Some(launches) = look(from, to) else { continue };
+        let mut known_counts: HashMap<u32, usize> = HashMap::new();
+        let mut strangers = Vec::new();
+        // GEMMs so far, and before the last collective; whether there were some between two.
+        let (mut gemms, mut summed_at, mut in_turn) = (0, None, false);
+        for (launch, original) in launches {
+            match launch.kind {
+                Kind::Gemm => gemms += 1,
+                Kind::Collective if !inside.contains_key(&launch.name) && launch.weight >= FIGURE => {
+                    in_turn |= summed_at.is_some_and(|before| before < gemms);
+                    summed_at = Some(gemms);
+                }
+                _ => {}
+            }
+            if inside.contains_key(&launch.name) {
+                *known_counts.entry(launch.name).or_default() += 1;
+            } else if !known.contains_key(&original) {
+                strangers.push(launch);
+            }
+        }
+        let times =
+            |(name, &(_, count)): (&u32, &(Kind, usize))| known_counts.get(name).unwrap_or(&0) / count;
+        let whole = inside.iter().map(times).min().unwrap_or(0) as u32;
+        let varied = varied(&inside, &known_counts, whole as usize);
+        // If known GEMMs occur beside it, as in an evaluation, most kernels belong to the evaluation.
+        let evaluates = events[to].before.since(events[from].before).gemms > whole * sums.gemms;
+        found.evaluations += usize::from(evaluates);
+        let surplus = events[to].threads - events[from].threads - f64::from(whole) * threads;
+        let (mut kernels, mut collectives, mut heavy) = (0, 0, 0);
+        for launch in strangers {
+            match launch.kind {
+                Kind::Gemm | Kind::Graph => {
+                    found.with_gemms.insert(occasion);
+                    found.unlike |= !forms.contains(&launch.form);
+                }
+                Kind::Collective => {
+                    collectives += 1;
+                    if launch.weight >= FIGURE {
+                        found.without.insert(occasion);
+                    }
+                }
+                Kind::Kernel if evaluates => heavy += usize::from(f64::from(launch.weight) >= LIGHT),
+                Kind::Kernel if surplus >= (LIGHT_SHARE * threads).max(LIGHT) => {
+                    found.without.insert(occasion);
+                    kernels += 1;
+                }
+                Kind::Kernel | Kind::Copy => {}
+            }
+        }
+        // Gradients are summed while others are computed. Sums in direct succession, each with a kernel that
+        // divides it, may average weights now and then.
+        found.updates |= in_turn || kernels > FEW + collectives;
+        if varied && heavy > FEW && !found.with_gemms.contains(&occasion) {
+            found.variants.insert(occasion);
+        }
+    }
+    found.without.retain(|occasion| !found.with_gemms.contains(occasion));
+    found.inside = inside;
+    Some(found)
+}
+
+/// Whether the GEMMs beside `whole` repetitions are exactly those of further repetitions. An evaluation lacks
+/// the GEMMs of the backward pass, a second backward pass those of the forward pass.
+fn varied(inside: &HashMap<u32, (Kind, usize)>, launched: &HashMap<u32, usize>, whole: usize) -> bool {
+    let gemms = inside.iter().filter(|(_, (kind, _))| *kind == Kind::Gemm);
+    let mut others = gemms.map(|(name, &(_, count))| {
+        let rest = launched.get(name).unwrap_or(&0) - whole * count;
+        rest.is_multiple_of(count).then_some(rest / count)
+    });
+    let Some(Some(first)) = others.next() else { return false };
+    first > 0 && others.all(|other| other == Some(first))
+}
+
+/// After how many repetitions something more than a log entry occurs beside a period.
+#[derive(Debug, Default)]
+pub(super) struct Beside {
+    repetitions: usize,
+    with_gemms: BTreeSet<usize>,
+    without: BTreeSet<usize>,
+    /// Occasions with a repetition that lacks some launches but none of its GEMMs, and with other launches as
+    /// large as an update: the first of several micro-batches, which adds no gradients to earlier ones.
+    variants: BTreeSet<usize>,
+    /// Occasions with more of the period's GEMMs.
+    evaluations: usize,
+    /// The period is a part of a backward pass.
+    is_backward: bool,
+    /// Some of the launches without GEMMs are more than a log entry.
+    pub(super) updates: bool,
+    /// Some of those GEMMs have forms that are absent from the period.
+    pub(super) unlike: bool,
+    /// The contents of the period, with counts.
+    pub(super) inside: HashMap<u32, (Kind, usize)>,
+}
+
+impl Beside {
+    pub(super) fn occasions(&self) -> usize {
+        self.with_gemms.len() + self.without.len() + self.variants.len()
+    }
+
+    pub(super) fn has_graphs(&self) -> bool {
+        self.inside.values().any(|&(kind, _)| kind == Kind::Graph)
+    }
+
+    /// Whether one of several repetitions has other launches.
+    pub(super) fn varies(&self) -> bool {
+        self.repetitions as f64 / self.variants.len() as f64 <= SELDOM_WITH_GEMMS
+    }
+
+    /// Whether what looks like evaluations is the forward pass of each step.
+    pub(super) fn lacks_forward(&self) -> bool {
+        self.is_backward && self.repetitions as f64 / self.evaluations as f64 <= SELDOM_WITH_GEMMS
+    }
+
+    /// `covered` is the share of the repetitions in all launches.
+    pub(super) fn judge(self, covered: f64, is_plain: bool, unlike: bool) -> Judgement {
+        let apart = |occasions: &BTreeSet<usize>| self.repetitions as f64 / occasions.len() as f64;
+        let often = apart(&self.without) <= SELDOM;
+        let often_with_gemms = apart(&self.with_gemms) <= SELDOM_WITH_GEMMS;
+        if often && self.with_gemms.is_empty() && !is_plain {
+            // Micro-batches and a fused update, or steps and a log entry.
+            if self.updates { Judgement::MicroBatch } else { Judgement::Ambiguous }
+        } else if often || (often_with_gemms && covered < MOSTLY && unlike) {
+            Judgement::Part
+        } else if often_with_gemms || is_plain {
+            Judgement::Ambiguous
+        } else {
+            Judgement::Step
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! The hook's thread: collects the records of launching threads, and publishes to the collector once a
+//! second.
+
+mod blind;
+mod health;
+mod report;
+mod totals;
+
+use std::{
+    panic::AssertUnwindSafe,
+    sync::atomic::Ordering::Relaxed,
+    time::{Duration, Instant},
+};
+
+use xpu_wire::{
+    codec,
+    frame::{
+        Body, CaptureAnswer, CaptureEnd, CaptureOrder, CaptureWindow, Command, Frame, Launches, NcclReport,
+        StepSource,
+    },
+    ledger::Call,
+    unit::Moment,
+};
+
+use crate::{
+    capture::cupti,
+    exit_note,
+    interpose::{
+        guard, plugin,
+        symbol::{self, Visit},
+    },
+    observe::{
+        call_site,
+        lane::Lane,
+        launches,
+        observer::{self, Observer},
+        steps,
+    },
+    process::{
+        clock::{self, monotonic},
+        memory, switch, unwinder,
+    },
+    publish::{
+        fold::Fold,
+        governor::Governor,
+        identity::{Identity, Membership},
+        line::Line,
+    },
+    python::optimizer,
+};
+
+const PUBLISH_EVERY: Duration = Duration::from_secs(1);
+
+/// The first summary comes sooner: a user may be waiting for the job to appear.
+const FIRST_AFTER: Duration = Duration::from_millis(200);
+
+/// Interval between checks of the rings while operations are pending, and while none is.
+const BUSY: Duration = Duration::from_millis(10);
+const IDLE: Duration = Duration::from_millis(50);
+
+/// Address space that the libraries may take when this thread calls them; the C library ends the process if
+/// there is none for their thread-local storage. At first it reserves 64 MiB for the thread, and twice that
+/// for a moment.
+const NEEDED: usize = 1 << 20;
+pub(crate) const NEEDED_AT_FIRST: usize = 130 << 20;
+
+/// Interval of checks whether the program's threads have all ended.
+const ALONE_EVERY: Duration = Duration::from_millis(200);
+
+/// The exit of a process younger than this does not wait: it does not wake this thread.
+const YOUNG: Duration = Duration::from_secs(2);
+
+/// Parts of a capture sent at one visit.
+const PARTS_AT_ONCE: usize = 4;
+
+/// How long the last message may take to leave, and the interval of attempts.
+const LINGER: Duration = Duration::from_millis(80);
+const TRY_EVERY: Duration = Duration::from_millis(1);
+
+/// The body of the thread. A panic in it ends the observing, not the program.
+pub(crate) fn run(observer: &'static Observer, identity: Identity) {
+    unwinder::find_loaded();
+    let published = guard::unobserved(|| {
+        let publish = || Publisher::new(observer, identity).publish_until_stopped();
+        // Its state may be inconsistent, and is not read afterwards.
+        std::panic::catch_unwind(AssertUnwindSafe(publish))
+    });
+    if let Err(payload) = published {
+        std::mem::forget(payload);
+        switch::panicked();
+    }
+    observer.set_stopped();
+}
+
+/// Whether the next check for the program's threads is due.
+fn now_and_then(asked: &mut Instant) -> bool {
+    let is_time = asked.elapsed() >= ALONE_EVERY;
+    if is_time {
+        *asked = Instant::now();
+    }
+    is_time
+}
+
+struct Publisher {
+    observer: &'static Observer,
+    fold: Fold,
+    governor: Governor,
+    identity: Identity,
+    line: Option<Line>,
+    number: u64,
+    lost: u64,
+    /// The identity was sent, or is not worth sending yet.
+    introduced: bool,
+    everything: bool,
+    published: Instant,
+    /// The libraries were called from here, and have set up their thread state.
+    has_visited: bool,
+    /// There is address space for that.
+    has_room: bool,
+}
+
+impl Publisher {
+    fn new(observer: &'static Observer, identity: Identity) -> Self {
+        Self {
+            observer,
+            fold: Fold::default(),
+            governor: Governor::new(switch::time_on(monotonic())),
+            line: identity.socket.clone().map(|path| Line::new(path, Instant::now())),
+            identity,
+            number: 0,
+            lost: 0,
+            introduced: false,
+            everything: true,
+            published: Instant::now(),
+            has_visited: false,
+            has_room: true,
+        }
+    }
+
+    fn publish_until_stopped(mut self) {
+        launches::report_all(steps::counts(StepSource::Detected));
+        exit_note::alone::is_main_thread_there();
+        let mut due = Instant::now() + FIRST_AFTER;
+        let mut exit_known = false;
+        let mut asked_whether_alone = Instant::now();
+        let born = Instant::now();
+        while !self.observer.is_stopping() {
+            let rings = self.observer.bell().rings();
+            self.observer.ledger().heartbeat(Moment::now());
+            clock::compare();
+            exit_note::look(self.observer);
+            optimizer::attach_if_late();
+            call_site::prepare();
+            if memory::ran_out() {
+                // From here on only a sign of life is sent: anything else needs memory.
+                self.observer.bell().wait(rings, IDLE);
+                continue;
+            }
+            self.observer.make_lanes();
+            symbol::look_for_unloaded();
+            // While the program unloads a library, none is called.
+            let is_due = Instant::now() >= due;
+            self.has_room = memory::is_left(if self.has_visited { NEEDED } else { NEEDED_AT_FIRST });
+            if let Some(visit) = Visit::begin().filter(|_| self.has_room) {
+                self.look_around();
+                if is_due {
+                    cupti::rest();
+                }
+                self.has_visited = true;
+                drop(visit);
+            }
+            self.send();
+            self.obey();
+            self.send_captured();
+            if !exit_known && self.fold.has_read() {
+                observer::register_exit();
+                exit_known = true;
+            }
+            if is_due {
+                due = Instant::now() + PUBLISH_EVERY;
+                self.observer.lanes().for_each(Lane::reclaim);
+                self.publish();
+            }
+            if now_and_then(&mut asked_whether_alone)
+                && let Some(code) = exit_note::alone::last_thread_ends_with()
+            {
+                self.say_goodbye();
+                // Exit handlers may run on this thread now: no signal may be blocked for them.
+                crate::process::thread::unblock_signals();
+                if code != 0 {
+                    // The main thread ended by the system call: the kernel takes the code of the thread that ends last.
+                    // SAFETY: it ends this thread.
+                    unsafe { libc::syscall(libc::SYS_exit, code) };
+                }
+                // The C library ends the process when the last thread returns, as it would have without this one.
+                return;
+            }
+            self.send();
+            let pause = if self.fold.is_waiting() || self.fold.capture.is_active() || born.elapsed() < YOUNG {
+                BUSY
+            } else {
+                IDLE
+            };
+            self.observer.bell().wait(rings, pause);
+        }
+        if !memory::ran_out() {
+            self.say_goodbye();
+        }
+        // Its memory is not freed: it ends with the process, which would have to wait for that.
+        std::mem::forget(self);
+    }
+
+    /// New records of launching threads, and the GPU's progress since.
+    fn look_around(&mut self) {
+        self.fold.gather(self.observer);
+        self.governor.learn(self.fold.take_gaps());
+        self.governor.visit(self.observer, switch::time_on(monotonic()));
+        plugin::govern(self.observer, monotonic());
+        if let Some(pace) = self.fold.pace() {
+            steps::govern(pace, self.observer.overhead.event_cost.load(Relaxed));
+        }
+    }
+
+    fn say_goodbye(&mut self) {
+        if let Some(visit) = Visit::begin().filter(|_| memory::is_left(NEEDED)) {
+            self.fold.gather(self.observer);
+            drop(visit);
+        }
+        self.publish();
+        self.fold.capture.finish(CaptureEnd::ProcessEnd);
+        self.send_captured();
+        if self.introduced {
+            self.say(Body::Goodbye);
+        }
+        let until = Instant::now() + LINGER;
+        self.send();
+        while self.line.as_ref().is_some_and(|line| !line.is_done()) && Instant::now() < until {
+            std::thread::sleep(TRY_EVERY);
+            self.send();
+        }
+    }
+
+    fn send(&mut self) {
+        if let Some(line) = &mut self.line {
+            line.visit(Instant::now());
+        }
+    }
+
+    /// Executes the collector's commands.
+    fn obey(&mut self) {
+        loop {
+            let Some(bytes) = self.line.as_mut().and_then(|line| line.hear(Instant::now())) else { return };
+            // A frame of another version cannot be executed.
+            match codec::decode(&bytes).map(|frame| frame.body) {
+                Ok(Body::Command(Command::Introduce)) => {
+                    self.introduced = false;
+                    self.everything = true;
+                    self.publish();
+                }
+                Ok(Body::Command(Command::Enable(on))) => switch::set(on),
+                Ok(Body::Command(Command::Capture(order))) => self.answer(order, None),
+                Ok(Body::Command(Command::CaptureTime(order, window))) => self.answer(order, Some(window)),
+                Ok(Body::Command(Command::EndCapture(number))) => self.fold.capture.cancel(number),
+                _ => {}
+            }
+        }
+    }
+
+    fn answer(&mut self, order: CaptureOrder, window: Option<CaptureWindow>) {
+        let counted = self.observer.steps.load(Relaxed);
+        let (outcome, completed) = self.fold.capture.order(order, window, counted);
+        let (job, rank) = (self.identity.info.job.clone(), self.identity.info.rank);
+        self.say(Body::CaptureAnswer(CaptureAnswer { number: order.number, job, rank, completed, outcome }));
+    }
+
+    /// Sends a part of the captured data, if there is any, so that other messages also fit in the queue.
+    fn send_captured(&mut self) {
+        for _ in 0..PARTS_AT_ONCE {
+            let Some(part) = self.fold.capture.next_part() else { return };
+            let info = &self.identity.info;
+            if !self.say(Body::CapturePart(part.of_rank(info.job.clone(), info.rank))) {
+                return self.fold.capture.not_sent(part);
+            }
+        }
+    }
+
+    fn publish(&mut self) {
+        let launches = self.launches();
+        if !self.is_rank(launches) {
+            return;
+        }
+        let by_torch = self.observer.optimizers.placed();
+        let gpus = self.observer.gpus.several();
+        let is_another = self.identity.learn(by_torch, memberships(self.observer));
+        let has_several = gpus.first().is_some_and(|&first| self.identity.has_several(first));
+        if is_another || has_several {
+            self.introduced = false;
+            self.everything = true;
+        }
+        // The identity will be known a moment later, unless there is none.
+        if !self.introduced && self.identity.is_unsure() && !self.observer.is_stopping() {
+            return;
+        }
+        if !self.introduced {
+            self.introduced = self.say(Body::Hello(self.identity.info.clone()));
+        }
+        if std::mem::take(&mut self.everything) {
+            self.fold.say_everything();
+        }
+        let nccl = self.nccl();
+        if nccl != NcclReport::default() {
+            self.say(Body::Nccl(nccl));
+        }
+        loop {
+            let summary = self.summary(launches, &gpus);
+            if !self.say(Body::Summary(summary)) {
+                // The next message that gets through must include this one's content.
+                self.everything = true;
+                return;
+            }
+            if !self.fold.has_more() {
+                return;
+            }
+        }
+    }
+
+    /// torchrun's agents and compilers' helpers load CUDA and never launch anything. A rank launches work,
+    /// marks steps, or at least tries to create communicators, which is where many jobs hang.
+    fn is_rank(&self, launches: Launches) -> bool {
+        let reading = self.observer.ledger().read();
+        let meets = !reading.communicators.is_empty()
+            || reading.threads.iter().any(|thread| thread.call == Call::CommunicatorInit);
+        meets
+            || launches != Launches::default()
+            || self.observer.steps.load(Relaxed) > 0
+            || self.observer.optimizers.completed() > 0
+    }
+
+    /// `false` if the message did not fit and was dropped.
+    fn say(&mut self, body: Body) -> bool {
+        let Some(line) = &mut self.line else { return false };
+        self.number += 1;
+        let frame = Frame {
+            host: self.identity.host.clone(),
+            number: self.number,
+            now: Moment::now(),
+            lost: self.lost,
+            body,
+        };
+        let sent = line.say(codec::encode(&frame));
+        self.lost += u64::from(!sent);
+        sent
+    }
+}
+
+/// The open communicators with known rank and size.
+fn memberships(observer: &Observer) -> impl Iterator<Item = Membership> + Clone {
+    let open = observer.communicators.open().filter(|slot| slot.size() > 0);
+    open.map(|slot| Membership { communicator: slot.id(), rank: slot.rank(), size: slot.size() })
+}

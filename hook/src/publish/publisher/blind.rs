@@ -1,0 +1,87 @@
+//! The hook's known blind spots.
+
+use xpu_wire::frame::Launches;
+
+use super::Publisher;
+use crate::{
+    interpose::{cublaslt, symbol},
+    observe::kernels,
+    python::optimizer,
+};
+
+/// Launches after which a rank of a larger job should have shared communicators: a few steps of any model.
+const SHOULD_HAVE_MET: u64 = 2_000;
+
+impl Publisher {
+    pub(super) fn blind(&self) -> Vec<String> {
+        let communicators = &self.observer.communicators;
+        let (unplaced, unknown_frees) = self.observer.allocations.missed();
+        let (lost, unseen) = self.observer.graphs.missed();
+        let (unnamed, crowded) = kernels::missed();
+        let mut blind = self.observer.complaints.clone();
+        for (count, what) in [
+            (communicators.unknown(), "NCCL calls on communicators whose creation was not seen"),
+            (communicators.too_many(), "communicators more than can be watched at once"),
+            (communicators.unshown(), "communicators more than the ledger can show"),
+            (cublaslt::unreadable(), "cuBLASLt GEMMs whose sizes are not on the host"),
+            (lost, "parts of CUDA graphs that could not be distinguished"),
+            (unseen, "CUDA graphs that were not captured: what is in them is not counted"),
+            (unnamed, "kernels whose names are unknown: that needs CUDA 12.3"),
+            (crowded, "launches of kernels beyond those that are counted by name"),
+            (unplaced, "allocations too many to track: more memory is held than shown"),
+            (unknown_frees, "frees of memory whose allocation was not seen"),
+        ] {
+            if count > 0 {
+                blind.push(format!("{count} {what}"));
+            }
+        }
+        if !self.has_room {
+            blind.push(
+                "timings are not read: CUDA may need address space, which is limited (RLIMIT_AS)".to_owned(),
+            );
+        }
+        blind.extend(symbol::LIBRARIES.iter().flat_map(|library| library.complaints()));
+        if self.launches().kernels >= SHOULD_HAVE_MET {
+            blind.extend(self.fold.unmatched_kernels().map(|pattern| {
+                format!(
+                    "no kernel matching '{pattern}' was seen; those of cuDNN's attention and most of NCCL's and cuBLAS's never are"
+                )
+            }));
+        }
+        blind.extend(self.fold.capture.functions.complaint());
+        blind.extend(optimizer::complaint().map(str::to_owned));
+        let is_apart = communicators.unknown() == 0 && communicators.open().next().is_none();
+        if self.fold.only_answers() {
+            blind.push(
+                "no step is detected: only a forward pass repeats, as in an inference server".to_owned(),
+            );
+        }
+        let world = self.identity.info.world_size;
+        if is_apart && meets_nobody(world, &self.launches()) {
+            blind.push(format!(
+                "no NCCL call of this rank of {world} was seen: it uses none, or its NCCL is linked statically"
+            ));
+        }
+        blind
+    }
+}
+
+/// Whether a rank has launched much but shares nothing with others.
+fn meets_nobody(world: u32, launches: &Launches) -> bool {
+    let alone = launches.collectives + launches.point_to_point == 0;
+    world > 1 && alone && launches.kernels + launches.gemms + launches.graphs >= SHOULD_HAVE_MET
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_busy_rank_of_many_is_expected_to_meet_the_others() {
+        let busy = Launches { kernels: 1_500, gemms: 500, ..Launches::default() };
+        assert!(meets_nobody(2, &busy));
+        assert!(!meets_nobody(1, &busy));
+        assert!(!meets_nobody(2, &Launches { collectives: 1, ..busy }));
+        assert!(!meets_nobody(2, &Launches { kernels: 1_499, ..busy }));
+    }
+}

@@ -1,0 +1,341 @@
+//! The Python functions used here, if the process has a Python.
+
+use std::{
+    ffi::{CStr, c_char, c_int, c_long, c_void},
+    panic::{AssertUnwindSafe, catch_unwind},
+    ptr,
+    sync::atomic::{
+        AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    },
+};
+
+use crate::{interpose::symbol, process::clock::monotonic};
+
+/// A `PyObject *`; also for other pointers, such as a `PyThreadState`.
+pub(crate) type Object = *mut c_void;
+
+/// `METH_FASTCALL`
+const FAST_CALL: c_int = 0x80;
+/// `Py_file_input`
+const FILE_INPUT: c_int = 257;
+
+/// 3.9 is the oldest the project knows.
+const OLDEST: u32 = 9;
+
+/// `PyCFunction` with `METH_FASTCALL`
+pub(crate) type FastCall = unsafe extern "C" fn(Object, *const Object, isize) -> Object;
+/// `Py_tracefunc`
+pub(crate) type Trace = unsafe extern "C" fn(Object, Object, c_int, Object) -> c_int;
+type Pending = extern "C" fn(*mut c_void) -> c_int;
+
+/// `PyMethodDef`
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Method {
+    name: *const c_char,
+    pub(crate) call: Option<FastCall>,
+    flags: c_int,
+    doc: *const c_char,
+}
+
+// SAFETY: the pointers are to static text.
+unsafe impl Sync for Method {}
+
+impl Method {
+    pub(crate) const fn new(name: &'static CStr, call: FastCall) -> Self {
+        Self { name: name.as_ptr(), call: Some(call), flags: FAST_CALL, doc: std::ptr::null() }
+    }
+
+    /// # Safety
+    /// It is Python's, whose names end with NUL.
+    pub(crate) unsafe fn is_called(&self, name: &CStr) -> bool {
+        // SAFETY: the caller's promise.
+        !self.name.is_null() && unsafe { CStr::from_ptr(self.name) } == name
+    }
+}
+
+macro_rules! python {
+    ($(fn $name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
+        #[derive(Clone, Copy, Debug)]
+        #[allow(non_snake_case, reason = "they carry the names they have there")]
+        pub(crate) struct Python {
+            $(pub(crate) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+            /// `_Py_NoneStruct`
+            pub(crate) none: Object,
+            /// `RecursionError` and `MemoryError`.
+            no_room: [*const Object; 2],
+            /// `Py_IsFinalizing`, under either of its names.
+            is_finalizing: Option<unsafe extern "C" fn() -> c_int>,
+            /// Since 3.11.
+            enter_tracing: Option<unsafe extern "C" fn(Object)>,
+            /// `PyVectorcall_Function`: since 3.11.
+            pub(crate) vectorcall_of: Option<unsafe extern "C" fn(Object) -> *mut c_void>,
+            leave_tracing: Option<unsafe extern "C" fn(Object)>,
+        }
+
+        impl Python {
+            fn look() -> Option<Self> {
+                $(
+                    let $name = look(concat!(stringify!($name), "\0"))?;
+                    // SAFETY: the function of this name has this signature in every Python from 3.9 on.
+                    let $name = unsafe {
+                        std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>($name)
+                    };
+                )*
+                let finalizing = look("Py_IsFinalizing\0").or_else(|| look("_Py_IsFinalizing\0"));
+                let tracing = ["PyThreadState_EnterTracing\0", "PyThreadState_LeaveTracing\0"].map(look);
+                // SAFETY: as above; these have no argument, and that of a thread's state.
+                let (is_finalizing, [enter_tracing, leave_tracing]) = unsafe {
+                    (
+                        finalizing.map(|at| std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(at)),
+                        tracing.map(|found| {
+                            found.map(|at| std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Object)>(at))
+                        }),
+                    )
+                };
+                // SAFETY: as above.
+                let vectorcall_of = look("PyVectorcall_Function\0").map(|at| unsafe {
+                    std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Object) -> *mut c_void>(at)
+                });
+                let none = look("_Py_NoneStruct\0")?;
+                let no_room = [look("PyExc_RecursionError\0")?.cast_const().cast(), look("PyExc_MemoryError\0")?.cast_const().cast()];
+                Some(Self { $($name,)* none, no_room, is_finalizing, enter_tracing, vectorcall_of, leave_tracing })
+            }
+        }
+    };
+}
+
+python! {
+    fn Py_IsInitialized() -> c_int;
+    fn Py_GetVersion() -> *const c_char;
+    fn Py_AddPendingCall(Pending, *mut c_void) -> c_int;
+    fn Py_CompileString(*const c_char, *const c_char, c_int) -> Object;
+    fn PyEval_EvalCode(Object, Object, Object) -> Object;
+    fn PyImport_AddModule(*const c_char) -> Object;
+    fn PyDict_New() -> Object;
+    fn PyDict_SetItemString(Object, *const c_char, Object) -> c_int;
+    fn PyDict_GetItemString(Object, *const c_char) -> Object;
+    fn PyCFunction_GetFunction(Object) -> *mut c_void;
+    fn PyCFunction_GetSelf(Object) -> Object;
+    fn PyCFunction_NewEx(*const Method, Object, Object) -> Object;
+    fn PyTuple_New(isize) -> Object;
+    fn PyTuple_SetItem(Object, isize, Object) -> c_int;
+    fn PyObject_GetAttrString(Object, *const c_char) -> Object;
+    fn PyObject_CallObject(Object, Object) -> Object;
+    fn PyUnicode_FromStringAndSize(*const c_char, isize) -> Object;
+    fn PyBytes_AsStringAndSize(Object, *mut *mut c_char, *mut isize) -> c_int;
+    fn PyUnicode_AsUTF8AndSize(Object, *mut isize) -> *const c_char;
+    fn PyLong_FromLong(c_long) -> Object;
+    fn PyLong_AsLong(Object) -> c_long;
+    fn PySys_GetObject(*const c_char) -> Object;
+    fn PyErr_Clear();
+    fn PyErr_ExceptionMatches(Object) -> c_int;
+    fn Py_IncRef(Object);
+    fn Py_DecRef(Object);
+    fn PyFrame_GetCode(Object) -> Object;
+    fn PyEval_SetProfile(Option<Trace>, Object);
+    fn PyInterpreterState_Get() -> Object;
+    fn PyInterpreterState_Main() -> Object;
+    fn PyInterpreterState_ThreadHead(Object) -> Object;
+    fn PyThreadState_Get() -> Object;
+    fn PyThreadState_Next(Object) -> Object;
+    fn PyThreadState_Swap(Object) -> Object;
+}
+
+/// The result, and the number of unloaded libraries at that time. Never freed: another thread may be using
+/// it.
+static PYTHON: AtomicPtr<Python> = AtomicPtr::new(ptr::null_mut());
+static KNOWN: AtomicU32 = AtomicU32::new(0);
+
+/// The library of its first function, and when that was seen. A library from before the program's start is
+/// complete.
+static SEEN: AtomicUsize = AtomicUsize::new(0);
+static SEEN_AT: AtomicU64 = AtomicU64::new(0);
+
+/// A library that is being loaded is visible before its relocations are done. That takes milliseconds.
+const LOADED_IN: u64 = 2_000_000_000;
+
+/// When the hook is loaded, after everything that the program is linked with.
+pub(crate) fn look_for_python() {
+    SEEN.store(symbol::find_anywhere(c"Py_IsInitialized").addr(), Relaxed);
+}
+
+// SAFETY: functions, and None, which lives as long as the process.
+unsafe impl Send for Python {}
+// SAFETY: as above.
+unsafe impl Sync for Python {}
+
+impl Python {
+    /// `None` if there is none, or not `CPython`. It may be loaded later.
+    pub(crate) fn find() -> Option<&'static Self> {
+        let unloaded = symbol::generation();
+        if KNOWN.load(Acquire) == unloaded {
+            // SAFETY: it is never freed.
+            if let Some(known) = unsafe { PYTHON.load(Acquire).as_ref() } {
+                return Some(known);
+            }
+        }
+        Self::find_again(unloaded)
+    }
+
+    #[cold]
+    fn find_again(unloaded: u32) -> Option<&'static Self> {
+        let at = symbol::find_anywhere(c"Py_IsInitialized").addr();
+        if SEEN.swap(at, AcqRel) != at {
+            SEEN_AT.store(monotonic(), Release);
+        }
+        let seen_at = SEEN_AT.load(Acquire);
+        if at == 0 || seen_at > 0 && monotonic() - seen_at < LOADED_IN {
+            PYTHON.store(ptr::null_mut(), Release);
+            return None;
+        }
+        // SAFETY: it is never freed.
+        let known = unsafe { PYTHON.load(Acquire).as_ref() };
+        let known = known.filter(|known| known.Py_IsInitialized as usize == at);
+        let found = match known {
+            Some(known) => known,
+            None => Box::leak(Box::new(Self::look()?)),
+        };
+        PYTHON.store(ptr::from_ref(found).cast_mut(), Release);
+        KNOWN.store(unloaded, Release);
+        Some(found)
+    }
+
+    /// Called by any thread, without the interpreter's lock.
+    pub(crate) fn is_supported(&self) -> Result<(), &'static str> {
+        // SAFETY: both only read a word.
+        let (initialized, finalizing) =
+            unsafe { ((self.Py_IsInitialized)(), self.is_finalizing.map_or(0, |ask| ask())) };
+        if initialized == 0 || finalizing != 0 {
+            return Err("Python is not running");
+        }
+        // SAFETY: a static text.
+        let version = unsafe { CStr::from_ptr((self.Py_GetVersion)()) }.to_string_lossy();
+        if version.contains("free-threading") {
+            return Err("this Python has no global lock (free-threaded), which is not supported");
+        }
+        let minor = version
+            .strip_prefix("3.")
+            .and_then(|rest| rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse::<u32>().ok());
+        if minor.is_none_or(|minor| minor < OLDEST) {
+            return Err("this Python is older than 3.9");
+        }
+        Ok(())
+    }
+
+    /// Makes the main thread call it between two instructions. `false` if the queue is full.
+    pub(crate) fn call_soon(&self, what: Pending) -> bool {
+        // SAFETY: Python runs, as was just seen; any thread may call this, and it waits for no lock of Python's but that of a list.
+        unsafe { (self.Py_AddPendingCall)(what, std::ptr::null_mut()) == 0 }
+    }
+
+    /// Runs `body` hidden from debuggers and profilers, if Python can do that.
+    ///
+    /// # Safety
+    /// The calling thread holds the interpreter's lock.
+    pub(crate) unsafe fn untraced<T>(&self, body: impl FnOnce() -> T) -> T {
+        let (Some(enter), Some(leave)) = (self.enter_tracing, self.leave_tracing) else { return body() };
+        // SAFETY: the caller's promise; the state is this thread's own.
+        unsafe {
+            let thread = (self.PyThreadState_Get)();
+            enter(thread);
+            let result = body();
+            leave(thread);
+            result
+        }
+    }
+
+    /// Runs a source of the hook's, which finds the functions and values that are given beside Python's built-in ones. The namespace that
+    /// it made lives as long as the process. Null if there is no room for it now; `None` if an exception is the program's: the source
+    /// defines functions, and fails only where a signal's handler does.
+    ///
+    /// # Safety
+    /// As [`Self::untraced`]; what is given are objects, or null where none could be made, and stay referenced.
+    pub(crate) unsafe fn run(&self, source: &CStr, given: &[(&CStr, Object)]) -> Option<Object> {
+        // SAFETY: the caller's promise; every object is looked at before it is used.
+        unsafe {
+            let code = (self.Py_CompileString)(source.as_ptr(), c"<xpu-top>".as_ptr(), FILE_INPUT);
+            let names = (self.PyDict_New)();
+            let builtins = (c"__builtins__", (self.PyImport_AddModule)(c"builtins".as_ptr()));
+            let set = |&(name, value): &(&CStr, Object)| {
+                !value.is_null() && (self.PyDict_SetItemString)(names, name.as_ptr(), value) == 0
+            };
+            if code.is_null() || names.is_null() || !set(&builtins) || !given.iter().all(set) {
+                (self.PyErr_Clear)();
+                return Some(std::ptr::null_mut());
+            }
+            let done = (self.PyEval_EvalCode)(code, names, names);
+            (self.Py_DecRef)(code);
+            if done.is_null() {
+                return self.had_no_room().then_some(std::ptr::null_mut());
+            }
+            (self.Py_DecRef)(done);
+            Some(names)
+        }
+    }
+
+    /// Whether the hook's source raised because the program has used up its stack or memory. That exception
+    /// does not belong to the program: it is cleared.
+    ///
+    /// # Safety
+    /// As [`Self::untraced`].
+    pub(crate) unsafe fn had_no_room(&self) -> bool {
+        // SAFETY: the caller's promise; Python has set both variables before it ran any code.
+        unsafe {
+            let had_none = self.no_room.iter().any(|&kind| (self.PyErr_ExceptionMatches)(*kind) != 0);
+            if had_none {
+                (self.PyErr_Clear)();
+            }
+            had_none
+        }
+    }
+
+    /// A function of the hook's, for Python.
+    ///
+    /// # Safety
+    /// As [`Self::untraced`].
+    pub(crate) unsafe fn function(&self, method: &'static Method) -> Object {
+        // SAFETY: the caller's promise; the method is static.
+        unsafe { (self.PyCFunction_NewEx)(method, std::ptr::null_mut(), std::ptr::null_mut()) }
+    }
+
+    /// `None`, as a function's result.
+    ///
+    /// # Safety
+    /// As [`Self::untraced`].
+    pub(crate) unsafe fn new_none(&self) -> Object {
+        // SAFETY: None is an object.
+        unsafe { (self.Py_IncRef)(self.none) };
+        self.none
+    }
+}
+
+/// A function that Python calls must not unwind into it.
+pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(body)).map_err(|_payload| crate::process::switch::panicked()).ok()
+}
+
+/// `name` ends with NUL.
+fn look(name: &str) -> Option<*mut c_void> {
+    let name = CStr::from_bytes_with_nul(name.as_bytes()).ok()?;
+    // Not by dlsym, which allocates from the C library to report a failure.
+    let at = symbol::find_anywhere(name);
+    (!at.is_null()).then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::switch;
+
+    #[test]
+    fn a_callback_that_panics_ends_the_observing_and_returns() {
+        assert_eq!(caught(|| 7), Some(7));
+        assert!(!switch::is_broken());
+        let panics = switch::panics();
+        assert_eq!(caught::<()>(|| panic!("on purpose")), None);
+        assert_eq!((switch::panics(), switch::is_broken()), (panics + 1, true));
+        switch::mend();
+    }
+}

@@ -1,0 +1,397 @@
+//! The work that Python's main thread does here, with the interpreter's lock, between two instructions of the
+//! program.
+
+use std::{
+    ffi::{CStr, c_int, c_long, c_void},
+    panic::catch_unwind,
+    ptr,
+    sync::atomic::{
+        AtomicPtr, AtomicU32, AtomicU64,
+        Ordering::{AcqRel, Relaxed, Release},
+    },
+};
+
+use super::{
+    AGAIN, BUILT_IN, ON, QUEUED, SAID, WANTED,
+    api::{FastCall, Method, Object, Python, caught},
+    codes, forms, open,
+};
+use crate::process::clock::monotonic;
+
+const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("watch.py"), "\0").as_bytes()) {
+    Ok(source) => source,
+    Err(_) => panic!("a source has no NUL"),
+};
+
+/// Names for the source beside its own.
+static METHODS: [(&CStr, Method); 6] = [
+    method(c"enter", enter),
+    method(c"leave", leave),
+    method(c"collected", collected),
+    method(c"watch", watch),
+    method(c"forget", forget),
+    method(c"profile", profile),
+];
+
+/// `PyTrace_CALL` and `PyTrace_RETURN`
+const CALL: c_int = 0;
+const RETURN: c_int = 3;
+
+const fn method(name: &'static CStr, call: FastCall) -> (&'static CStr, Method) {
+    (name, Method::new(name, call))
+}
+
+/// The result of a request.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) begun: u32,
+    /// When, in monotonic nanoseconds.
+    pub(super) at: u64,
+    /// Why functions are not watched; empty if they are.
+    pub(super) refused: String,
+    /// Unwatched functions, each with the reason.
+    pub(super) missing: Vec<String>,
+}
+
+/// The namespace of the source, once it has run; its `enter`; and the attached recording. Only under the
+/// interpreter's lock.
+static NAMESPACE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+static MARK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+pub(super) static ATTACHED: AtomicU32 = AtomicU32::new(0);
+/// Since when, in monotonic nanoseconds.
+static SINCE: AtomicU64 = AtomicU64::new(0);
+
+/// Instead of a recording's number.
+const HALF: u32 = u32::MAX;
+
+/// The pending call. Returns -1 with an exception set only if a signal handler raised it: the program gets
+/// it.
+pub(super) extern "C" fn serve(_: *mut c_void) -> c_int {
+    QUEUED.store(false, Release);
+    let Some(python) = Python::find() else { return 0 };
+    // SAFETY: Python calls pending calls with its lock held and no exception set.
+    let served = unsafe { python.untraced(|| catch_unwind(|| attach_or_detach(python))) };
+    match served {
+        Ok(Some(())) => 0,
+        Ok(None) => -1,
+        Err(_) => {
+            crate::process::switch::panicked();
+            0
+        }
+    }
+}
+
+/// `None` if an exception belongs to the program.
+///
+/// # Safety
+/// The calling thread holds the interpreter's lock, as for all that follows.
+unsafe fn attach_or_detach(python: &Python) -> Option<()> {
+    let wanted = WANTED.load(Relaxed);
+    let attached = ATTACHED.load(Relaxed);
+    if attached == wanted {
+        let again = wanted != 0 && AGAIN.swap(false, Relaxed);
+        // SAFETY: the caller's promise.
+        return if again { unsafe { look_again(python, wanted) } } else { Some(()) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        if (python.PyInterpreterState_Get)() != (python.PyInterpreterState_Main)() {
+            refuse(wanted, "Python's main thread is in a subinterpreter");
+            return Some(());
+        }
+        let namespace = namespace(python)?;
+        if namespace.is_null() {
+            refuse(wanted, "Python is out of memory");
+            return Some(());
+        }
+        if attached != 0 {
+            call(python, namespace, c"end")?;
+            ATTACHED.store(0, Relaxed);
+        }
+        if wanted == 0 {
+            return Some(());
+        }
+        // If a signal handler interrupts it, a half-attached state must be detached, and attaching must start
+        // again.
+        ATTACHED.store(HALF, Relaxed);
+        let lines = call(python, namespace, c"begin")?;
+        ATTACHED.store(wanted, Relaxed);
+        SINCE.store(monotonic(), Relaxed);
+        ON.store(wanted, Release);
+        if WANTED.load(Relaxed) != wanted {
+            // It is no longer wanted; the call that ends it is on its way.
+            ON.store(0, Relaxed);
+        }
+        report(wanted, SINCE.load(Relaxed), &lines);
+    }
+    Some(())
+}
+
+/// Also watches functions imported since it was attached.
+///
+/// # Safety
+/// As for [`attach_or_detach`].
+unsafe fn look_again(python: &Python, begun: u32) -> Option<()> {
+    // SAFETY: the caller's promise; what is attached has run the source.
+    let lines = unsafe {
+        let namespace = namespace(python)?;
+        call(python, namespace, c"begin")?
+    };
+    report(begun, SINCE.load(Relaxed), &lines);
+    Some(())
+}
+
+/// Nothing is attached, and nothing will be.
+fn refuse(wanted: u32, why: &str) {
+    // It may be no longer wanted, or wanted again.
+    let _ = WANTED.compare_exchange(wanted, 0, Relaxed, Relaxed);
+    report(wanted, monotonic(), why);
+}
+
+/// `lines`: why functions are not watched, or empty; then the unwatched ones.
+fn report(begun: u32, at: u64, lines: &str) {
+    let (refused, missing) = lines.split_once('\n').unwrap_or((lines, ""));
+    let missing = missing.lines().map(str::to_owned).collect();
+    let said = Box::new(Said { begun, at, refused: refused.to_owned(), missing });
+    let before = SAID.swap(Box::into_raw(said), AcqRel);
+    if !before.is_null() {
+        // SAFETY: made by `Box::into_raw` here, and the swap made it this thread's alone.
+        drop(unsafe { Box::from_raw(before) });
+    }
+}
+
+/// The namespace of the source, run once; null if there is no memory for it.
+unsafe fn namespace(python: &Python) -> Option<Object> {
+    let known = NAMESPACE.load(Relaxed);
+    if !known.is_null() {
+        return Some(known);
+    }
+    // SAFETY: the lock is held; the methods are static. References to all that is given last as long as the namespace, which is for ever.
+    let made = unsafe {
+        let all = forms().collect::<Vec<_>>().join("\n");
+        let all = (python.PyUnicode_FromStringAndSize)(all.as_ptr().cast(), all.len() as isize);
+        let mut given =
+            vec![(c"BUILT_IN", (python.PyLong_FromLong)(BUILT_IN.len() as c_long)), (c"FORMS", all)];
+        given.extend(METHODS.iter().map(|(name, method)| (*name, python.function(method))));
+        // It marks profile functions as the hook's.
+        let enter = given
+            .iter()
+            .find(|(name, _)| *name == c"enter")
+            .map_or(ptr::null_mut(), |&(_, function)| function);
+        MARK.store(enter, Relaxed);
+        python.run(SOURCE, &given)?
+    };
+    NAMESPACE.store(made, Relaxed);
+    Some(made)
+}
+
+/// Calls a function of the source, and returns its text. `None` if it raised: that belongs to the program.
+unsafe fn call(python: &Python, namespace: Object, name: &CStr) -> Option<String> {
+    // SAFETY: the lock is held, and the source has this function.
+    unsafe {
+        let function = (python.PyDict_GetItemString)(namespace, name.as_ptr());
+        let answer = (python.PyObject_CallObject)(function, ptr::null_mut());
+        if answer.is_null() {
+            return None;
+        }
+        let said =
+            if answer == python.none { String::new() } else { text(python, answer).unwrap_or_default() };
+        (python.Py_DecRef)(answer);
+        Some(said)
+    }
+}
+
+unsafe fn text(python: &Python, object: Object) -> Option<String> {
+    let mut length = 0;
+    // SAFETY: the lock is held, and `object` is alive.
+    unsafe {
+        let at = (python.PyUnicode_AsUTF8AndSize)(object, &raw mut length);
+        if at.is_null() {
+            (python.PyErr_Clear)();
+            return None;
+        }
+        let bytes = std::slice::from_raw_parts(at.cast(), usize::try_from(length).ok()?);
+        Some(String::from_utf8_lossy(bytes).into_owned())
+    }
+}
+
+/// The first arguments of a call, and Python, if there are enough.
+unsafe fn taken<const N: usize>(arguments: *const Object, count: isize) -> Option<[Object; N]> {
+    if arguments.is_null() || (count as usize) < N {
+        return None;
+    }
+    // SAFETY: Python promises this many arguments.
+    Some(unsafe { std::array::from_fn(|place| *arguments.add(place)) })
+}
+
+fn none() -> Object {
+    // SAFETY: Python calls the functions below with its lock held.
+    Python::find().map_or(ptr::null_mut(), |python| unsafe { python.new_none() })
+}
+
+/// `enter(code, ...)`: it begins to run.
+unsafe extern "C" fn enter(_: Object, arguments: *const Object, count: isize) -> Object {
+    caught(|| {
+        // SAFETY: as Python calls it.
+        if let Some([code]) = unsafe { taken(arguments, count) }
+            && let Some(number) = codes::number(code.addr())
+        {
+            open::enter(number);
+        }
+    });
+    none()
+}
+
+/// `leave(code, ...)`: it does not run any more.
+unsafe extern "C" fn leave(_: Object, arguments: *const Object, count: isize) -> Object {
+    caught(|| {
+        // SAFETY: as Python calls it.
+        if let Some([code]) = unsafe { taken(arguments, count) }
+            && let Some(number) = codes::number(code.addr())
+        {
+            open::leave(number);
+        }
+    });
+    none()
+}
+
+/// `collected(phase, info)`, of `gc.callbacks`.
+unsafe extern "C" fn collected(_: Object, arguments: *const Object, count: isize) -> Object {
+    caught(|| {
+        // SAFETY: as Python calls it.
+        let taken = unsafe { taken(arguments, count) };
+        if let Some(python) = Python::find()
+            && let Some([phase, info]) = taken
+        {
+            // SAFETY: as above; `info` is a dict with a number.
+            unsafe {
+                if text(python, phase).as_deref() == Some("start") {
+                    open::collection_begins();
+                } else {
+                    let generation = (python.PyDict_GetItemString)(info, c"generation".as_ptr());
+                    let number = if generation.is_null() { 0 } else { (python.PyLong_AsLong)(generation) };
+                    (python.PyErr_Clear)();
+                    open::collection_ends(u16::try_from(number).unwrap_or(0));
+                }
+            }
+        }
+    });
+    none()
+}
+
+/// `watch(code, number)`
+unsafe extern "C" fn watch(_: Object, arguments: *const Object, count: isize) -> Object {
+    caught(|| {
+        // SAFETY: as Python calls it.
+        let taken = unsafe { taken(arguments, count) };
+        if let Some(python) = Python::find()
+            && let Some([code, number]) = taken
+        {
+            // SAFETY: as above.
+            let number = unsafe { (python.PyLong_AsLong)(number) };
+            if let Ok(number) = u16::try_from(number) {
+                codes::watch(code.addr(), number);
+            }
+        }
+    });
+    none()
+}
+
+/// `forget()`
+unsafe extern "C" fn forget(_: Object, _: *const Object, _: isize) -> Object {
+    caught(|| {
+        codes::forget();
+    });
+    none()
+}
+
+/// `profile(on)`: sets a profile function on all threads there are, or takes it away where it is still the hook's. Answers with
+/// why it could not, or nothing.
+unsafe extern "C" fn profile(_: Object, arguments: *const Object, count: isize) -> Object {
+    let set = || {
+        let Some(python) = Python::find() else { return ptr::null_mut() };
+        // SAFETY: as Python calls it, with its lock held: no other thread runs Python meanwhile, and none ends.
+        unsafe {
+            let on = taken(arguments, count).is_some_and(|[on]| (python.PyLong_AsLong)(on) != 0);
+            let mark = MARK.load(Relaxed);
+            let ask = (python.PySys_GetObject)(c"getprofile".as_ptr());
+            let own = (python.PyThreadState_Get)();
+            let mut theirs = 0;
+            let mut thread = (python.PyInterpreterState_ThreadHead)((python.PyInterpreterState_Get)());
+            while !thread.is_null() {
+                (python.PyThreadState_Swap)(thread);
+                let set = (python.PyObject_CallObject)(ask, ptr::null_mut());
+                if set.is_null() {
+                    (python.PyErr_Clear)();
+                } else {
+                    if on && set == python.none {
+                        (python.PyEval_SetProfile)(Some(profiled), mark);
+                    } else if !on && set == mark {
+                        (python.PyEval_SetProfile)(None, ptr::null_mut());
+                    }
+                    theirs += u32::from(on && set != python.none && set != mark);
+                    (python.Py_DecRef)(set);
+                }
+                thread = (python.PyThreadState_Next)(thread);
+            }
+            (python.PyThreadState_Swap)(own);
+            let why = match theirs {
+                0 => String::new(),
+                _ => format!(
+                    "{theirs} threads have a profile function already (sys.setprofile, or a profiler); Python 3.12 has room for several"
+                ),
+            };
+            (python.PyUnicode_FromStringAndSize)(why.as_ptr().cast(), why.len() as isize)
+        }
+    };
+    caught(set).unwrap_or_else(none)
+}
+
+/// The profile function, for all that a thread runs.
+unsafe extern "C" fn profiled(mark: Object, frame: Object, what: c_int, _: Object) -> c_int {
+    caught(|| {
+        if what != CALL && what != RETURN {
+            return 0;
+        }
+        let Some(python) = Python::find() else { return 0 };
+        // SAFETY: Python calls this with its lock held and a frame that runs; the code outlives its frame.
+        unsafe {
+            if WANTED.load(Relaxed) == 0 {
+                // Nobody has taken it away yet, or this is a child that was forked meanwhile.
+                if mark == MARK.load(Relaxed) {
+                    (python.PyEval_SetProfile)(None, ptr::null_mut());
+                }
+                return 0;
+            }
+            let code = (python.PyFrame_GetCode)(frame);
+            let number = codes::number(code.addr());
+            (python.Py_DecRef)(code);
+            match number {
+                Some(number) if what == CALL => open::enter(number),
+                Some(number) => open::leave(number),
+                None => {}
+            }
+        }
+        0
+    })
+    .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::switch;
+
+    #[test]
+    fn python_gets_an_answer_from_a_callback_that_panics() {
+        let code: Object = ptr::without_provenance_mut(codes::BROKEN);
+        for callback in [enter, leave] {
+            assert!(!switch::is_broken());
+            // SAFETY: one argument is there; it is not read through.
+            let answer = unsafe { callback(ptr::null_mut(), &raw const code, 1) };
+            // There is no Python here, and so no None.
+            assert!(answer.is_null() && switch::is_broken());
+            switch::mend();
+        }
+    }
+}
