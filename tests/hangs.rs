@@ -25,7 +25,7 @@ use xpu_wire::endpoint::{BasePort, RuntimeDir};
 /// The longest time from the start of the ranks to the folder, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// All ranks train together until rank 1 runs `fault` in its sixtieth step.
+/// All ranks train together until rank 1 runs `fault` in step 60.
 fn script(fault: &str) -> String {
     format!(
         "
