@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From a wheel, the same files for hosts without pip: a tarball, and a Debian package where dpkg-deb is there.
+# Makes a tarball from a wheel, for hosts without pip, and a Debian package if dpkg-deb exists.
 #   deploy/package.sh WHEEL [DIRECTORY]
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -11,7 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 python3 -m zipfile -e "$wheel" "$work/wheel"
-# zipfile leaves modes out.
+# zipfile does not restore file modes.
 chmod 755 "$work/wheel/xpu_top/bin/"*
 papers=("$here/LICENSE" "$here/NOTICE" "$here/README.md" "$here/CHANGELOG.md")
 
@@ -37,7 +37,7 @@ ln -s ../lib/python3/dist-packages/xpu_top/bin/xpu-top ../lib/python3/dist-packa
 cp "$here/hook/include/xpu_top.h" "$root/usr/include/"
 cp -r "$here/docs" "$here/deploy" "${papers[@]}" "$root/usr/share/doc/xpu-top/"
 cp "$here/LICENSE" "$root/usr/share/doc/xpu-top/copyright"
-# The oldest C library that has every symbol the programs ask for.
+# The oldest C library with every symbol that the programs need.
 libc=$(find "$work/wheel" -type f \( -name '*.so' -o -path '*/bin/*' \) -exec grep -aoh 'GLIBC_2\.[0-9]*' {} + | sort -uV | tail -1)
 cat >"$root/DEBIAN/control" <<CONTROL
 Package: xpu-top
