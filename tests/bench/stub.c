@@ -49,7 +49,7 @@ int cublasSgemm_v2(void *h, int ta, int tb, int m, int n, int k, const void *al,
 }
 
 /* The hook must ask as many questions here as of the real library. A layout is what the program made of it.
- * */
+ */
 int cublasLtMatmulDescGetAttribute(void *d, int what, int *value, size_t size, size_t *written) {
     return (void)d, *value = what ? 0 : 68, *written = size, 0;
 }

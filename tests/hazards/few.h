@@ -1,5 +1,5 @@
 /* Shared by the programs that run short of a resource: one child per amount of it, and how each child ended.
- * */
+ */
 #ifndef FEW_H
 #define FEW_H
 

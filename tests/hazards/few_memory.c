@@ -1,6 +1,6 @@
 /* Little address space is left: before the GPU is first used, right after, or a while after. Then threads
  * that have made no launch so far launch too. The program has allocated what it needs by then. Exit code 0.
- * */
+ */
 #include "gpu.h"
 #include <malloc.h>
 #include <pthread.h>

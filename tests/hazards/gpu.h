@@ -154,7 +154,7 @@ static inline void gpu_matrices(int n, void *matrices[3]) {
 }
 
 /* Launches an empty kernel. The stand-in runs no kernel, so any address will do; a real GPU needs a real one.
- * */
+ */
 static inline int gpu_kernel(void *stream) {
     gpu_dim3 one = {1, 1, 1};
     return cudaLaunchKernel((const void *)&gpu_one, one, one, NULL, 0, stream);

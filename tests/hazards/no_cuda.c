@@ -27,7 +27,7 @@ int main(void) {
     usleep(300 * 1000);
     printf("threads: %d\n", entries("/proc/self/task"));
     /* Standard input, output and error, the descriptor that reads the folder, and what the caller left open.
-     * */
+     */
     printf("descriptors: %d\n", entries("/proc/self/fd"));
     printf("shared mappings: %d\n", shared_mappings());
     return 0;

@@ -1,5 +1,5 @@
 /* Two preloads interpose the same calls. Each must see every call once, whichever comes first. Exit code 0.
- * */
+ */
 #include "gpu.h"
 
 enum { N = 512, COUNT = 1 << 10 };

@@ -1,5 +1,5 @@
 /* A handler repairs faults on an alternate stack that is hardly larger than the kernel's frame. Exit code 0.
- * */
+ */
 #define _GNU_SOURCE
 #include "gpu.h"
 #include <signal.h>

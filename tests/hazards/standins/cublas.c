@@ -1,5 +1,5 @@
 /* The part of cuBLAS that the programs of hazards/ need: handles that belong to one copy. COPY: its number.
- * */
+ */
 #include "cuda.h"
 #include <stdlib.h>
 
