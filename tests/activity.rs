@@ -119,8 +119,8 @@ fn what_was_launched_is_recorded_in_its_step_and_afterwards_nothing_is() {
     job.every_step_has(&all());
     let report = job.report();
     let step = &report["ranks"][0]["steps"][1]["on_gpu_ns"];
-    // The kernels that CUPTI records are those the hook timed, without the launch latency, and one of 5 us
-    // that it did not time.
+    // CUPTI records the kernels that the hook timed, without the launch latency, and one of 5 us that the
+    // hook did not time.
     let hooks =
         step["gemm"].as_u64().zip(step["collective"].as_u64()).map(|(gemm, collective)| gemm + collective);
     let recorded = step["activity_kernel"].as_u64().expect("kernels");

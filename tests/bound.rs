@@ -1,4 +1,5 @@
-//! What the whole job is bound by: ranks under the hook on the simulated GPU, with a real collector.
+//! The bound of a whole job, as the status reports it: ranks under the hook on the simulated GPU, with a real
+//! collector.
 
 use std::fs;
 

@@ -184,7 +184,7 @@ fn a_time_that_is_cut_short_is_in_the_file_as_long_as_it_was() {
     assert!(text.contains("of the requested 60.0 s were recorded"), "{text}");
 }
 
-/// The stopped rank answers as little as one with an older hook that does not know captures by time.
+/// The stopped rank does not answer, like a rank with an older hook that does not know captures by time.
 #[test]
 fn a_rank_that_does_not_answer_is_not_waited_for_when_the_time_is_over() {
     let job = Job::new(SERVES);

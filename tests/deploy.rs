@@ -33,7 +33,7 @@ fn help(program: &str, arguments: &[&str]) -> String {
     String::from_utf8(said.stdout).unwrap()
 }
 
-/// The flags of our programs on a line, up to a `--`, after which another program's command begins.
+/// The flags of xpu-top's programs on a line, up to a `--`, after which another program's command begins.
 fn flags(line: &str) -> Vec<(&'static str, String)> {
     let line = line.replace(['[', ']', ',', '"', '(', ')', '`'], " ");
     let (mut of, mut found) = (None, Vec::new());

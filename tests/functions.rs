@@ -293,7 +293,7 @@ fn a_wrong_name_costs_no_other_and_bare_ones_are_the_scripts() {
 #[test]
 fn a_signals_exceptions_reach_the_program() {
     // Exceptions are raised every few milliseconds, wherever the main thread is. The hook has much to look
-    // up, so some of them meet it in its own code.
+    // up, so some exceptions arrive while the hook's code runs.
     let before = "
 import signal
 class Alarm(Exception): pass

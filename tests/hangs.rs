@@ -217,7 +217,7 @@ fn the_kernels_of_a_hang_are_named_unasked_where_the_job_says_so() {
         ranks.iter().all(|rank| rank["exit"].is_object()).then_some(())
     });
     assert_eq!(runs(&host.place), [format!("hang {}", folder.display())]);
-    // Before another job's end is reported, a write of these exits would have happened.
+    // The collector would have written these exits before it reports the end of another job.
     let other = host.alone_under("python3", &[set[4], ("XPU_TOP_JOB", "other")], ENDS);
     at_last("the other job's program", log, || log().contains("other: on-hang: done").then_some(()));
     drop(other);
@@ -259,7 +259,7 @@ fn a_rank_that_ends_badly_is_kept_and_reported_once() {
     let status: Value = serde_json::from_str(&status.stdout).unwrap();
     let found = &status["findings"][0];
     assert_eq!((&found["kind"], &found["ranks"]), (&"exited".into(), &serde_json::json!([1])), "{status:#}");
-    // Before another job's end is reported, a report of the second rank would have come.
+    // The collector would have reported the second rank before it reports the end of another job.
     let _other = host.alone_under("python3", &[set[0], ("XPU_TOP_JOB", "other")], ENDS);
     at_last("the other job's program", log, || log().contains("other: on-hang: done").then_some(()));
     let of_it = format!("exit {}", folder.display());
@@ -289,7 +289,7 @@ fn a_job_that_somebody_ends_leaves_nothing() {
         let set = [set[0], ("RENDEZVOUS", meets.to_str().unwrap())];
         (0..2).map(|rank| host.rank_where(rank, &set, &script("pass"))).collect()
     };
-    // The previous run has figures too. The process ids tell the runs apart.
+    // The previous run has figures too. The process ids distinguish the runs.
     let runs_on = |ranks: &[Program]| {
         until("it to train", || {
             let known = host.status()["ranks"].as_array()?.clone();

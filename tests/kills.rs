@@ -67,7 +67,7 @@ fn whoever_is_killed_the_files_open() {
         let file = host.place.path(&format!("{number}.bin"));
         let capturing = command(&host, "capture --steps 30 --wait 6 --no-watch", &file);
         until("the capture to begin", || file.exists().then_some(()));
-        // The moments reach from before the ranks agree to after the last step.
+        // The kills fall between the time before the ranks agree and the time after the last step.
         thread::sleep(Duration::from_millis(number * 389 % 1_500));
         let victim = [Victim::Capturer, Victim::Worker, Victim::Capturer, Victim::Worker, Victim::Collector]
             [number as usize % 5];

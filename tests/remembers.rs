@@ -316,8 +316,8 @@ fn trains(host: &Host, rest: &str) -> Vec<Program> {
     (0..2).map(|rank| host.rank(rank, &script)).collect()
 }
 
-/// Waits until each rank of this run has completed such a number of steps. The ranks of an earlier run have
-/// completed more.
+/// Waits until each rank of this run has completed a number of steps in this range. The ranks of an earlier
+/// run have completed more.
 fn done(host: &Host, steps: std::ops::Range<u64>) {
     until("steps to be done", || steps.contains(&host.status()["steps"]["min"].as_u64()?).then_some(()));
 }

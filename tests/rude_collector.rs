@@ -1,8 +1,8 @@
 //! A misbehaving collector at the hook's socket: `rude_collector SOCKET MANNER`. It runs until its input ends
 //! or it is killed.
 //!
-//! Each message that it receives is a line on its standard output. Where it does not speak ZeroMQ, each
-//! connection is.
+//! Each message that it receives is a line on its standard output, or each connection if it does not speak
+//! ZeroMQ.
 
 use std::{
     fs,
@@ -147,7 +147,7 @@ fn flood(number: u64) -> Vec<u8> {
         }
         7 => vec![b'x'; 60 << 10],
         9 => frame(number, Command::EndCapture(u64::MAX)),
-        // This is more than a hook accepts: it disconnects.
+        // More than a hook accepts, so the hook disconnects.
         11 if number % 128 == 11 => vec![0; 70 << 10],
         13 => Vec::new(),
         _ => frame(number, Command::Introduce),

@@ -103,7 +103,7 @@ fn what_the_gpu_does_alone_is_compared_with_what_each_rank_did() {
     let ratios: Vec<_> =
         document["ranks"].as_array().expect("ranks").iter().map(|rank| &rank["ratio"]).collect();
     assert!(near(ratios[0], 1.0) && near(ratios[1], 1.0 / 1.5), "{document:#}");
-    // One rank takes 1 and the other takes 1.5.
+    // One rank takes 1 unit of time and the other 1.5.
     assert!(near(&document["total"]["ratio"], 2.0 / 2.5), "{document:#}");
     assert_eq!(document["total"]["stands_out"]["rank"], 1);
 

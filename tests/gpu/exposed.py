@@ -87,7 +87,7 @@ def captured():
 
 
 def union(spans):
-    """Merges intervals: the begins and ends of the covered time, in order."""
+    """Merges intervals: the starts and ends of the covered time, in order."""
     whole = []
     for begin, end in sorted(spans):
         if whole and begin <= whole[-1][1]:

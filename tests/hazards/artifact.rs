@@ -46,7 +46,7 @@ fn no_allocator_unwinder_or_cxx_comes_with_it() {
             assert!(names.lines().any(|name| name == expected), "{expected}: {names}");
         }
         // The hook may export neither: a caller of `dlvsym` names a version itself, and the other symbol marks the
-        // begin of the hook's own table.
+        // start of the hook's own table.
         for unexpected in ["dlvsym", "__start_xpu_top_symbols"] {
             assert!(!names.lines().any(|name| name == unexpected), "{unexpected}: {names}");
         }

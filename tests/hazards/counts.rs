@@ -1,4 +1,4 @@
-//! What the collector gets to know of programs, which behave as without the hook.
+//! What the collector learns of programs. The programs behave as without the hook.
 
 use xpu_tests::listener::Speaker;
 use xpu_wire::frame::Launches;
@@ -165,7 +165,7 @@ fn calls_by_a_handle_that_are_not_followed_are_said_to_be_unseen() {
 fn handles_are_not_looked_for_where_the_program_has_nothing_any_more() {
     let heard = Hazard::new("places_that_go", 0).is_harmless_and_heard();
     // The first collective of each round is counted. The collectives of communicators created in NCCL's
-    // thread, whose variables are gone, may not be.
+    // thread, whose variables are gone, may not be counted.
     let collectives = sum(&heard, |launches| launches.collectives);
     assert!((50..=100).contains(&collectives), "{collectives}");
 }

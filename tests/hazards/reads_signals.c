@@ -36,7 +36,7 @@ int main(void) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     sigemptyset(&all);
     for (int i = 0; i < NUMBERS; i++) sigaddset(&all, numbers[i]);
-    /* As some programs do, blocks the signals only after the libraries' threads exist. */
+    /* Like some programs, blocks the signals only after the libraries' threads exist. */
     CHECK(use_everything());
     usleep(50 * 1000);
     sigprocmask(SIG_BLOCK, &all, NULL);

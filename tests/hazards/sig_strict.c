@@ -1,5 +1,5 @@
-/* A list of allowed system calls has only those that a program needs to repair a fault and to end. The
- * argument says how it ends. Any other system call kills the process. Exit code 5. */
+/* Only the system calls that a program needs to repair a fault and to end are allowed. The argument says how
+ * it ends. Any other system call kills the process. Exit code 5. */
 #define _GNU_SOURCE
 #include "gpu.h"
 #include <linux/filter.h>

@@ -47,7 +47,7 @@ const COUNTED: &[Named] = &[
     ("dlclose_hook", processes::closed_hook),
 ];
 
-/// What the hook may cost a program: time, and memory.
+/// The extra time and memory that the hook may cost a program.
 const MOST_TIME: Duration = Duration::from_secs(1);
 const MOST_KIB: u64 = 10 << 10;
 

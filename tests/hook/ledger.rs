@@ -99,7 +99,7 @@ hold()";
         }
         seen = ledgers[0].ledger().read().communicators[0].completed;
     }
-    // Rank 0 goes on alone: its later launches never finish.
+    // Rank 0 continues alone: its later launches never finish.
     let is_hung = |reading: &Reading| {
         let thread = reading.threads.first();
         thread.is_some_and(|thread| reading.heartbeat.since(thread.since) > Duration::from_millis(1500))

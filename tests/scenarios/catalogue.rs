@@ -171,7 +171,7 @@ fn many_buckets(setting: &mut Setting) -> Result<(), NotPlayed> {
     Ok(())
 }
 
-/// Sets its fault, and returns the expected finding.
+/// Sets the scenario's fault, and returns the expected finding.
 #[expect(clippy::too_many_lines, reason = "a catalogue")]
 fn fill(
     name: &'static str,

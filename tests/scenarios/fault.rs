@@ -216,7 +216,7 @@ impl Trouble {
         }
     }
 
-    /// How many of the seconds lost before a step the host waits for copies.
+    /// The part of the seconds lost before a step in which the host waits for copies.
     pub(crate) fn copied(&self, rank: u32, lost: f64) -> f64 {
         match self {
             Self::Copies { rank: slow, .. } if *slow == rank => COUNTED * lost,

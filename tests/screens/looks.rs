@@ -100,7 +100,7 @@ fn columns_of(screen: &Screen, symbol: &str) -> Vec<u16> {
 fn wide_letters_in_names_do_not_move_a_column() {
     for (width, height) in [(80, 24), (132, 40), (200, 60)] {
         let screen = abroad(Depth::True).screen(width, height);
-        // Only the table's symbols: others are at the begin of a line, or in the header.
+        // Only the table's symbols: others are at the start of a line, or in the header.
         let states: Vec<_> = columns_of(&screen, "●").into_iter().filter(|column| *column > 8).collect();
         assert!(states.len() == 8 && states.iter().all(|column| *column == states[0]), "{}", screen.text());
         for name in ["計", "🚀", "cafe"] {

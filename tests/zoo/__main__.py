@@ -1,4 +1,4 @@
-"""Programs in common styles: compares what xpu-top reports of their steps with what each program reports itself.
+"""Runs programs in common styles, and compares xpu-top's report of their steps with the programs' own.
 
     python3 tests/zoo PROGRAMS OUT [--at-once N] [--seconds S] [--capture] [--count] [NAME...]
 

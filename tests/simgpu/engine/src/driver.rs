@@ -31,8 +31,8 @@ pub struct Driver {
     pub trace: unsafe extern "C" fn(sink: Option<Sink>),
     /// `simgpu_current_device`: the calling thread's device.
     pub current_device: unsafe extern "C" fn() -> c_int,
-    /// `simgpu_free_memory`: the free memory of the calling thread's device. Without a context on it, the
-    /// largest number.
+    /// `simgpu_free_memory`: the free memory of the calling thread's device. Returns the largest number if
+    /// the process has no context on it.
     pub free_memory: unsafe extern "C" fn() -> u64,
     /// `simgpu_hold`: a library allocates this much of a device's memory, or frees it.
     pub hold: unsafe extern "C" fn(device: c_int, bytes: i64),

@@ -72,7 +72,7 @@ pub(crate) unsafe extern "C" fn ncclCommInitRankScalable(
     })
 }
 
-/// All ranks are this process's, one on each device of the list, or on the first devices.
+/// All ranks belong to this process, one on each device of the list, or on the first devices.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ncclCommInitAll(
     comms: *mut usize,

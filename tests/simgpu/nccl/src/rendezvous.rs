@@ -16,7 +16,7 @@ use crate::slot::Slot;
 const WINDOW: u64 = 64;
 /// The slots of the pairs grow with the square of this. Unused slots take no memory.
 pub(crate) const MAX_RANKS: u32 = 2048;
-/// Waits check this often, so that an abort is noticed and a lost wake-up is only a delay.
+/// How often a waiting rank checks for an abort. A lost wake-up is then only a delay.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
 /// How often ranks that join check for an abort.
 const GATHERING_PATIENCE: Duration = Duration::from_millis(5);

@@ -92,7 +92,7 @@ fn busy_mw(mhz: u32) -> u32 {
     REST_MW + (f64::from(BUSY_MW - REST_MW) * f64::from(mhz) / HIGHEST_MHZ) as u32
 }
 
-/// A lower power limit holds a GPU at its lower clock. The GPU reaches it when it is busy.
+/// A GPU with a lower clock has a lower power limit, which it reaches when it is busy.
 fn limit_mw(look: Option<Look>) -> u32 {
     look.filter(|look| is_held(*look)).map_or(LIMIT_MW, |look| busy_mw(look.mhz))
 }
