@@ -1,5 +1,5 @@
-/* A sandbox allows only the few system calls that the program itself makes. At its end no other may be made.
- * Exit code 3. */
+/* A sandbox allows only the few system calls that the program itself makes. The program's end may make no
+ * other call. Exit code 3. */
 #include "calls.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,5 +1,5 @@
 //! NCCL's profiler plugin interface. It counts and times calls that pass no interposed function. A call that
-//! both see counts once. The program's own plugin gets every callback.
+//! also passes one counts once. The program's own plugin gets every callback.
 //!
 //! `pncclAllReduce` and the like simulate an NCCL that is linked in or renamed, because the hook does not
 //! interpose them.
