@@ -171,8 +171,7 @@ fn frame(number: u64, command: Command) -> Vec<u8> {
     codec::encode(&Frame { host, number, now, lost: 0, body: Body::Command(command) })
 }
 
-/// A server that does not speak ZeroMQ, or stops after its greeting. Each connection is treated in another
-/// manner.
+/// A server that does not speak ZeroMQ, or stops after its greeting. It handles each connection differently.
 fn be_no_peer(path: &str) {
     let listener = UnixListener::bind(path).expect("nobody else is there");
     open_to_all(path);
