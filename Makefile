@@ -1,6 +1,7 @@
-# The only entry points. Each installs what it needs inside the project: a Python environment in .venv, cargo-nextest and cargo-deny
-# if they are missing. Needed beforehand: Rust (rustup), a C and C++ compiler, make, Python 3.9 or newer with venv.
-# `make wheel GLIBC=2.28` builds with zig against that glibc, for hosts older than this one.
+# The only entry points. Each installs what it needs inside the project: a Python environment in .venv, and
+# cargo-nextest and cargo-deny if they are missing. You need Rust (rustup), a C and C++ compiler, make, and
+# Python 3.9 or newer with venv. `make wheel GLIBC=2.28` builds with zig against that glibc, for hosts with an
+# older C library than this one.
 
 CARGO ?= cargo
 PYTHON ?= python3
@@ -14,7 +15,8 @@ PROGRAMS := xpu-top xpu-collector
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 LIBRARIES := xpu_hook simgpu_driver simgpu_cudart simgpu_cublas simgpu_cublaslt simgpu_nccl simgpu_nvml simgpu_cupti
 
-# Skipped tests write their reason here. Under CI=true a skipped test fails, unless no CI can have what it needs.
+# Skipped tests write their reason here. Under CI=true a skipped test fails, unless no CI can have what it
+# needs.
 SKIPPED := $(TARGET_DIR)/skipped.txt
 
 .PHONY: help build demo test test-programs browser torch lint deny bench scenarios hazards memcheck fuzz wheel wheel-parts packaged-hook packages image screenshots clean
@@ -44,8 +46,8 @@ build:
 demo: build
 	$(TARGET_DIR)/release/xpu-top demo
 
-# Together with the tests: built apart, shared crates are built twice, with other features.
-# Most tests wait most of the time: with five on two cores, the cores are busy.
+# Builds the tests together with the programs: separate builds would build shared crates twice, with other
+# features. Most tests wait most of the time, so five tests on two cores keep the cores busy.
 test: TARGETS := --all-targets
 test: export NEXTEST_TEST_THREADS ?= $(shell expr $$(nproc) \* 2 + 1)
 test: build packaged-hook wheel $(BIN)/pytest browser
@@ -57,7 +59,7 @@ test: build packaged-hook wheel $(BIN)/pytest browser
 	if test -s $(SKIPPED); then echo "$$(wc -l <$(SKIPPED)) tests were skipped:"; sort $(SKIPPED); else echo "no test was skipped"; fi; \
 	exit $$worst
 
-# Not part of `make test`: on your own machine their packages start services.
+# Not part of `make test`, because the packages start services on a developer's machine.
 test-programs:
 	@(for one in /usr/sbin/slurmctld /usr/sbin/slurmd /usr/sbin/munged /usr/sbin/sshd /usr/bin/mpirun; do test -x $$one || exit 1; done; \
 	for one in jemalloc.so.2 tcmalloc.so.4; do ls /usr/lib/*/lib$$one >/dev/null 2>&1 || exit 1; done) || { \
@@ -66,7 +68,8 @@ test-programs:
 	libjemalloc2 libgoogle-perftools4 openmpi-bin; } \
 	|| echo "SKIPPED: no Slurm, sshd, Open MPI or allocators could be installed; the end of make test names the tests that do without"
 
-# The pinned package holds the browser itself; nothing is fetched from elsewhere. Without it, that one test is skipped.
+# The pinned package contains the browser itself, so nothing else is downloaded. Without it, one test is
+# skipped.
 browser: tests/browser/unpacked/chromium $(BIN)/playwright
 
 tests/browser/unpacked/chromium: tests/browser/package-lock.json tests/browser/unpack.mjs
@@ -77,7 +80,7 @@ $(BIN)/playwright: $(BIN)/python tests/browser/requirements.txt
 	@{ $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/browser/requirements.txt && touch $@; } \
 	|| echo "SKIPPED: Playwright could not be installed; the end of make test names the test that does without"
 
-# Not in CI, whose 50 minutes it would nearly fill. It takes 5 GB, and what is built beside it 20.
+# Not in CI, where it would take nearly all of the 50 minutes. It takes 5 GB, and the builds in it 20 GB.
 torch: $(TORCH)/installed
 
 $(TORCH)/installed: tests/python/requirements-torch.txt
@@ -95,8 +98,9 @@ lint: $(BIN)/ruff
 	$(BIN)/python tests/words.py
 	CARGO="$(CARGO)" $(BIN)/python tests/arrows.py
 
-# cargo-deny is built without optimization, in a third of the time: it runs for three seconds.
-# Known vulnerabilities (RustSec) want the network: where there is none, that is said, and the rest is checked.
+# cargo-deny is built without optimization, which takes a third of the time; it runs for three seconds. The
+# check for known vulnerabilities (RustSec) needs the network. Without it, make prints that, and checks the
+# rest.
 deny:
 	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install $(DENY) --locked --debug
 	$(CARGO) deny check --hide-inclusion-graph bans licenses sources
@@ -121,10 +125,10 @@ fuzz:
 	shared/fuzz/run.sh decode $(or $(SECONDS),60)
 	shared/fuzz/run.sh receive $(or $(SECONDS),60)
 
-# The hook as the packages have it: by zig, against an old C library. The hazards run against both builds. With it libzmq, the one
-# library in C++ that zig has to compile.
+# Builds the hook as in the packages: with zig, for an old C library. The hazards run against both builds.
+# Also builds libzmq, the one C++ library that zig has to compile.
 TARGET := x86_64-unknown-linux-gnu
-# Without line tables, which stripping would remove.
+# Without line tables, because the files are stripped anyway.
 ZIGBUILD = PATH="$(CURDIR)/$(BIN):$$PATH" CARGO_PROFILE_RELEASE_DEBUG=false $(CARGO) zigbuild --release
 
 packaged-hook: $(BIN)/cargo-zigbuild
@@ -132,7 +136,7 @@ packaged-hook: $(BIN)/cargo-zigbuild
 
 ifdef GLIBC
 BUILT := $(TARGET_DIR)/$(TARGET)/release
-# Said by --version.
+# `--version` prints this.
 BUILD := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown) of $(shell date -u +%Y-%m-%d), glibc $(GLIBC)
 MATURIN_FLAGS := --zig --target $(TARGET) --compatibility manylinux_$(subst .,_,$(GLIBC))
 
@@ -145,7 +149,7 @@ MATURIN_FLAGS := --auditwheel skip
 wheel-parts: build $(BIN)/maturin
 endif
 
-# Programs and libraries travel inside the Python package; stripped they are a tenth of their size.
+# Programs and libraries are part of the Python package. Stripped, they have a tenth of their size.
 wheel: wheel-parts
 	rm -rf dist $(WHEEL_TREE)/bin $(WHEEL_TREE)/lib
 	mkdir -p $(WHEEL_TREE)/bin $(WHEEL_TREE)/lib
@@ -153,11 +157,12 @@ wheel: wheel-parts
 	for name in $(LIBRARIES); do strip -o $(WHEEL_TREE)/lib/lib$$name.so $(BUILT)/lib$$name.so; done
 	cd pybind && PATH="$(CURDIR)/$(BIN):$$PATH" maturin build --release --strip $(MATURIN_FLAGS) --out ../dist
 
-# From the wheel, the same files for hosts without pip: a tarball and, where dpkg-deb is there, a Debian package.
+# Makes a tarball from the wheel, for hosts without pip, and a Debian package if dpkg-deb exists.
 packages: wheel
 	deploy/package.sh dist/*.whl
 
-# The programs in an image, by the first of these that works here. Only docker finds the list of what is ignored by itself.
+# Builds an image with the first of these programs that works here. Only docker finds the ignore file by
+# itself.
 image:
 	@works() { "$$1" info > /dev/null 2>&1; }; \
 	listed="--ignorefile deploy/docker/Dockerfile.dockerignore"; \
@@ -167,7 +172,7 @@ image:
 	else echo "make image: no docker daemon, buildah or podman here: install one of them" >&2; exit 1; fi; \
 	$$build -f deploy/docker/Dockerfile -t $(or $(IMAGE),xpu-top) .
 
-# PNG="NAME..." makes those of screens that have none yet.
+# PNG="NAME..." also makes PNGs of screens that have none yet.
 screenshots: build
 	UPDATE_EXPECT=1 $(CARGO) nextest run --release -p xpu-tests --test screens
 	$(CARGO) run --release -p xpu-tests --example svg_to_png

@@ -1,4 +1,4 @@
-//! All GPU work, as CUPTI records it during a capture: on real hooks and a collector, with the stand-in
+//! A capture records all GPU work through CUPTI: tested with real hooks, a collector and the stand-in
 //! libcupti.
 
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use xpu_tests::{
     program::{Outcome, Program, run, until},
 };
 
-/// A GEMM, a kernel, a collective, a copy and a fill.
+/// Each step runs a GEMM, a kernel, a collective, a copy and a fill.
 const WORK: &str = "
 comm = communicator()
 def work():
@@ -25,7 +25,7 @@ def work():
 
 const ENDLESS: &str = "\nwhile True: work()";
 
-/// Another client of CUPTI: what PyTorch's profiler does. `came` counts the records that it gets.
+/// A second client of CUPTI, as PyTorch's profiler is one. `came` counts the records that it gets.
 const ANOTHER: &str = "
 ctypes.CDLL('libcupti.so.13', mode=ctypes.RTLD_GLOBAL)
 cupti = ctypes.CDLL('libcupti.so.13')
@@ -87,14 +87,14 @@ impl Job {
         serde_json::from_str(&done.stdout).unwrap_or_else(|_| panic!("{done:?}"))
     }
 
-    /// What is recorded in each step of all ranks.
+    /// Checks that every step of every rank recorded exactly these operations.
     #[track_caller]
     fn every_step_has(&self, expected: &Value) {
         let report = self.report();
         for rank in report["ranks"].as_array().expect("ranks") {
             for step in rank["steps"].as_array().expect("steps") {
                 let mut operations = step["operations"].clone();
-                // Python collects garbage when it likes.
+                // The number of functions varies: Python may collect garbage in any step.
                 operations.as_object_mut().expect("kinds").remove("function");
                 assert_eq!(&operations, expected, "{report:#}");
             }
@@ -119,7 +119,8 @@ fn what_was_launched_is_recorded_in_its_step_and_afterwards_nothing_is() {
     job.every_step_has(&all());
     let report = job.report();
     let step = &report["ranks"][0]["steps"][1]["on_gpu_ns"];
-    // What the hook timed is recorded too, without the way to the GPU; and a kernel of 5 us that it did not.
+    // CUPTI records the kernels that the hook timed, without the launch latency, and one of 5 us that the
+    // hook did not time.
     let hooks =
         step["gemm"].as_u64().zip(step["collective"].as_u64()).map(|(gemm, collective)| gemm + collective);
     let recorded = step["activity_kernel"].as_u64().expect("kernels");
@@ -195,7 +196,7 @@ while True:
     sync()
 ";
     let job = Job::new(&[], script);
-    // How often steps come is known after some bursts of them.
+    // The hook learns the step rate after a few bursts of steps.
     until("bursts of steps", || (job.host.status()["steps"]["min"].as_u64()? >= 300).then_some(()));
     let done = job.capture("--steps 5");
     assert!(!done.stderr.contains("lost"), "{done:?}");
@@ -220,7 +221,7 @@ while True: work()
     until("the other to have all of its records", || {
         job.ranks.iter().all(|rank| rank.said().contains("records True")).then_some(())
     });
-    // It has ended: now there is room for us.
+    // The other client has ended, so the hook may use CUPTI.
     job.capture("--steps 2");
     job.every_step_has(&all());
 }
@@ -245,7 +246,7 @@ while True: work()
         .xpu_top(&format!("capture --job train --kernels --steps 200 --wait 40 -o {}", job.file().display()));
     let capturing = Program::start(command.args(["--hosts", &at, "--key-file"]).arg(job.host.key()));
     until("both to agree", || capturing.said().contains("2 of 2 ranks agreed").then_some(()));
-    // CUPTI is on from 0.3 s before the first step; the steps take 2 s.
+    // CUPTI starts 0.3 s before the first step; the steps take 2 s.
     until("the hooks to time everything", || {
         (job.host.status()["ranks"][0]["collective_timed_one_in"] == 1).then_some(())
     });

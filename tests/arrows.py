@@ -1,5 +1,5 @@
-"""Which crate may use which: what docs/architecture.md says, held against `cargo metadata`. And no crate includes files
-of another: tests may include a page of docs.
+"""Which crate may use which: compares docs/architecture.md with `cargo metadata`. Also, no crate may include another
+crate's files, except that tests may include pages of docs.
 
 python3 tests/arrows.py
 """
@@ -24,13 +24,13 @@ MAY_USE = {
     "xpu-top": {"xpu-tui", "xpu-client", "xpu-net", "xpu-wire", "xpu-model", "xpu-recording", "xpu-analysis"},
 }
 
-# Crates that do not come with it, whatever uses them.
+# Crates that a crate may not depend on, not even indirectly.
 WITHOUT = {
-    # Nothing of these comes into the training process.
+    # None of these may be in the training process.
     "xpu-hook": ("zmq", "zstd", "demangle"),
-    # The screen reads no command line and no Parquet, and starts no GPU library.
+    # The screen reads no command line and no Parquet file, and starts no GPU library.
     "xpu-tui": ("clap", "parquet", "cudarc"),
-    # What has no screen draws nothing.
+    # A program without a screen draws nothing.
     "xpu-client": ("ratatui", "crossterm", "clap"),
     "xpu-analysis": ("ratatui", "crossterm", "clap", "zmq"),
 }
@@ -40,7 +40,7 @@ INCLUDED = re.compile(r'include_(?:str|bytes)!\("([^"]+)"\)|#\[path = "([^"]+)"\
 
 
 def foreign_files(packages):
-    """Files that a crate includes from outside its folder."""
+    """Files outside its folder that a crate includes."""
     root = Path(__file__).resolve().parent.parent
     for package in packages:
         folder = Path(package["manifest_path"]).parent

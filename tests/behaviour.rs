@@ -1,5 +1,5 @@
-//! Functions that are unlike those of the other ranks, in a capture of real processes under the real hook on the
-//! simulated GPU: a slow Python function on one rank, slow copies on another.
+//! A capture names functions that differ from those of the other ranks: a slow Python function on one rank
+//! and slow copies on another. Real processes run under the real hook on the simulated GPU.
 
 use serde_json::{Value, json};
 use xpu_tests::{
@@ -7,7 +7,7 @@ use xpu_tests::{
     program::{Program, run, until},
 };
 
-/// A batch is copied and computed. Rank 1 makes its batches by itself, while nothing runs on its GPU.
+/// Each step copies a batch and computes on it. Rank 1 makes its batches itself, while its GPU is idle.
 const TRAINS: &str = "
 def collate_fn():
     until = time.perf_counter() + 0.04
@@ -34,7 +34,8 @@ fn the_rank_with_a_slow_function_and_the_one_with_slow_copies_are_named() {
             .then_some(())
     });
     let mut captures = 0;
-    // On a busy machine a copy of 50 us may take as long as a slow one: that capture says nothing.
+    // On a busy machine a copy of 50 us may take as long as a slow one. Such a capture names nobody, so a
+    // second one is made.
     let (file, python, copies) = until("a capture to name both ranks", || {
         captures += 1;
         assert!(captures <= 2, "neither of two captures named both ranks");
@@ -59,7 +60,8 @@ fn the_rank_with_a_slow_function_and_the_one_with_slow_copies_are_named() {
     assert!(python["name"].as_str().is_some_and(|name| name.starts_with("collate_fn (")), "{python:#}");
     assert!(python["called_by"].as_str().is_some_and(|name| name.starts_with("train_step (")), "{python:#}");
     let cost = |row: &Value| row["cost_ns"].as_f64().expect("a number") / 1e6;
-    // It spins for 40 ms; 100 MB are read and written, which takes 25 ms at 8 GB/s and 0.05 ms on the others.
+    // `collate_fn` spins for 40 ms. The copies read and write 100 MB, which takes 25 ms at 8 GB/s, and 0.05
+    // ms on the other ranks.
     assert!((20.0..120.0).contains(&cost(&python)), "{python:#}");
     assert!((18.0..27.0).contains(&cost(&copies)), "{copies:#}");
 

@@ -1,4 +1,5 @@
-//! The causes that hold up a whole job: ranks under the hook on the simulated GPU, a real collector.
+//! The bound of a whole job, as the status reports it: ranks under the hook on the simulated GPU, with a real
+//! collector.
 
 use std::fs;
 
@@ -8,7 +9,7 @@ use xpu_tests::{
     program::{Program, until},
 };
 
-/// The shares that add up to all of the time.
+/// These shares add up to 100 % of the time.
 const SHARES: [&str; 4] = ["gemms_pct", "transfers_pct", "waiting_pct", "other_pct"];
 const PARTS: [&str; 5] =
     ["data_loading_pct", "garbage_collection_pct", "copies_pct", "synchronizing_pct", "unexplained_pct"];
@@ -30,7 +31,7 @@ impl Job {
         Self { host, _rank: rank }
     }
 
-    /// Once what is sought is in it.
+    /// Waits until the status shows a bound that satisfies `sought`.
     fn bound(&self, sought: impl Fn(&Value) -> bool) -> Value {
         let bound = until("what it is bound by", || {
             Some(self.host.status()["bound"].take()).filter(|bound| bound.is_object() && sought(bound))
@@ -55,7 +56,7 @@ def collate_fn():
     time.sleep(0.06)
 ";
 
-/// Where PyTorch's is.
+/// A data loader at the same path as PyTorch's.
 const LOADER: &str = "
 from data import collate_fn
 
@@ -99,7 +100,7 @@ train()",
     );
 }
 
-/// Each wait for the GPU is followed by as long a time in which it has nothing to do.
+/// After each wait for the GPU, the GPU is idle until the next launch.
 #[test]
 fn calls_that_synchronize_are_reported_by_what_the_gpu_is_idle_after_them() {
     let job = Job::start(

@@ -1,5 +1,5 @@
-//! `xpu-top capture` on a real collector and real hooks on the simulated GPU: the file's content, and the
-//! messages of failures.
+//! `xpu-top capture` on a real collector and real hooks on the simulated GPU: the content of the file, and
+//! the messages of failures.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use xpu_tests::{
     pty::Terminal,
 };
 
-/// Three GEMMs, a collective by itself and two in a group, a copy and a fill.
+/// Each step runs three GEMMs, one collective alone, two in a group, a copy and a fill.
 const TRAINS: &str = "
 comm = communicator()
 def work():
@@ -63,13 +63,13 @@ impl Job {
         self.host.place.path("c.bin")
     }
 
-    /// Captures to the end, into a file that is not there yet.
+    /// Runs a capture to its end. An existing file is removed first.
     fn capture(&self, more: &str) -> Outcome {
         let _ = fs::remove_file(self.file());
         self.host.ask(&format!("capture --no-watch --job train -o {} {more}", self.file().display()))
     }
 
-    /// Begins one that would take long, and waits for all to have agreed.
+    /// Starts a long capture, and waits until all ranks have agreed.
     fn begin_capture(&self, more: &str) -> Program {
         let mut command =
             self.host.xpu_top(&format!("capture --no-watch --steps 900 -o {} {more}", self.file().display()));
@@ -103,7 +103,7 @@ fn what_was_launched_is_what_is_in_the_file_and_then_all_is_as_before() {
         for step in rank["steps"].as_array().expect("steps") {
             let all = json!({ "gemm": 3, "collective": 3, "group": 1, "copy": 1, "set": 1, "blocked": 1 });
             let mut operations = step["operations"].clone();
-            // Python collects garbage when it likes.
+            // The number of functions varies: Python may collect garbage in any step.
             operations.as_object_mut().expect("kinds").remove("function");
             assert_eq!(operations, all, "{report:#}");
             assert!(step["on_gpu_ns"]["gemm"].as_u64() > Some(0), "{step:#}");
@@ -137,11 +137,12 @@ while True:
     let rows = report["host"].as_array().expect("rows");
     for (name, least) in [("data", 2e6), ("turn", 12e6)] {
         let row = rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{report:#}"));
-        // The first began before the first step, or the last ended after the last, on each of two ranks.
+        // On each of the two ranks, the first span may have begun before the first step, and the last may
+        // have ended after the last.
         assert!((row["kind"] == "span") && (6..=8).contains(&row["count"].as_u64().unwrap()), "{row}");
         assert!(row["p50_ns"].as_f64() > Some(least), "{row}");
     }
-    // They are counted without a capture too.
+    // Spans are also counted without a capture.
     let asked = job.host.ask("status --json --rank 1 --wait 5");
     let ranks = serde_json::from_str::<Value>(&asked.stdout).expect("a document")["ranks"].clone();
     let spans = ranks.as_array().and_then(|ranks| ranks.iter().find(|rank| rank["rank"] == 1));
@@ -190,7 +191,8 @@ fn three_steps_of_four_micro_batches(script: &str, source: &str, name: &str) {
         assert_eq!((&rank["ended"], &rank["source"]), (&json!("Done"), &json!(name)));
         for step in rank["steps"].as_array().expect("steps") {
             let count = |kind: &str| step["operations"][kind].as_u64().expect("a count");
-            // Four micro-batches of 18 GEMMs and 6 buckets; or an evaluation and a log entry beside.
+            // A step has four micro-batches with 18 GEMMs each, and 6 buckets per micro-batch. Some steps add
+            // an evaluation and a log entry.
             assert!([72, 102].contains(&count("gemm")), "{report:#}");
             assert!([24, 25].contains(&count("collective")), "{report:#}");
         }
@@ -202,7 +204,7 @@ fn who_dies_meanwhile_is_named_and_the_file_opens() {
     let job = Job::new(ENDLESS);
     let capturing = job.begin_capture("--wait 12");
     job.ranks[1].signal("KILL");
-    // The other is stopped from now on, and never reaches the last step.
+    // Rank 0 now waits for rank 1, and never reaches the last step.
     let done = capturing.end();
     assert!(matches!(done.status.code(), Some(1 | 3)), "{done:?}");
     assert!(done.stderr.contains("rank 1: it died before it had recorded all steps"), "{done:?}");
@@ -272,7 +274,7 @@ fn what_cannot_be_captured_is_said_with_what_to_do() {
         Some(2),
         "with what there is: {interrupted:?}"
     );
-    // A second interrupt ends the wait for a rank that is stopped.
+    // A second interrupt ends the wait for a stopped rank.
     fs::remove_file(job.file()).expect("with what there was");
     let third = job.begin_capture("--wait 600");
     job.ranks[1].signal("STOP");
@@ -286,7 +288,7 @@ fn what_cannot_be_captured_is_said_with_what_to_do() {
     assert!(asked.elapsed() < Duration::from_secs(4), "it waited {:?} for the rest", asked.elapsed());
     fs::remove_file(job.file()).expect("with what there was");
 
-    // No viewer waits for the recording any more.
+    // No viewer waits for the interrupted recording any more, so a new capture works.
     let after = job.capture("--steps 2 --wait 25");
     assert_eq!(after.status.code(), Some(0), "{after:?}");
 
@@ -343,7 +345,7 @@ fn a_finding_fires_a_capture_of_what_was_before_it() {
     assert_eq!((&first["rank"], &first["ended"]), (&json!(0), &json!("TimeUp")), "{report:#}");
     assert!(report["standstill"].as_str().is_some_and(|why| why.starts_with("rank 1 ")), "{report:#}");
     assert_eq!(first["steps"].as_array().map(Vec::len), Some(5), "{report:#}");
-    // The file contains the lead-up: it begins while nothing was wrong.
+    // The file also contains the lead-up: at its beginning nothing is wrong.
     let early = run(job.host.xpu_top("status --json --at 0% --replay").arg(job.file()));
     assert!(early.stdout.contains("\"step_ms_mean\"") && !early.stdout.contains("\"hang\""), "{early:?}");
     let stacks = run(job.host.xpu_top("status --json --replay").arg(job.file()));

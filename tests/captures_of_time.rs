@@ -1,5 +1,5 @@
-//! `xpu-top capture --for`: a time instead of steps, of programs without known steps, on a real collector and
-//! real hooks.
+//! `xpu-top capture --for`: captures a period instead of steps, for programs without known steps. A real
+//! collector and real hooks.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use xpu_tests::{
     program::{Outcome, Program, run, until},
 };
 
-/// An inference server: launches, and no step.
+/// An inference server: it launches work and has no steps.
 const SERVES: &str = "
 comm = communicator()
 def work():
@@ -57,7 +57,7 @@ impl Job {
         serde_json::from_str(&done.stdout).unwrap_or_else(|_| panic!("{done:?}"))
     }
 
-    /// Begins one that takes a minute, and waits until both have agreed.
+    /// Starts a capture of one minute, and waits until both ranks have agreed.
     fn begin(&self, name: &str) -> Program {
         let line = format!("capture --no-watch --for 1m --job train -o {}", self.file(name).display());
         let at = format!("{}:{BASE}", self.host.address);
@@ -67,7 +67,7 @@ impl Job {
         capturing
     }
 
-    /// A column of a table.
+    /// Reads one column of an exported table.
     fn column(&self, name: &str, table: &str, column: &str) -> Vec<String> {
         let dir = self.file(&format!("{name}-{table}"));
         let done = run(self.host.xpu_top("export --csv").arg(&dir).arg(self.file(name)));
@@ -101,7 +101,7 @@ fn a_program_without_steps_is_captured_by_time() {
         assert!(window["operations"]["gemm"].as_u64() > Some(4), "{report:#}");
         assert!(window["operations"]["activity_kernel"].as_u64() > Some(4), "{report:#}");
     }
-    // Both ranks recorded the same time, and nothing outside of it.
+    // Both ranks recorded the same period, and nothing outside it.
     let launched = job.column("c.bin", "gemms", "launched_ns");
     let offsets = report["clock"]["offsets_ns"]["sim"].as_i64().unwrap_or(0);
     assert!(launched.len() > 8);
@@ -130,7 +130,7 @@ fn a_program_without_steps_is_captured_by_time() {
 fn two_times_are_compared_by_the_second_and_not_with_steps() {
     let job = Job::new(TRAINS);
     until("steps", || (job.host.status()["steps"]["min"].as_u64()? >= 3).then_some(()));
-    // Twice as long is no change of the job.
+    // A capture that is twice as long does not mean that the job changed.
     for (name, length) in [("short.bin", "250ms"), ("long.bin", "500ms")] {
         let done = job.capture(name, &format!("--light --for {length}"));
         assert_eq!(done.status.code(), Some(0), "{done:?}");
@@ -184,7 +184,7 @@ fn a_time_that_is_cut_short_is_in_the_file_as_long_as_it_was() {
     assert!(text.contains("of the requested 60.0 s were recorded"), "{text}");
 }
 
-/// Like a rank with an older hook that knows no captures by time.
+/// The stopped rank does not answer, like a rank with an older hook that does not know captures by time.
 #[test]
 fn a_rank_that_does_not_answer_is_not_waited_for_when_the_time_is_over() {
     let job = Job::new(SERVES);
@@ -195,7 +195,7 @@ fn a_rank_that_does_not_answer_is_not_waited_for_when_the_time_is_over() {
     assert_eq!(done.status.code(), Some(1), "{done:?}");
     assert!(done.stderr.contains("rank 1: it did not answer: "), "{done:?}");
     assert!(asked.elapsed() < Duration::from_mins(1), "it waited {:?}", asked.elapsed());
-    // The other waits for it in a collective, and has a time nevertheless.
+    // Rank 0 waits in a collective for the stopped rank, but its window has its full length.
     let ranks = job.report("c.bin")["ranks"].clone();
     assert_eq!(
         (ranks.as_array().map(Vec::len), &ranks[0]["steps"][0]["took_ns"]),
@@ -211,7 +211,7 @@ fn a_time_is_either_that_or_steps() {
         assert_eq!(done.status.code(), Some(64), "{line}: {done:?}");
         assert!(!job.file("c.bin").exists());
     }
-    // Of one rank alone, and with another under way there.
+    // A capture of one rank alone works. A second capture is refused while the first one runs.
     let one = job.capture("one.bin", "--for 100ms --ranks 1");
     assert_eq!(one.status.code(), Some(0), "{one:?}");
     assert_eq!(job.report("one.bin")["ranks"].as_array().map(Vec::len), Some(1));

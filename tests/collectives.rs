@@ -1,5 +1,5 @@
-//! Ranks with diverging NCCL calls, on a real collector and real Python processes under the hook, on the
-//! simulated GPU: the deviating rank is named, and its call.
+//! Ranks whose NCCL calls diverge: the deviating rank and its call are named. Real Python processes run under
+//! the hook on the simulated GPU, with a real collector.
 
 use std::{fs, process::Command};
 
@@ -15,7 +15,7 @@ fn one_too_many() -> String {
     script(log, &format!("{SAME}\n    if differs: log_metrics()"))
 }
 
-/// The line number of this text in a script, as Python counts.
+/// The line number of this text in a script, counted as Python counts.
 fn line(script: &str, text: &str) -> usize {
     script.lines().position(|line| line.contains(text)).expect("it is there") + 2
 }
@@ -47,7 +47,7 @@ fn one_call_too_many_of_two_ranks() {
     );
     assert_eq!(document["ranks"].as_array().map(Vec::len), Some(1));
 
-    // They outlive the processes.
+    // The records outlive the processes.
     for rank in &job.ranks {
         rank.signal("KILL");
     }
@@ -73,7 +73,8 @@ fn one_call_too_many_of_two_ranks() {
     );
 }
 
-/// As PyTorch's analyser does: by rank in the name, group by group, number by number.
+/// Reads the dumps as PyTorch's flight-recorder analyser does: the rank from the file name, then group by
+/// group and number by number.
 fn reads_as_a_flight_recorder(folder: &std::path::Path) {
     let script = "
 import ast, pickle, sys
@@ -104,12 +105,12 @@ fn one_call_too_many_of_eight_ranks() {
     named(8, &one_too_many(), "mismatch", "extra", &words);
 }
 
-/// A GEMM that takes hours, launched before the collective.
+/// A GEMM that takes hours is launched before the collective.
 #[test]
 fn a_kernel_without_end_before_a_collective() {
     let script = script("", &format!("    if differs: ok(gemm_ex(2000000, 2000000, 2000000))\n{SAME}"));
-    // By an event before it, and by the pair of events of one that is timed; the 35th timed one is followed by an
-    // empty pair, which is reported before it.
+    // The GPU's position is known from an event before the collective or, for a timed collective, from its
+    // pair of events. After the 35th timed collective an empty pair follows, and is reported first.
     let after_34 = script.replace("(1, 12)", "(1, 17)");
     let cases = [
         (2, "collective=1024", &script),
@@ -130,7 +131,7 @@ fn a_kernel_without_end_before_a_collective() {
             "{evidence}"
         );
         assert!(hang["since_s"].as_f64().is_some_and(|since| since <= SOON), "{hang:#}");
-        // What is before it on its stream, once the records are read.
+        // Once the records are read, the finding names the work before the collective on its stream.
         let behind = "on the GPUs: rank 1: behind work up to GEMM 2000000x2000000x2000000 bf16, launched ";
         let gpus = until("the states of the GPUs", || {
             let findings = job.host.status()["findings"].clone();
@@ -155,7 +156,7 @@ fn a_kernel_without_end_before_a_collective() {
     }
 }
 
-/// As `xpu-top run --gpu-core` prepares it.
+/// The environment is as `xpu-top run --gpu-core` sets it.
 #[test]
 fn the_kernels_on_the_gpus_of_a_job_that_hangs_are_named() {
     let script = script("", &format!("    if differs: ok(gemm_ex(2000000, 2000000, 2000000))\n{SAME}"));
@@ -168,7 +169,7 @@ fn the_kernels_on_the_gpus_of_a_job_that_hangs_are_named() {
     ];
     let ranks = (0..2).map(|rank| host.rank_of_where((rank, 2), &set, &script)).collect();
     let job = Hung { host, ranks };
-    // Before the kernel without end it is refused.
+    // Before the endless kernel is launched, the request is refused.
     let early = until("both ranks to be read", || {
         let asked = job.host.ask("stacks --gpus --yes");
         (asked.stderr.matches("it advances").count() > 0).then_some(asked)
@@ -186,7 +187,7 @@ fn the_kernels_on_the_gpus_of_a_job_that_hangs_are_named() {
     let [other, kernel] = ["└─ rank 1; not 0", "nvjet_hsh_256x128"].map(|text| asked.stdout.find(text));
     assert!(other.is_some() && other < kernel, "{}", asked.stdout);
 
-    // Reading ended them, and the stacks remain.
+    // Reading the GPU state ended the ranks; their stacks remain.
     for rank in job.ranks {
         assert!(!rank.end().status.success());
     }
@@ -266,10 +267,10 @@ fn a_receive_without_its_send() {
     named(8, &script, "unmatched", "unmatched", &words);
 }
 
-/// It ends in an orderly way, and the others wait for it.
+/// A rank exits in an orderly way, and the others wait for it.
 #[test]
 fn a_rank_that_left() {
-    // After the collector has heard of it.
+    // By this step the collector knows the rank.
     let script = script("", &format!("    if (RANK, at) == (1, 150): os._exit(0)\n{SAME}"));
     for world in [2, 8] {
         let job = named(
@@ -284,8 +285,8 @@ fn a_rank_that_left() {
     }
 }
 
-/// With pauses, occasional calls, two communicators, and messages: no divergence is reported, at whatever
-/// moment the records are read.
+/// With pauses, occasional calls, two communicators and messages, no divergence is reported, whenever the
+/// records are read.
 #[test]
 fn ranks_that_do_the_same_are_never_said_to_part() {
     let rare = "def log_metrics():\n    ok(process.ncclAllReduce(memory, memory, c_size_t(123), NCCL_FLOAT, 0, comm, stream))";
@@ -318,7 +319,7 @@ fn ranks_that_do_the_same_are_never_said_to_part() {
     }
 }
 
-/// Without one, the remedy is printed.
+/// Without a job, the remedy is printed.
 #[test]
 fn without_a_job_it_is_said_what_to_do() {
     let host = Host::new();

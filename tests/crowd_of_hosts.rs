@@ -1,5 +1,6 @@
-//! Hosts whose ranks are only pretended, until standard input ends: `crowd_of_hosts HOSTS RANKS_PER_HOST [SLOW]`;
-//! the GPU of rank SLOW is slower than the others. Prints their addresses and their first port, as a relay takes them.
+//! Simulates hosts and their ranks until standard input ends: `crowd_of_hosts HOSTS RANKS_PER_HOST [SLOW]`.
+//! The GPU of rank SLOW is slower than the others. Prints the hosts' addresses and first port in the form
+//! that a relay takes.
 
 use std::io::{Read as _, Write as _};
 

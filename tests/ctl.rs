@@ -1,4 +1,4 @@
-//! The switch from outside: `xpu-top ctl` on a real collector, and real hooks on the simulated GPU.
+//! Switching hooks from outside: `xpu-top ctl` on a real collector and real hooks on the simulated GPU.
 
 use std::fs;
 
@@ -99,7 +99,7 @@ while not Path(os.environ['RENDEZVOUS'], 'enough').exists():
     let [mean, p50, p99] =
         ["mean_ms", "p50_ms", "p99_ms"].map(|key| known["steps"][key].as_f64().expect("a time"));
     assert!(p50 <= p99 && p50 > 9.0 && mean > 9.0, "each waits for ten: {}", known["steps"]);
-    // A GEMM of half a microsecond at peak, at most every ten milliseconds.
+    // A GEMM takes half a microsecond at peak, and runs at most once in ten milliseconds.
     assert!(known["mfu"].as_f64() < Some(0.54e-6 / 10e-3 * 1.5), "{}", known["mfu"]);
     let detail: Value = serde_json::from_str(&host.ask("status --json --rank 0").stdout).expect("a document");
     assert!(detail["ranks"][0]["activity"]["memory"]["held_bytes"].is_u64(), "{detail}");
@@ -107,7 +107,7 @@ while not Path(os.environ['RENDEZVOUS'], 'enough').exists():
     assert!(rank.end().status.success());
 }
 
-/// The ledger of a process, found among its descriptors.
+/// Finds the ledger of a process among its descriptors.
 fn ledger(program: &Program) -> LedgerPage {
     let pid = Pid(program.pid());
     (0..1024)

@@ -1,4 +1,4 @@
-//! `xpu-top demo` to its end: its report of each fault.
+//! Runs `xpu-top demo` to its end, and checks its report of each fault.
 
 use std::{
     fs::{self, File},
@@ -17,7 +17,7 @@ use xpu_tests::{
 struct Demo {
     place: Place,
     program: Program,
-    /// One demo at a time: each takes all of a small machine.
+    /// A lock, so that one demo runs at a time: each demo takes all cores of a small machine.
     _turn: File,
 }
 
@@ -35,7 +35,7 @@ impl Demo {
         Self { program: Program::start(&mut command), place, _turn: turn }
     }
 
-    /// Another terminal's view, with the connection that the demo prints on its standard error.
+    /// The status as seen from another terminal, which takes the ports from the demo's standard error.
     fn status(&self) -> Option<Value> {
         let said = self.program.said();
         let base = said.strip_prefix("demo: ports ")?.split(' ').next()?.to_owned();
@@ -45,12 +45,12 @@ impl Demo {
         serde_json::from_str(&run(&mut command).stdout).ok()
     }
 
-    /// The request of a new viewer.
+    /// The status as seen by a viewer that has just connected.
     fn glance(&self) -> Option<Value> {
         serde_json::from_str(&self.ask("status --now --json").stdout).ok()
     }
 
-    /// Kills the collectors and starts them again as they were.
+    /// Kills the collectors, and restarts them with the same command line and environment.
     fn restart_collectors(&self) -> Vec<Program> {
         let read = |process: &Path, what: &str| -> Vec<String> {
             let bytes = fs::read(process.join(what)).unwrap_or_default();
@@ -70,7 +70,8 @@ impl Demo {
             assert!(
                 Command::new("kill").args(["-s", "KILL", &pid]).status().is_ok_and(|sent| sent.success())
             );
-            // Its memory goes before its files do, and with them its lock: only a zombie has neither.
+            // A dying process releases its memory first, then its files and the lock: only a zombie has
+            // released both.
             until("it to be gone", || {
                 let ended = fs::read_to_string(process.join("status"))
                     .map_or(true, |status| status.contains("State:\tZ"));
@@ -83,7 +84,7 @@ impl Demo {
         started
     }
 
-    /// Sends a signal to the process that is a rank, once the job trains.
+    /// Sends a signal to the process of a rank, once the job trains.
     fn signal(&self, rank: usize, signal: &str) {
         let pid = until("the job to train", || {
             let status = self.status()?;
@@ -93,7 +94,7 @@ impl Demo {
         assert!(sent.is_ok_and(|sent| sent.success()));
     }
 
-    /// Runs `xpu-top` with this line on the job, once it trains.
+    /// Runs this `xpu-top` command on the job, once it trains.
     fn ask(&self, line: &str) -> Outcome {
         until("the job to train", || (self.status()?["steps"]["min"].as_u64()? >= 3).then_some(()));
         let said = self.program.said();
@@ -107,12 +108,12 @@ impl Demo {
         run(&mut command)
     }
 
-    /// Runs `xpu-top` with this line, on no job.
+    /// Runs this `xpu-top` command on files, without a job.
     fn ask_of_file(&self, line: &str) -> Outcome {
         run(self.place.command(built::artifact("xpu-top")).args(line.split_whitespace()))
     }
 
-    /// A recording of this demo, at its end.
+    /// The final status in a recording of this demo.
     fn replayed(&self, file: &Path) -> Value {
         let mut command = self.place.command(built::artifact("xpu-top"));
         let said = run(command.args(["status", "--json", "--rank", "5", "--replay"]).arg(file));
@@ -125,7 +126,7 @@ impl Demo {
         serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"))
     }
 
-    /// The same, once its flame graph is there.
+    /// As [`Self::end`], and checks the flame graph.
     fn end_of(self, svg: &Path) -> (Option<i32>, Value) {
         let Self { place, program, _turn } = self;
         let Outcome { stdout, stderr, status } = program.end();
@@ -142,7 +143,7 @@ impl Demo {
     }
 }
 
-/// Kind, class and ranks of each finding.
+/// The kind, class and ranks of each finding.
 fn findings(document: &Value) -> Vec<(&str, &str, Vec<u64>)> {
     let of = |finding: &'_ Value| {
         finding["ranks"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
@@ -162,7 +163,8 @@ fn a_healthy_job_has_no_finding() {
     assert!(document.get("stacks").is_none());
 }
 
-/// Of 14 layers, each two GEMMs forward and four backward; four buckets of gradients; a batch in, a loss out, and the wait for it.
+/// Each of 14 layers runs two GEMMs forward and four backward. A step also reduces four buckets of gradients,
+/// copies a batch in and a loss out, and waits for the loss.
 #[test]
 fn the_same_steps_of_all_ranks_are_captured_whole() {
     let demo = Demo::start("--ranks 8 --nodes 2 --steps 100000");
@@ -177,7 +179,7 @@ fn the_same_steps_of_all_ranks_are_captured_whole() {
         let steps: Vec<_> = list(&rank["steps"]).iter().map(|step| step["step"].clone()).collect();
         assert_eq!(Value::from(steps), report["steps"], "all ranks have the same steps");
         for mut step in list(&rank["steps"]) {
-            // Python collects garbage when it likes.
+            // The number of functions varies: Python may collect garbage in any step.
             step["operations"].as_object_mut().expect("kinds").remove("function");
             let counts = serde_json::json!({ "gemm": 84, "collective": 4, "copy": 2, "blocked": 1 });
             assert_eq!(step["operations"], counts, "{rank:#}");
@@ -209,7 +211,8 @@ fn the_same_steps_of_all_ranks_are_captured_whole() {
         let mut command = demo.place.command(built::artifact("xpu-top"));
         run(command.arg("export").arg(&file).args(line.split_whitespace()).current_dir(demo.place.path("")))
     };
-    // Compressed where the name says so; only what is asked for; ranks named and in order of their groups.
+    // A name ending in `.gz` is compressed. The export has only the kinds asked for, and lists ranks by name
+    // in the order of their groups.
     let done = export("--chrome x.json.gz --csv tables --kind gemm --groups tp2-dp4");
     assert_eq!(done.status.code(), Some(0), "{done:?}");
     let packed = File::open(demo.place.path("x.json.gz")).expect("it is written");
@@ -235,7 +238,7 @@ fn the_same_steps_of_all_ranks_are_captured_whole() {
     let mut tables: Vec<_> = tables.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     tables.sort();
     assert_eq!(tables, ["gemms.csv", "steps.csv"]);
-    // Existing files stay, also behind a link.
+    // Existing files are not overwritten, also not through a link.
     std::os::unix::fs::symlink("folded", demo.place.path("link")).expect("a link");
     for line in ["--folded folded", "--folded link", "--csv tables", "--perfetto new --chrome link"] {
         let refused = export(line);
@@ -254,7 +257,8 @@ fn the_same_steps_of_all_ranks_are_captured_whole() {
     assert_eq!(replayed["coverage"]["ranks_seen"], 8, "{replayed:#}");
 }
 
-/// Kind, class, ranks, and confidence: a recording shows at its end what a live viewer saw, including GEMMs.
+/// At its end a recording shows what a live viewer saw, GEMMs included: the same kind, class, ranks and
+/// confidence.
 #[test]
 fn a_capture_finds_what_is_found_live() {
     let demo = Demo::start("--ranks 8 --nodes 2 --steps 100000 --slow 5:1.5");
@@ -301,12 +305,13 @@ fn a_capture_of_a_hang_waits_for_no_step_and_says_what_for() {
     );
     let text = demo.ask_of_file(&format!("report {}", file.display())).stdout;
     assert!(text.contains("not recorded completely") && !text.contains("   0.00   0.00"), "{text}");
-    // Nothing came after that: a second request, for no earlier step, gets the step in which the job hangs.
+    // The job has hung since then: a second request, which sets no first step, gets the step in which it
+    // hangs.
     let again = demo.place.path("again.bin");
     let done = demo.ask(&format!("capture --steps 3 -o {} --wait 600", again.display()));
     assert_eq!(done.status.code(), Some(1), "{done:?}");
     let report = demo.report(&again);
-    // The missing rank has launched nothing in it.
+    // The missing rank has launched nothing in that step.
     let ranks = report["ranks"].as_array().expect("ranks");
     assert!(ranks.iter().any(|rank| rank["operations"].as_u64() > Some(0)), "{report:#}");
 }
@@ -321,7 +326,7 @@ fn a_slow_gpu_is_named() {
     );
 }
 
-/// Two ranks; and each status is that of a viewer that has never watched.
+/// The job has two ranks. Each status is that of a viewer that has not watched before.
 #[test]
 fn who_comes_late_is_reported_at_once_what_is_wrong_since_when_and_so_after_a_restart() {
     let demo = Demo::start("--ranks 2 --nodes 2 --steps 100000 --slow-host 1:40ms");
@@ -341,8 +346,8 @@ fn who_comes_late_is_reported_at_once_what_is_wrong_since_when_and_so_after_a_re
     assert!((cost(&again) / cost(&finding) - 1.0).abs() < 0.5, "{finding:#} {again:#}");
 }
 
-/// A clock a little lower: rank, cause and cost are the same in each place. A recording is looked at, where time stands
-/// still.
+/// A clock is a little lower: every place shows the same rank, cause and cost. A recording is compared,
+/// because time stands still in it.
 #[test]
 fn what_a_lower_clock_costs_is_the_same_on_all_pages_in_the_report_and_in_the_document() {
     let demo = Demo::start("--ranks 8 --nodes 2 --steps 100000 --throttle 5:1800");
@@ -367,11 +372,11 @@ fn what_a_lower_clock_costs_is_the_same_on_all_pages_in_the_report_and_in_the_do
 
     let mut command = demo.place.command(built::artifact("xpu-top"));
     command.env("HOME", demo.place.path("")).env_remove("XDG_CONFIG_HOME").arg("--replay").arg(&file);
-    // The report is written into the working directory too.
+    // The command also writes the report into the working directory.
     command.current_dir(demo.place.path(""));
     let mut terminal = Terminal::start(command, 200, 50);
     let flat = |screen: &str| screen.replace('\n', " ").split_whitespace().collect::<Vec<_>>().join(" ");
-    // The screen has a headline, and below it the clauses that the headline leaves out.
+    // The screen has a headline, and below it the clauses that the headline omits.
     let cause = evidence.rsplit(", and ").next().expect("a clause");
     let overview = format!("the overview with `{cause}` and `{cost}`");
     let says_it = |screen: &str| {
@@ -393,7 +398,7 @@ fn a_slow_host_is_named() {
     assert_eq!((code, findings(&document)), (Some(1), vec![("slow_rank", "host", vec![3])]), "{document:#}");
 }
 
-/// Requested by a viewer that has not watched the job before.
+/// The viewer has not watched the job before.
 #[test]
 fn of_sixteen_a_slow_host_is_named() {
     let demo = Demo::start("--ranks 16 --nodes 2 --steps 100000 --slow-host 13:80ms");
@@ -443,7 +448,7 @@ fn a_stopped_rank_is_named_and_so_is_a_killed_one() {
     assert_eq!((code, findings(&document)), (Some(2), vec![("exited", "dead", vec![1])]), "{document:#}");
 }
 
-/// The user has seen that the job hangs, and ends the capture to get the data so far.
+/// The user has seen the hang, and ends the capture to get the data so far.
 #[test]
 fn a_job_that_was_left_standing_is_reported_when_it_is_ended() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! `deploy/` matches the programs: every flag it uses exists, and systemd accepts every unit.
+//! `deploy/` matches the programs: every flag that it uses exists, and systemd accepts every unit.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -14,7 +14,7 @@ use xpu_tests::{
     skip::{Beyond, skipped_beyond_ci},
 };
 
-/// Subcommands that are used there.
+/// The subcommands that `deploy/` uses.
 const SUBCOMMANDS: [&str; 3] = ["run", "doctor", "keygen"];
 
 fn files(dir: &Path) -> Vec<PathBuf> {
@@ -33,7 +33,7 @@ fn help(program: &str, arguments: &[&str]) -> String {
     String::from_utf8(said.stdout).unwrap()
 }
 
-/// The flags of our programs on a line, up to a `--` that begins somebody else's command.
+/// The flags of xpu-top's programs on a line, up to a `--`, after which another program's command begins.
 fn flags(line: &str) -> Vec<(&'static str, String)> {
     let line = line.replace(['[', ']', ',', '"', '(', ')', '`'], " ");
     let (mut of, mut found) = (None, Vec::new());
@@ -71,7 +71,7 @@ fn every_flag_that_is_shown_is_there() {
 #[test]
 fn systemd_takes_the_unit() {
     let unit = built::source("../deploy/systemd/xpu-collector.service");
-    // Its program is where the package puts it, which is not here.
+    // The unit names the path of an installed package, which does not exist here.
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("xpu-collector.service");
     let text = fs::read_to_string(unit).unwrap();

@@ -1,5 +1,5 @@
-//! The health of GPUs, end to end: the collector reads the stand-in management library, and assigns it to the
-//! ranks.
+//! GPU health, end to end: the collector reads the stand-in management library, and assigns each GPU to its
+//! rank.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ for _ in rounds():
     step()
 hold()";
 
-/// A host whose GPUs can be observed from outside, and two ranks that train on the given ones.
+/// A host whose GPUs can be observed from outside, with two ranks that train on these GPUs.
 fn trains(visible: &str, throttled: &str) -> (Host, [xpu_tests::program::Program; 2]) {
     let host = Host::with_visible_gpus();
     let ranks = [(0, "1980"), (1, throttled)].map(|(rank, clock)| {
@@ -32,7 +32,7 @@ fn end(host: &Host, ranks: [xpu_tests::program::Program; 2]) {
     }
 }
 
-/// The ranks' devices, once both are known and satisfy this condition.
+/// The devices of both ranks, once both are known and satisfy `so`.
 fn devices(host: &Host, what: &str, so: impl Fn(&[Value; 2]) -> bool) -> [Value; 2] {
     until(what, || {
         let status = host.status();
@@ -51,7 +51,7 @@ fn each_rank_has_the_health_of_its_own_gpu_whatever_it_numbers_it() {
     assert_eq!((&fast["sm_mhz"], &fast["throttle"]), (&1980.into(), &Value::Array(vec![])));
     assert_eq!((&slow["sm_mhz"], &slow["throttle"][0]), (&1320.into(), &"power cap".into()));
     assert!(slow["power_limit_w"].as_f64() < fast["power_limit_w"].as_f64());
-    // gpu.py holds a gibibyte.
+    // `gpu.py` holds one gibibyte.
     assert!(fast["memory_used_bytes"].as_u64() >= Some(1 << 30), "{fast}");
     assert_eq!((&fast["ecc_uncorrected"], &fast["nvlink_errors"]), (&0.into(), &Value::Null));
     let rates = host.status();
@@ -63,7 +63,8 @@ fn each_rank_has_the_health_of_its_own_gpu_whatever_it_numbers_it() {
     end(&host, ranks);
 }
 
-/// One process that drives two GPUs, each by a thread: the second multiplies at an eighth of the speed, and so is waited for.
+/// One process drives two GPUs, with one thread for each. The second multiplies at an eighth of the speed, so
+/// the first waits for it.
 const TWO_GPUS: &str = "
 import threading
 comms = (c_void_p * 2)()
@@ -137,7 +138,7 @@ fn each_gpu_of_one_process_is_a_row_with_its_own_figures_health_and_finding() {
     assert!(outcome.status.success() && outcome.stderr.is_empty(), "{outcome:?}");
 }
 
-/// By the performance monitor of one GPU, and by the counters of the other, which is an older one.
+/// One GPU has a performance monitor. The other is an older one, and has only counters.
 #[test]
 fn what_gpus_and_processes_move_and_compute_is_seen() {
     let host = Host::with_visible_gpus();
@@ -149,12 +150,12 @@ fn what_gpus_and_processes_move_and_compute_is_seen() {
         let is_known = |load: &Value| load["gpu"]["pcie"]["received_bytes_per_s"].as_u64() > Some(100 << 20);
         both.iter().all(is_known).then_some(both)
     });
-    // Whoever asks now is given them at once.
+    // A later request gets both loads at once.
     for _ in 0..3 {
         let status = host.status();
         assert!([0, 1].iter().all(|rank: &usize| status["ranks"][*rank]["load"].is_object()), "{status:#}");
     }
-    // The stand-in's rates are in proportion to the share of the time in which the GPU was busy.
+    // The stand-in's rates are proportional to the share of time in which the GPU was busy.
     let share = new["gpu"]["sm_pct"].as_f64().unwrap() / 100.0;
     let is = |found: &Value, rate: f64| {
         let found = found.as_f64().unwrap() / f64::from(1 << 20);

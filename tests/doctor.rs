@@ -1,5 +1,5 @@
-//! `xpu-top doctor` on this machine: green with the stand-in libraries, plain words if something is wrong,
-//! and no secrets in its package.
+//! `xpu-top doctor` on this machine: everything is ok with the stand-in libraries, failures are reported in
+//! plain words, and the support bundle contains no secrets.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -48,7 +48,7 @@ fn all_is_well_with_the_stand_ins() {
         "{document}"
     );
     assert!(check(&document, "preload")["found"].as_str().unwrap().contains("libxpu_hook.so"));
-    // As people read it: a line for each, and what to do below it.
+    // The text output has one line per check, and the remedy below it.
     let said = doctor(&place, free_base(), &[]);
     assert!(said.stdout.contains("ok    preload") && said.stdout.lines().count() > 12, "{}", said.stdout);
     assert_eq!(place.leftovers(), Vec::<std::path::PathBuf>::new());
@@ -87,7 +87,7 @@ fn what_is_packed_holds_no_secret() {
     assert!(run(keygen.args(["keygen", "-o"]).arg(&key)).status.success());
     let secret = fs::read_to_string(&key).unwrap().trim().to_owned();
     let (public_half, secret_half) = secret.split_at(40);
-    // A log in which everything is said that should not get out.
+    // The log contains everything that must not get out.
     let base = free_base();
     let home = place.path("home").display().to_string();
     let log = format!("key {secret} token wandb-1234567 at {home}/train.py of marie\n");
@@ -109,12 +109,12 @@ fn what_is_packed_holds_no_secret() {
     assert!(grep("NCCL_DEBUG=INFO").status.success(), "what helps is there");
     assert!(grep("key [key] token [secret] at ~/train.py of [user]").status.success());
     assert!(grep("\"verdict\"").status.success());
-    // A file that is there is left alone.
+    // An existing file is not overwritten.
     let again = run(command.env("X", "y"));
     assert!(again.stderr.contains("does not exist yet") && again.status.code() == Some(1), "{again:?}");
 }
 
-/// As a demo has one: of another runtime directory, so that `run` does not find it.
+/// This collector has another runtime directory, as a demo's has, so `run` does not find it.
 #[test]
 fn another_collector_of_the_same_user_is_no_failure() {
     let place = Place::new();

@@ -1,5 +1,5 @@
-//! How long a picture of many ranks takes: `cargo run --release -p xpu-tests --example draw_time`. In time on a core, which others on
-//! the machine do not change much.
+//! Measures how long drawing many ranks takes: `cargo run --release -p xpu-tests --example draw_time`. It
+//! measures CPU time, which other programs on the machine hardly change.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Faults of one rank on the simulated GPU, in jobs of few ranks (`demo.rs` has those of many). Nobody has watched before: each status is
-//! that of a viewer that has just come.
+//! Faults of one rank on the simulated GPU, in jobs of few ranks (`demo.rs` has jobs of many). Each status is
+//! that of a viewer that has just connected.
 
 use std::{
     sync::{
@@ -16,7 +16,7 @@ use xpu_tests::{
     program::{Program, until},
 };
 
-/// From this step on rank 1 has its fault.
+/// From this step on the last rank has its fault.
 const FROM: u64 = 60;
 
 struct Job {
@@ -25,7 +25,8 @@ struct Job {
 }
 
 impl Job {
-    /// All ranks are alike, except that the last one does this before each of its steps, from [`FROM`] on.
+    /// All ranks do the same, except that from step [`FROM`] on the last one runs `fault` before each of its
+    /// steps.
     fn start(world: usize, fault: &str) -> Self {
         let host = Host::with_visible_gpus();
         let script = format!(
@@ -50,7 +51,7 @@ while True:
     }
 
     fn runs_for(&self, steps: u64) -> &Self {
-        // Of a busy machine: in parts, each within the time that tests wait.
+        // A busy machine is slow: each part takes less than the time that tests wait.
         for part in 1..=4 {
             until("steps", || {
                 (self.host.status()["steps"]["min"].as_u64()? >= steps * part / 4).then_some(())
@@ -59,7 +60,7 @@ while True:
         self
     }
 
-    /// The only finding, of the last rank, once it is as expected.
+    /// The only finding names the last rank; returned once it satisfies `is_right`.
     fn named(&self, is_right: impl Fn(&Value) -> bool) -> Value {
         let last = self.ranks.len() as u64 - 1;
         until("the last rank to be named", || {
@@ -108,13 +109,13 @@ fn of_two_whose_other_thread_holds_the_gil_is_named() {
     assert!(found["advice"].as_str().is_some_and(|advice| advice.contains("holds the GIL")), "{found:#}");
 }
 
-/// Hardly a second is without a pause.
+/// Nearly every second has a pause.
 #[test]
 fn of_two_who_saves_checkpoints_is_named() {
     let job = Job::start(2, "if number % 20 == 0: time.sleep(1.4)");
     job.runs_for(4 * FROM);
     job.named(|found| found["cost_ms_per_step"].as_f64().is_some_and(|cost| (55.0..85.0).contains(&cost)));
-    // And whenever anybody asks.
+    // Any later viewer gets the same finding.
     job.runs_for(5 * FROM);
     let status = job.host.status();
     assert_eq!(status["findings"][0]["ranks"], serde_json::json!([1]), "{status:#}");
@@ -127,7 +128,7 @@ fn of_three_who_multiplies_more_is_named() {
     assert_eq!(found["class"], "compute", "{found:#}");
 }
 
-/// As CPU throttling does it.
+/// CPU throttling stops and continues a process in the same way.
 #[test]
 fn of_two_who_is_stopped_and_continued_is_named() {
     let job = Job::start(2, "pass");

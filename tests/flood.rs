@@ -1,4 +1,5 @@
-//! A collector gone mad, of the job's own user: it sends as much as it can, of everything. The job keeps its step, its memory and its end.
+//! A faulty collector of the job's own user floods the hook with messages of every kind. The job keeps its
+//! step time, its memory and its exit status.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -13,21 +14,21 @@ use xpu_tests::{
     program::{Outcome, Program, run, until},
 };
 
-/// Memory that a flood may cost a rank beyond what a quiet collector does.
+/// Memory that a flood may cost a rank, beyond its cost with a quiet collector.
 const MOST_KIB: i64 = 8 << 10;
 
-/// Share of a core that a flood may cost.
+/// The share of a core that a flood may cost.
 const MOST_SHARE: f64 = 0.02;
 
-/// A program's report of its own run.
+/// What a program measured of its own run.
 struct Run {
     outcome: Outcome,
     step_ms: f64,
     slow_ms: f64,
     peak_kib: i64,
-    /// Percent of one core, by all threads but the one that makes steps.
+    /// Share of one core that all threads use, except the one that runs the steps.
     others: f64,
-    /// The collector's records.
+    /// What the collector received.
     heard: String,
 }
 
@@ -43,7 +44,7 @@ impl Flood {
         Self { place, program }
     }
 
-    /// A number of steps under a collector with this behaviour.
+    /// Runs this number of steps under a collector that behaves as `manner` says.
     fn run(&self, hook: &Path, steps: u32, manner: &str) -> Run {
         let (socket, figures) = (self.place.socket(), self.place.path("figures"));
         let mut rude = self.place.command(built::artifact("rude_collector"));
@@ -51,7 +52,7 @@ impl Flood {
         until("the collector", || socket.exists().then_some(()));
         let mut watched = self.place.watched_by(hook, &self.program);
         let mut program = Program::start(watched.arg(steps.to_string()).arg(&figures));
-        // Its natural duration: ten seconds and more in the long test.
+        // The long test takes ten seconds and more, so the deadline of tests does not apply.
         while program.is_running() {
             std::thread::yield_now();
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -86,8 +87,8 @@ fn a_flood_costs_a_program_no_memory_and_ends_it_no_other_way() {
     }
 }
 
-/// Pairs of runs, one after the other. The step time is meaningful only on an idle machine, so it is only
-/// printed; the time of the process's other threads is meaningful on any.
+/// Runs each collector in turn. The step time means something only on an idle machine, so it is only printed.
+/// The CPU time of the other threads means something on any machine.
 #[test]
 #[ignore = "a measurement: it takes two minutes"]
 fn ten_seconds_of_flood_leave_the_step_as_it_is() {

@@ -1,4 +1,4 @@
-"""Calls of every form, each counted by the script itself: `done` steps have a line each in the file `counts`."""
+"""Makes calls of every form, and counts each itself. The file `counts` has a line per step."""
 
 import functools
 import gc
@@ -60,7 +60,7 @@ def numbers(most):
     counted("numbers")
     for number in range(most):
         yield number
-        # Resumed.
+        # Counts a resumed generator.
         counted("numbers")
 
 
@@ -70,7 +70,7 @@ def fails():
 
 
 def stopped():
-    """Closed in the middle: entered once more, by an exception."""
+    """A generator that is closed in the middle: an exception enters it once more."""
     counted("stopped")
     try:
         yield
@@ -163,7 +163,7 @@ def all_forms(number):
 
 
 def state():
-    """What the hook may not leave behind."""
+    """State that the hook must restore."""
     monitoring = getattr(sys, "monitoring", None)
     tools = [monitoring.get_tool(tool) for tool in range(6)] if monitoring else None
     return {

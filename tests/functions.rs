@@ -1,6 +1,8 @@
-//! Functions of Python in a capture, under real Pythons: as many as the program itself counts, and nothing is left behind.
+//! Python functions in a capture, under real Pythons: the capture counts as many calls as the program itself,
+//! and leaves nothing behind.
 //!
-//! `XPU_TEST_PYTHONS=/a/bin/python3:/b/bin/python3` runs them under these; `python3` otherwise.
+//! `XPU_TEST_PYTHONS=/a/bin/python3:/b/bin/python3` runs the tests under these Pythons; the default is
+//! `python3`.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +34,7 @@ fn pythons() -> Vec<String> {
     named.split(':').map(str::to_owned).collect()
 }
 
-/// Its minor version.
+/// The minor version of this Python.
 fn version(python: &str) -> u32 {
     let said = run(std::process::Command::new(python).args(["-c", "import sys; print(sys.version_info[1])"]));
     said.stdout.trim().parse().unwrap_or_else(|_| panic!("{python}: {said:?}"))
@@ -71,7 +73,7 @@ impl Job {
         read(&self.file())
     }
 
-    /// The program's output after a step.
+    /// The line that the program wrote after this step.
     fn written(&self, step: u64) -> Value {
         until("a step's line", || {
             let text = fs::read_to_string(self.host.place.path("counts")).ok()?;
@@ -101,7 +103,7 @@ fn read(file: &Path) -> Capture {
     capture
 }
 
-/// How often each was recorded in each step, by the last part of its name.
+/// How often each function was recorded in each step, by the last part of its name.
 fn recorded(capture: &Capture) -> BTreeMap<u64, Counts> {
     let rank = capture.ranks.values().next().expect("a rank");
     let mut all = BTreeMap::new();
@@ -141,7 +143,8 @@ fn agrees(job: &Job, capture: &Capture) {
 #[test]
 fn what_python_ran_is_what_is_in_the_file_and_nothing_is_left_behind() {
     for python in pythons() {
-        // A profile function reaches the threads that are there; the newer way reaches all.
+        // A profile function sees only threads that exist when it is set. `sys.monitoring`, from 3.12 on,
+        // sees all threads.
         let young: &[_] = if version(&python) >= 12 { &[("YOUNG", "1")] } else { &[] };
         let job = Job::new(&python, young);
         let before = job.written(1)["state"].clone();
@@ -168,7 +171,7 @@ fn collections_and_batches_are_counted_all_the_time_if_asked() {
     };
     for python in pythons() {
         assert_eq!(totals(&Job::new(&python, &[])), Value::Null, "a part of all would pass for all");
-        // Imported when the job already trains.
+        // The module is imported while the job already trains.
         let late = [
             ("XPU_TOP_TRACE_FUNCS_ALWAYS", "1"),
             ("BEFORE", "del sys.modules[loaders.__name__]"),
@@ -185,7 +188,7 @@ fn collections_and_batches_are_counted_all_the_time_if_asked() {
             (count(&all, "garbage_collections")? >= so_far + 30).then_some(all)
         });
         let more = |name| count(&last, name).expect("a count") - count(&first, name).expect("a count");
-        // A step collects once and asks for a batch three times.
+        // A step collects garbage once and asks for a batch three times.
         assert!((more("batches") - 3 * more("garbage_collections")).abs() <= 6, "{first} {last}");
         assert!(last["garbage_collection_s"].as_f64() > Some(0.0), "{last}");
         assert!(last["batch_wait_s"].as_f64() > Some(0.0), "{last}");
@@ -289,7 +292,8 @@ fn a_wrong_name_costs_no_other_and_bare_ones_are_the_scripts() {
 
 #[test]
 fn a_signals_exceptions_reach_the_program() {
-    // Many a millisecond, raised wherever the main thread is; and much to look up for the hook, so that it is there at times.
+    // Exceptions are raised every few milliseconds, wherever the main thread is. The hook has much to look
+    // up, so some exceptions arrive while the hook's code runs.
     let before = "
 import signal
 class Alarm(Exception): pass

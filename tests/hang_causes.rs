@@ -1,5 +1,5 @@
-//! Ranks that stop in their own code, and healthy ranks that others wait for, on a real collector and real
-//! Python processes under the hook, on the simulated GPU.
+//! Ranks that stop in their own code, and healthy ranks that others wait for. Real Python processes run under
+//! the hook on the simulated GPU, with a real collector.
 
 use std::{
     fs,
@@ -8,13 +8,13 @@ use std::{
 
 use xpu_tests::{causes::causes, host::Host, hung::SOON};
 
-/// With these numbers of ranks.
+/// Runs this cause with each of these numbers of ranks, and checks the report.
 fn right(name: &str, worlds: &[usize]) {
     let cause = causes().into_iter().find(|cause| cause.name == name).expect("it is one of the ten");
     for &world in worlds {
         let verdict = cause.run(world);
         assert!(verdict.is_right(), "{name}, {world} ranks: {verdict:#?}");
-        // Many processes on few cores delay each other, and the viewer.
+        // Many processes on few cores delay each other and the viewer.
         let soon = if world > 8 { SOON + 5.0 } else { SOON };
         assert!(verdict.seconds <= soon, "{name}, {world} ranks: {verdict:#?}");
     }
@@ -35,15 +35,16 @@ fn an_exception_swallowed_on_one_rank() {
     right("an exception swallowed", &[2, 8]);
 }
 
-/// The others are in `cargo run --release -p xpu-tests --example hang_table`: ten times 64 processes take minutes.
+/// `cargo run --release -p xpu-tests --example hang_table` has the other causes: all ten with 64 processes
+/// take minutes.
 #[test]
 fn sixty_four_ranks() {
     right("one call too many", &[64]);
     right("a kernel without end", &[64]);
 }
 
-/// Kernels are compiled before the first step, on rank 1 for longer; then an evaluation on all; then rank 0 saves a
-/// checkpoint, without a call of CUDA, for longer than a hang would stand.
+/// Before the first step all ranks compile kernels, rank 1 for longer. Then all evaluate. Then rank 0 saves a
+/// checkpoint without a CUDA call, for longer than the threshold of a hang.
 const HEALTHY: &str = "
 import hashlib, tempfile
 comm = communicator()

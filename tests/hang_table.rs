@@ -1,10 +1,10 @@
-//! A table of hangs: the ten causes, each with several numbers of ranks and several times, in real processes on the
-//! simulated GPU.
+//! Prints a table of hangs: each of the ten causes with several numbers of ranks, repeated several times, in
+//! real processes on the simulated GPU.
 //!
 //!     cargo run --release -p xpu-tests --example hang_table -- [--ranks 2,8,64] [--rounds 5] [--at-once 1] [CAUSE...]
 //!
-//! A cell has the number of right rounds, and the longest time from the last progress to the report. If a
-//! round was wrong the program prints its report and exits with 1.
+//! A cell shows the number of correct rounds, and the longest time from the last progress to the report. If a
+//! round was wrong, the program prints its report and exits with 1.
 
 use std::{process::ExitCode, sync::Mutex, thread};
 
@@ -45,7 +45,7 @@ fn asked() -> Result<Asked, String> {
     Ok(asked)
 }
 
-/// Of one cause with one number of ranks.
+/// The cell of one cause with one number of ranks.
 fn cell(verdicts: &[Verdict]) -> String {
     let right = |is: fn(&Verdict) -> bool| verdicts.iter().filter(|one| is(one)).count();
     let longest = verdicts.iter().map(|one| one.seconds).fold(0.0, f64::max);

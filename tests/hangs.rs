@@ -1,5 +1,5 @@
-//! Jobs that hang, and ranks that fail, in real processes under the real hook and collector: their state is
-//! on disk when all of them are gone, and the user's program runs once.
+//! Jobs that hang and ranks that fail, in real processes under the real hook and collector. Their state is on
+//! disk after all of them have ended, and the user's program runs once.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -22,10 +22,10 @@ use xpu_tests::{
 };
 use xpu_wire::endpoint::{BasePort, RuntimeDir};
 
-/// From the start of the ranks to the folder, on a machine that does much else.
+/// The longest time from the start of the ranks to the folder, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// All train together until rank 1 does this in its sixtieth step.
+/// All ranks train together until rank 1 runs `fault` in step 60.
 fn script(fault: &str) -> String {
     format!(
         "
@@ -44,7 +44,7 @@ for at in range(100000):
 }
 
 const STUCK: &str = "time.sleep(10000)";
-/// Of a job of one rank.
+/// The script of a job with one rank.
 const ENDS: &str = "
 for at in range(60):
     ok(gemm_ex(256, 256, 256))
@@ -54,7 +54,7 @@ for at in range(60):
 os._exit(3)";
 const RAISES: &str = "raise ValueError('bad \\x1b[2J loss')";
 
-/// Looks again and again, for longer than [`until`] does.
+/// Polls as [`until`] does, but for longer.
 #[track_caller]
 fn at_last<T>(what: &str, log: impl Fn() -> String, look: impl Fn() -> Option<T>) -> T {
     let begun = Instant::now();
@@ -79,7 +79,7 @@ fn kept_status(folder: &Path) -> Option<Value> {
     serde_json::from_slice(&fs::read(folder.join("status.json")).ok()?).ok()
 }
 
-/// A line for the job's environment that notes its input, and its run.
+/// A shell line for the job's environment: it stores its input, and notes that it ran.
 fn notes(place: &Place) -> String {
     let (reported, runs) = (place.path("told"), place.path("runs"));
     format!(
@@ -98,14 +98,14 @@ fn reported(place: &Place) -> Value {
     serde_json::from_slice(&fs::read(place.path("told")).unwrap()).unwrap()
 }
 
-/// `xpu-top` with these arguments, in a home of its own.
+/// `xpu-top` with these arguments and its own home folder.
 fn xpu_top(place: &Place, line: &str) -> Command {
     let mut command = place.command(built::artifact("xpu-top"));
     command.env("HOME", place.path("")).env_remove("XDG_CONFIG_HOME").args(line.split_whitespace());
     command
 }
 
-/// What each `next:` advises, done: none refuses. The outcome of the first.
+/// Runs the command of each `next:` line, and checks that none is refused. Returns the outcome of the first.
 #[track_caller]
 fn follow(place: &Place, said: &Outcome) -> Outcome {
     let lines = said.stdout.lines().filter_map(|line| line.strip_prefix("next: xpu-top "));
@@ -160,7 +160,7 @@ fn a_hang_is_there_when_the_job_and_its_collector_are_gone() {
     let status: Value = serde_json::from_str(&status.stdout).unwrap();
     assert_eq!(status["findings"][0]["ranks"], serde_json::json!([1]), "{status:#}");
     assert_eq!(status["divergence"]["ranks"], serde_json::json!([1]), "{status:#}");
-    // The minutes before are there as well.
+    // The folder also has the minutes before the hang.
     let before = of("status --json --at +1s");
     let before: Value = serde_json::from_str(&before.stdout).unwrap();
     assert_eq!(
@@ -175,7 +175,7 @@ fn a_hang_is_there_when_the_job_and_its_collector_are_gone() {
     screen.keys("4").shows("fault");
     screen.keys("q");
 
-    // A user who asks the next morning is led there, by commands that do not refuse.
+    // A user who asks the next morning is led to the folder, by commands that are not refused.
     let nobody = host.ask("status");
     assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");
     let again = follow(&host.place, &nobody);
@@ -187,7 +187,8 @@ fn a_hang_is_there_when_the_job_and_its_collector_are_gone() {
     assert!(nobody.stderr.contains(&format!("xpu-top stacks --replay {}", folder.display())), "{nobody:?}");
 }
 
-/// As `xpu-top run --gpu-core-on-hang` prepares it. The folder has the hang, not the ends that naming the kernels made.
+/// The environment is as `xpu-top run --gpu-core-on-hang` sets it. The folder shows the hang, and not the
+/// exits that reading the kernels caused.
 #[test]
 fn the_kernels_of_a_hang_are_named_unasked_where_the_job_says_so() {
     let host = Host::new();
@@ -216,7 +217,7 @@ fn the_kernels_of_a_hang_are_named_unasked_where_the_job_says_so() {
         ranks.iter().all(|rank| rank["exit"].is_object()).then_some(())
     });
     assert_eq!(runs(&host.place), [format!("hang {}", folder.display())]);
-    // By the time another job's end is reported, these would have been written, too.
+    // The collector would have written these exits before it reports the end of another job.
     let other = host.alone_under("python3", &[set[4], ("XPU_TOP_JOB", "other")], ENDS);
     at_last("the other job's program", log, || log().contains("other: on-hang: done").then_some(()));
     drop(other);
@@ -248,7 +249,7 @@ fn a_rank_that_ends_badly_is_kept_and_reported_once() {
         "{report:#}"
     );
     assert!(!report.to_string().contains('\u{1b}') && !report.to_string().contains("u001b"), "{report}");
-    // The rank that waits for it ends as well, as a watchdog would have it.
+    // The waiting rank ends too, as if by a watchdog.
     ranks[0].signal("ABRT");
     let folder = folders(&host.place).pop().unwrap();
     at_last("its end to be kept too", log, || {
@@ -258,13 +259,13 @@ fn a_rank_that_ends_badly_is_kept_and_reported_once() {
     let status: Value = serde_json::from_str(&status.stdout).unwrap();
     let found = &status["findings"][0];
     assert_eq!((&found["kind"], &found["ranks"]), (&"exited".into(), &serde_json::json!([1])), "{status:#}");
-    // By the time another job's end is reported, the second rank's would have been, too.
+    // The collector would have reported the second rank before it reports the end of another job.
     let _other = host.alone_under("python3", &[set[0], ("XPU_TOP_JOB", "other")], ENDS);
     at_last("the other job's program", log, || log().contains("other: on-hang: done").then_some(()));
     let of_it = format!("exit {}", folder.display());
     assert_eq!((runs(&host.place).len(), &runs(&host.place)[0]), (2, &of_it), "{}", log());
     assert_eq!(folders(&host.place).len(), 2);
-    // All have ended, and the collector is asked: the stacks it kept are what there is.
+    // All ranks have ended. A request to the collector gets the stacks that it kept.
     let outcome = until("the collector to know", || {
         let outcome = host.ask("status --now");
         (!outcome.stdout.contains("waiting")).then_some(outcome)
@@ -275,20 +276,20 @@ fn a_rank_that_ends_badly_is_kept_and_reported_once() {
     );
 }
 
-/// `scancel`, a launcher, Ctrl-C: no notification.
+/// `scancel`, a launcher or Ctrl-C ends the job: no notification.
 #[test]
 fn a_job_that_somebody_ends_leaves_nothing() {
     let host = Host::new();
     let line = notes(&host.place);
     let set = [("XPU_TOP_ON_HANG", line.as_str())];
-    // Ranks of one run meet in a folder of their own.
+    // The ranks of one run meet in their own folder.
     let trains = |host: &Host, run: &str| {
         let meets = host.place.path(run);
         fs::create_dir(&meets).unwrap();
         let set = [set[0], ("RENDEZVOUS", meets.to_str().unwrap())];
         (0..2).map(|rank| host.rank_where(rank, &set, &script("pass"))).collect()
     };
-    // The previous run has figures too: its processes distinguish it.
+    // The previous run has figures too. The process ids distinguish the runs.
     let runs_on = |ranks: &[Program]| {
         until("it to train", || {
             let known = host.status()["ranks"].as_array()?.clone();
@@ -306,7 +307,7 @@ fn a_job_that_somebody_ends_leaves_nothing() {
     ranks[0].signal("TERM");
     at_last("both to end", log, || log().contains("train: rank 0 was ended by SIGTERM").then_some(()));
     drop(ranks);
-    // Another run of the same job, which fails: only its data is kept and reported.
+    // The second run of the same job fails: only its data is kept and reported.
     let ranks: Vec<Program> = trains(&host, "second");
     runs_on(&ranks);
     ranks[1].signal("SEGV");
@@ -334,7 +335,8 @@ fn where_nothing_can_be_written_one_line_says_so_and_all_else_goes_on() {
     assert_eq!(log().matches("cannot write the incident folder").count(), 1, "{}", log());
 }
 
-/// One rank per host, and one home: both save their data, one notifies, and both are replayed together.
+/// One rank per host, with a common home folder. Both hosts save their data, one sends the notification, and
+/// both folders are replayed together.
 #[test]
 fn of_two_hosts_one_tells_and_both_are_played() {
     let host = Host::new();
@@ -381,7 +383,8 @@ fn run_hands_the_line_on_to_the_job() {
     assert_eq!(outcome.stdout, "curl -d @- 'http://a'\n", "{outcome:?}");
 }
 
-/// The awaited rank, and ranks that ended in an orderly way, have no stacks: those of the others are shown.
+/// The awaited rank and ranks that ended in an orderly way have no stacks. The stacks of the others are
+/// shown.
 #[test]
 fn what_status_advises_of_a_rank_that_left_is_not_refused() {
     let host = Host::new();

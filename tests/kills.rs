@@ -1,5 +1,5 @@
-//! Participants in a capture are killed, again and again: the recorder beside it loses nothing, and every
-//! file opens.
+//! Participants in a capture are killed repeatedly. A recorder that runs at the same time loses nothing, and
+//! every file can be opened.
 
 use std::{fs, path::Path, thread, time::Duration};
 
@@ -10,10 +10,10 @@ use xpu_tests::{
     program::{Program, run, until},
 };
 
-/// Three rounds of the five victims, 4 s each; `XPU_TOP_KILLS=50` for more.
+/// Three rounds of five victims each, 4 s per victim. `XPU_TOP_KILLS=50` runs more.
 const KILLS: u64 = 15;
 
-/// Independent ranks: one can die alone.
+/// The ranks are independent, so one can die alone.
 const TRAINS: &str = "
 while True:
     for side in (256, 512): ok(gemm_ex(side, side, side))
@@ -35,7 +35,7 @@ fn command(host: &Host, line: &str, file: &Path) -> Program {
     Program::start(command.arg(host.key()))
 }
 
-/// These processes: one that was just killed is `ok` until that is noticed.
+/// Compares process ids: a killed rank stays `ok` until its death is noticed.
 fn wait_for_both(host: &Host, ranks: &[Program]) {
     until("both ranks to train", || {
         let status = host.status();
@@ -48,7 +48,7 @@ fn wait_for_both(host: &Host, ranks: &[Program]) {
     });
 }
 
-/// This number, or as many as `XPU_TOP_KILLS` says.
+/// [`KILLS`], or the number in `XPU_TOP_KILLS`.
 fn kills() -> u64 {
     std::env::var("XPU_TOP_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS)
 }
@@ -67,7 +67,7 @@ fn whoever_is_killed_the_files_open() {
         let file = host.place.path(&format!("{number}.bin"));
         let capturing = command(&host, "capture --steps 30 --wait 6 --no-watch", &file);
         until("the capture to begin", || file.exists().then_some(()));
-        // From before the ranks agree to after the last step.
+        // The kills fall between the time before the ranks agree and the time after the last step.
         thread::sleep(Duration::from_millis(number * 389 % 1_500));
         let victim = [Victim::Capturer, Victim::Worker, Victim::Capturer, Victim::Worker, Victim::Collector]
             [number as usize % 5];
@@ -79,7 +79,7 @@ fn whoever_is_killed_the_files_open() {
         let ended = capturing.end();
         let report = run(host.xpu_top("report --json").arg(&file));
         match report.status.code() {
-            // Something arrived, or the missing ranks are known.
+            // Data arrived, or the missing ranks are known.
             Some(0 | 3) => {
                 let report: Value = serde_json::from_str(&report.stdout).expect("a document");
                 let of_a_rank = report["ranks"].as_array().expect("a list").len();
@@ -88,7 +88,8 @@ fn whoever_is_killed_the_files_open() {
                 whole += u64::from(missing == 0);
                 captured += 1;
             }
-            // Killed before its first block was written; or no rank had anything to give yet, which was said.
+            // The capture was killed before it wrote its first block, or it reported that no rank had sent
+            // anything.
             Some(64) => assert!(
                 matches!(victim, Victim::Capturer) || ended.stdout.contains("no rank sent anything"),
                 "{victim:?} {ended:?} {report:?}"

@@ -1,5 +1,5 @@
-//! Files of captures that were cut, flipped, or written by a stranger: every command that reads one says so with 64 or makes the best of it,
-//! and none panics.
+//! Capture files that were cut, had bits flipped, or were written by another program. Every command that
+//! reads one refuses it with 64 or reads what it can, and none panics.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -27,7 +27,7 @@ use xpu_wire::{
 const MS: u64 = 1_000_000;
 const HOSTILE: &str = "<script>alert(1)</script>\"'&;\u{1b}[31m\n,=1+1";
 
-/// Numbers that look like chance, the same each time.
+/// Pseudo-random numbers, the same in every run.
 struct Chance(u64);
 
 impl Chance {
@@ -123,7 +123,7 @@ fn part(rank: u32) -> CapturePart {
     }
 }
 
-/// Sampled stacks of the same steps, a frame of which is called anything.
+/// Sampled stacks of the same steps. One frame has a hostile name.
 fn samples(rank: u32) -> PythonSamples {
     let mut samples = example::samples(rank);
     (samples.number, samples.since) = (7, Moment(1000 * MS));
@@ -131,12 +131,12 @@ fn samples(rank: u32) -> PythonSamples {
     samples
 }
 
-/// A file of those frames, each as `change` leaves it.
+/// A capture file of those frames, each changed by `change`.
 fn file(change: impl FnMut(&mut Vec<u8>)) -> Vec<u8> {
     file_of(Body::CaptureSheet(sheet()), change)
 }
 
-/// The same, of a time in place of steps.
+/// As [`file`], with a period in place of steps.
 fn file_of_time() -> Vec<u8> {
     let window = CaptureWindow { at: Moment(1000 * MS), length: Nanoseconds(20 * MS) };
     file_of(Body::TimedCaptureSheet(TimedCaptureSheet { sheet: sheet(), window }), |_| {})
@@ -178,12 +178,12 @@ fn flip(bytes: &mut [u8], chance: &mut Chance, from: usize) {
     }
 }
 
-/// Every command that reads captures; what each says.
+/// Runs every command that reads captures, and returns the result of each.
 fn all_read(place: &Path, bytes: &[u8]) -> Vec<Result<(), anyhow::Error>> {
     let path = place.join("mutated");
     fs::write(&path, bytes).expect("the place takes it");
     let (file, select) = (path.clone(), SelectArgs::default);
-    // The previous file is not overwritten.
+    // Outputs do not overwrite existing files, so the folder is emptied.
     let made = place.join("made");
     let _ = fs::remove_dir_all(&made);
     fs::create_dir(&made).expect("the place takes it");
@@ -203,7 +203,7 @@ fn all_read(place: &Path, bytes: &[u8]) -> Vec<Result<(), anyhow::Error>> {
         kind: Vec::new(),
         select: select(),
     });
-    // By itself: without stacks it is refused before anything is written.
+    // This runs alone: a file without stacks is refused before anything is written.
     let drawn = export(&ExportArgs {
         file: path.clone(),
         perfetto: None,
@@ -230,7 +230,7 @@ fn all_read(place: &Path, bytes: &[u8]) -> Vec<Result<(), anyhow::Error>> {
         times: None,
     };
     let asked = what_if(&simulated, None);
-    // A recording may be empty, and its screen says so.
+    // A recording may be empty, and its screen then says so.
     let _ = FrameCursor::open_file(&path);
     [looked, written, drawn, compared, asked].into_iter().map(|said| said.map(drop)).collect()
 }
@@ -266,7 +266,7 @@ fn frames_of_a_stranger_lead_nobody_astray() {
     let place = Place::new();
     for seed in 1..=150 {
         let mut chance = Chance(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
-        // The checksums are right; the data is not.
+        // The checksums are right, but the data is wrong.
         let bytes = file(|frame| flip(frame, &mut chance, codec::HEADER));
         for said in all_read(&place.path("run"), &bytes) {
             assert!(said.as_ref().err().is_none_or(anyhow::Error::is::<UsageError>), "seed {seed}: {said:?}");
@@ -299,7 +299,7 @@ fn names_are_nothing_but_names() {
     for line in read("folded").lines() {
         let (frames, value) = line.rsplit_once(' ').expect("frames and a value");
         let frames: Vec<_> = frames.split(';').collect();
-        // Of stacks: the thread, and two or three frames.
+        // A line of stacks also has the thread, and two or three frames.
         let fits = if frames[2] == "python" { 5..=7 } else { 4..=4 };
         assert!(fits.contains(&frames.len()) && value.parse::<u64>().is_ok(), "{line:?}");
     }

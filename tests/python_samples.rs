@@ -1,5 +1,5 @@
-//! Python stacks sampled during a capture, of real Pythons under the real hook: where a rank was while its GPU had
-//! nothing to do.
+//! A capture samples the Python stacks of real Pythons under the real hook, and shows where a rank was while
+//! its GPU was idle.
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -10,8 +10,8 @@ use xpu_tests::{
     program::{Outcome, Program, run, until},
 };
 
-/// Rank 1 makes its batches by itself, in a function of its own, while nothing runs on its GPU. A thread works
-/// beside it.
+/// Rank 1 makes its batches itself, in its own function, while its GPU is idle. Another thread works at the
+/// same time.
 const TRAINS: &str = "
 import threading
 def spin(seconds):
@@ -71,7 +71,7 @@ impl Job {
         run(self.host.xpu_top("report").arg(self.file(name))).stdout
     }
 
-    /// No sampler is left behind.
+    /// The number of samplers that still run for this job.
     fn samplers(&self) -> usize {
         let of = |path: PathBuf| fs::read_to_string(path.join("cmdline")).unwrap_or_default();
         let all = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -106,7 +106,7 @@ fn where_a_rank_was_while_its_gpu_did_nothing_is_in_the_capture() {
         assert_eq!((&rank["why"], &rank["stops"]), (&Value::Null, &0.into()), "{rank:#}");
     }
     let idle = &ranks[1]["idle"];
-    // It spins in `spin`, called by `collate_fn`: the innermost function is the place.
+    // `collate_fn` calls `spin`, which spins. The innermost function is the reported place.
     assert_eq!(idle["place"]["function"], "spin", "{idle:#}");
     let path = idle["place"]["path"].to_string();
     assert!(path.contains("next_batch") && path.contains("collate_fn"), "{path}");
@@ -121,7 +121,7 @@ fn where_a_rank_was_while_its_gpu_did_nothing_is_in_the_capture() {
     assert!(share(function(&report, "train_step"), "total_share") > 0.8, "{report:#}");
     until("the samplers to end", || (job.samplers() == 0).then_some(()));
 
-    // As other programs read it.
+    // The exported files contain the function.
     let [folded, svg, chrome] = ["c.folded", "c.svg", "c.json"].map(|name| job.file(name));
     let done = run(job
         .host
@@ -145,7 +145,7 @@ fn where_a_rank_was_while_its_gpu_did_nothing_is_in_the_capture() {
     let chrome = fs::read_to_string(&chrome).expect("it was written");
     assert!(chrome.contains("thread main, Python, sampled") && chrome.contains("collate_fn"), "no track");
 
-    // The same without stacks has no such figures, and says what to do.
+    // A capture without stacks has no such figures, and the export names the remedy.
     job.capture("plain.bin", "--steps 2");
     assert_eq!(job.report("plain.bin")["python"], Value::Null);
     let refused =

@@ -1,4 +1,5 @@
-//! `xpu-top qualify` on the simulated GPU: it measures the speeds that the simulation has, and names what is slower.
+//! `xpu-top qualify` on the simulated GPU: it measures the simulated speeds, and names the GPU that is
+//! slower.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
@@ -10,7 +11,8 @@ use xpu_tests::{
     program::{Outcome, Program, run, until},
 };
 
-/// An H200's own, by tests/simgpu/README.md; its stand-in multiplies 8 bits no faster than 16.
+/// The simulated H200's speeds (tests/simgpu/README.md). The stand-in multiplies 8-bit types no faster than
+/// 16-bit types.
 const SPEEDS: [(&str, &str); 2] = [("SIMGPU_TFLOPS", "700"), ("XPU_TOP_PEAK_TFLOPS", "bf16=989.5,fp8=1000")];
 
 struct Machine(Place);
@@ -25,7 +27,7 @@ impl Machine {
     fn command(&self, devices: &str, line: &str) -> Command {
         let mut command = self.0.command(built::artifact("xpu-top"));
         command.arg("qualify").args(line.split_whitespace()).env("SIMGPU_DEVICES", devices).envs(SPEEDS);
-        // No key and no collector of this user.
+        // The place has no key and no collector of this user.
         command.env("HOME", self.0.path("")).env("XPU_TOP_BASE_PORT", free_base().to_string());
         command
     }
@@ -34,7 +36,7 @@ impl Machine {
         run(&mut self.command(devices, line))
     }
 
-    /// From now on, work on this device takes this many times as long.
+    /// From now on, work on this device takes `factor` times as long.
     fn slow_down(&self, device: u32, factor: &str) {
         fs::write(self.0.path("machine").join(format!("slow-{device}")), factor).expect("a small file");
     }
@@ -46,7 +48,7 @@ fn document(outcome: &Outcome, code: i32) -> Value {
     serde_json::from_str(&outcome.stdout).expect("a document")
 }
 
-/// The figure of this kind and name of a GPU of the first host.
+/// The figure with this kind and name, of one GPU of the first host.
 fn figure<'a>(document: &'a Value, gpu: usize, kind: &str, name: &str) -> &'a Value {
     let figures = document["hosts"][0]["gpus"][gpu]["figures"].as_array().expect("figures");
     let found = figures.iter().find(|figure| figure["kind"] == kind && figure["name"] == name);
@@ -125,7 +127,7 @@ fn a_gpu_is_compared_with_its_own_past_and_with_those_of_other_documents() {
     let of = document(&slower, 1);
     is_about(&figure(&of, 0, "memory", "")["of_past"], 1.0 / 1.2);
     assert!(of["hosts"][0]["why"][0].as_str().is_some_and(|why| why.contains("its own past")), "{of:#}");
-    // A longer run has no past yet: nothing says that this GPU is slow.
+    // A longer run has no earlier result to compare with, so nothing shows that this GPU is slow.
     let alone = machine.qualify("1", "--json");
     document(&alone, 0);
     let slow = kept("slow.json", "b", &alone);
@@ -138,7 +140,7 @@ fn a_gpu_is_compared_with_its_own_past_and_with_those_of_other_documents() {
     assert!(wrong.status.code() == Some(64) && wrong.stderr.contains("xpu-top qualify --json"), "{wrong:?}");
 }
 
-/// A rank that uses its GPU until it is ended.
+/// A rank that uses its GPU until the test ends it.
 const COMPUTES: &str = "
 while True:
     ok(gemm_ex(1024, 1024, 1024))
@@ -164,7 +166,7 @@ fn beside_a_job_it_runs_only_when_asked_to() {
     rank.signal("KILL");
     rank.end();
 
-    // Of a rank whose GPU the driver does not show, the collector knows.
+    // The driver does not show this rank's GPU, but the collector knows the rank.
     let socket = machine.0.path("run").join(format!("collector-{base}.sock"));
     let mut collector = machine.0.command(built::artifact("xpu-collector"));
     collector.env("HOME", machine.0.path(""));
@@ -191,7 +193,7 @@ fn where_nothing_can_be_measured_the_code_is_2() {
     }
 }
 
-/// In place of ssh: a host is a folder, with the GPUs of another machine.
+/// A replacement for ssh: each host is a folder, and has the GPUs of its own machine.
 const SSH: &str = r#"#!/bin/sh
 while [ "$1" != -- ]; do shift; done
 [ "$2" = gone ] && { echo "ssh: connect to host gone port 22: Connection refused" >&2; exit 255; }

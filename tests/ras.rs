@@ -1,5 +1,5 @@
-//! NCCL's RAS service as a second witness, in real processes under the real hook and collector: the stand-in
-//! NCCL answers at the address that its ranks are given.
+//! NCCL's RAS service as a second source, in real processes under the real hook and collector. The stand-in
+//! NCCL answers at the address given to its ranks.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -24,16 +24,16 @@ use xpu_tests::{
     pty::Terminal,
 };
 
-/// From the start of the ranks to what a test waits for, on a machine that does much else.
+/// The longest time from the start of the ranks to the awaited state, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Calls of each rank, before rank 1 leaves one out.
+/// The calls of each rank, before rank 1 omits one.
 const TOGETHER: u64 = 60;
 
-/// The same of a job that is watched for some seconds first.
+/// As [`TOGETHER`], for a job that is watched for some seconds first.
 const LONG: u64 = 400;
 
-/// Both train together for this number of steps. Then rank 1 goes no further.
+/// Both ranks train together for this number of steps. Then rank 1 stops.
 fn script(together: u64) -> String {
     format!(
         "
@@ -61,7 +61,7 @@ fn at_last<T>(what: &str, log: impl Fn() -> String, look: impl Fn() -> Option<T>
     }
 }
 
-/// The host has its loopback address for itself.
+/// Each host has its own loopback address.
 fn ras_of(host: &Host) -> String {
     format!("{}:28028", host.address)
 }
@@ -82,7 +82,7 @@ fn document(path: &Path) -> Option<Value> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// `xpu-top ras` on a folder, when nobody is left to ask.
+/// `xpu-top ras` on a folder, after all ranks and the collector have ended.
 fn replay(host: &Host, folder: &Path, more: &str) -> xpu_tests::program::Outcome {
     let mut command: Command = host.place.command(built::artifact("xpu-top"));
     command.env("HOME", host.place.path("")).env_remove("XDG_CONFIG_HOME");
@@ -153,7 +153,7 @@ fn an_nccl_without_json_is_asked_nothing_and_says_why() {
     drop(ranks);
 }
 
-/// Whoever has the port is asked in a hang only, and the collector does not suffer from it.
+/// The collector asks the port only in a hang. A foreign program on the port does the collector no harm.
 #[test]
 fn a_healthy_job_is_not_asked_and_a_stranger_at_the_port_harms_nothing() {
     let host = Host::new();

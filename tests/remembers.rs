@@ -1,5 +1,5 @@
-//! A viewer of a collector that has run for hours sees what a viewer from the start would see; also after the
-//! collector was killed, or crashed.
+//! A viewer of a collector that has run for hours sees what a viewer from the start would see, also after the
+//! collector was killed or crashed.
 
 use std::{
     fs,
@@ -36,14 +36,14 @@ use zmq::{Context, DONTWAIT, Socket};
 const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3600;
 
-/// Seconds ago: rank 1 was late from then, until then; and rank 2 is, since then.
+/// In seconds before now: rank 1 was late during this period.
 const WAS_LATE: std::ops::Range<u64> = 4 * HOUR..5 * HOUR;
 const IS_LATE: u64 = 90 * 60;
 
-/// No rank waits longer for another, in a collective.
+/// How much later than the others a late rank enters a collective.
 const LATE: Nanoseconds = Nanoseconds(3_000_000);
 
-/// A job of four ranks that began a day ago, on one host.
+/// A job with four ranks on one host, which began a day ago.
 struct Job {
     simulation: Simulation,
     place: Place,
@@ -67,7 +67,8 @@ fn make_wait(samples: &mut [CollectiveSample], rank: Rank, late: Option<Rank>) {
     }
 }
 
-/// As the pretended hook sums it up; a fifth of the time GEMMs wait for communication.
+/// Makes the digest equal to what the simulated hook reports. GEMMs wait for communication for a fifth of the
+/// time.
 fn digest_at(digest: &mut RankDigest, second: u64, ago: u64) {
     digest.pid = Pid(std::process::id());
     digest.exposed_for = Some(Nanoseconds(second * SECOND / 5));
@@ -130,13 +131,13 @@ impl Job {
         run(self.xpu_top(line).args(["--hosts", &hosts]))
     }
 
-    /// The output of a new `status`.
+    /// The output of `status` in a new process.
     fn status(&self) -> Value {
         let outcome = self.ask("status --json --now");
         serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome:?}"))
     }
 
-    /// Of a page over HTTP.
+    /// The text of a page over HTTP.
     fn page(&self, path: &str) -> String {
         use std::io::{Read as _, Write as _};
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.base.0)).expect("a collector");
@@ -158,7 +159,7 @@ impl Drop for Job {
     }
 }
 
-/// Four hooks that speak once a second.
+/// Simulates four hooks that send once a second.
 fn speak(simulation: &Simulation, path: &str, stop: &AtomicBool) {
     let context = Context::new();
     let sockets: Vec<Socket> = (0..4)
@@ -180,7 +181,7 @@ fn speak(simulation: &Simulation, path: &str, stop: &AtomicBool) {
                 let frame = Frame { host: "gpu-001".into(), number, now, lost: 0, body };
                 let _ = socket.send(codec::encode(&frame), DONTWAIT);
             };
-            // A new collector learns the senders.
+            // A collector that has just started learns who the senders are.
             say(Body::Hello(info(simulation, digest.rank)), number);
             say(Body::Summary(summary(simulation, digest, second)), number + 1);
             while socket.recv_bytes(DONTWAIT).is_ok() {}
@@ -204,7 +205,7 @@ fn info(simulation: &Simulation, rank: Rank) -> RankInfo {
     }
 }
 
-/// The hook's summary that would produce this digest.
+/// The hook's summary from which a collector makes this digest.
 fn summary(simulation: &Simulation, digest: &RankDigest, second: u64) -> Summary {
     let Body::Detail(detail) = simulation.details(second, [digest.rank]).remove(0).body else {
         unreachable!()
@@ -224,7 +225,7 @@ fn summary(simulation: &Simulation, digest: &RankDigest, second: u64) -> Summary
     }
 }
 
-/// Kind, class and ranks of each finding, and seconds since it began.
+/// The kind, class and ranks of each finding, and the seconds since it began.
 fn findings(document: &Value) -> Vec<(String, Value, f64)> {
     let all = document["findings"].as_array().into_iter().flatten();
     all.map(|finding| {
@@ -242,7 +243,7 @@ fn is_reported(found: &[(String, Value, f64)]) {
     assert!((since / really - 1.0).abs() < 0.1, "since {since} s, really {really}: {found:?}");
 }
 
-/// That rank 1 was late, and when.
+/// Checks that the document shows when rank 1 was late.
 #[track_caller]
 fn is_gone(document: &Value) {
     let gone = document["came_and_went"].as_array().expect("something came and went");
@@ -274,7 +275,7 @@ fn whoever_asks_hears_the_same_since_and_what_came_and_went() {
         let text = job.ask("status --now").stdout;
         assert!(text.lines().any(|line| line.starts_with("past, from ")), "{text}");
         for path in ["/api/v1/jobs/llama-70b", "/api/v1/findings"] {
-            // The thread that serves pages is a viewer too, which takes in the history for a moment.
+            // The thread that serves pages is a viewer too. It takes a moment to read the history.
             let document = until("the page to know the whole history", || {
                 let page = job.page(path);
                 let body = page.split_once("\r\n\r\n").map_or("", |(_, body)| body);
@@ -309,18 +310,20 @@ fn whoever_asks_hears_the_same_since_and_what_came_and_went() {
     }
 }
 
-/// Two ranks that train under the real hook and sleep in each step.
+/// Two ranks that train under the real hook. Each step sleeps for `rest` seconds.
 fn trains(host: &Host, rest: &str) -> Vec<Program> {
     let script = TRAINS.replace("0.02", rest);
     (0..2).map(|rank| host.rank(rank, &script)).collect()
 }
 
-/// Each of this run's ranks has done that number of steps; those of a run before count more.
+/// Waits until each rank of this run has completed a number of steps in this range. The ranks of an earlier
+/// run have completed more.
 fn done(host: &Host, steps: std::ops::Range<u64>) {
     until("steps to be done", || steps.contains(&host.status()["steps"]["min"].as_u64()?).then_some(()));
 }
 
-/// As if the driver's library crashed: it goes on in the same process, but not for ever.
+/// The signals imitate crashes of the driver's library. The collector restarts in the same process, but not
+/// without limit.
 #[test]
 fn a_collector_that_crashes_starts_again() {
     let mut host = Host::new();
@@ -354,7 +357,7 @@ fn a_collector_that_crashes_starts_again() {
 fn a_run_is_kept_and_the_next_one_held_against_it() {
     let host = Host::new();
     let ranks = trains(&host, "0.02");
-    // Of less than a minute nothing is kept; these take 84 s at least.
+    // A run of less than a minute is not kept; these steps take at least 84 s.
     (1..=10).for_each(|part| done(&host, part * 420..u64::MAX));
     for rank in ranks {
         rank.signal("TERM");
@@ -370,10 +373,10 @@ fn a_run_is_kept_and_the_next_one_held_against_it() {
     assert_eq!((&kept["job"], &kept["world_size"]), (&"train".into(), &2.into()), "{kept:#}");
     let figures = ["step_ms_mean", "step_ms_p50", "step_ms_p99", "gemm_tflops", "bus_gb_s"];
     assert!(figures.iter().all(|figure| kept["ranks"][1][figure].is_number()), "{kept:#}");
-    // A file that is torn is read around.
+    // A truncated file is skipped.
     fs::write(folder.join("train-2-9999999999-sim.json"), "{\"job\": \"tra").expect("a file");
 
-    // Or rank 1 would take it for this run's, wherever it is faster than rank 0.
+    // Without this, a rank 1 that starts before rank 0 would take the old id for this run's.
     fs::remove_file(host.place.path("unique_id")).expect("the unique id of the first run");
     let _ranks = trains(&host, "0.06");
     let past_run = |line: &str| {

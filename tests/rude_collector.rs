@@ -1,7 +1,8 @@
-//! A misbehaving collector at the hook's socket: `rude_collector SOCKET MANNER`, until its input ends or it
-//! is killed.
+//! A misbehaving collector at the hook's socket: `rude_collector SOCKET MANNER`. It runs until its input ends
+//! or it is killed.
 //!
-//! Each message it hears, and each connection where it is no ZeroMQ peer, is a line on its standard output.
+//! Each message that it receives is a line on its standard output, or each connection if it does not speak
+//! ZeroMQ.
 
 use std::{
     fs,
@@ -22,16 +23,16 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-/// How long a connection is treated in one manner.
+/// How long one connection is treated in one manner.
 const EACH: Duration = Duration::from_millis(400);
 
-/// How long one message may wait for room.
+/// How long one message may wait for space in the queue.
 const PATIENCE_MS: i32 = 20;
 
-/// Steps from an order to a flood's capture: an answer has come by then.
+/// Steps from the order to the capture of a flood. By then the answer has come.
 const SOON: u64 = 50;
 
-/// Messages that wait here: eight megabytes each, some of them.
+/// The number of messages that may wait in the queue. Some have eight megabytes.
 const QUEUE: i32 = 8;
 
 fn main() {
@@ -58,7 +59,7 @@ fn say(line: &str) {
     let _ = io::stdout().flush();
 }
 
-/// Reports the result of a connection to another user's socket.
+/// Connects to another user's socket, and prints the result.
 fn knock(socket: &str) {
     let connected = UnixStream::connect(socket);
     let heard = connected.and_then(|mut stream| {
@@ -76,7 +77,7 @@ fn open_to_all(socket: &str) {
     say("here");
 }
 
-/// A ROUTER as collectors have it, which lets everybody in.
+/// A ROUTER socket as collectors have, which accepts every user.
 fn be_a_peer(path: &str, manner: &str) {
     let context = zmq::Context::new();
     let socket = context.socket(zmq::ROUTER).expect("a ZeroMQ socket");
@@ -87,7 +88,7 @@ fn be_a_peer(path: &str, manner: &str) {
     socket.bind(&format!("ipc://{path}")).expect("nobody else is there");
     open_to_all(path);
     let mut who = None;
-    // A flood begins with a capture: orders that come with it wait for seconds, and are too late.
+    // A flood begins with a capture. Orders within the flood wait for seconds and come too late.
     let (mut number, mut completed, mut is_agreed) = (0_u64, 0, manner != "floods");
     loop {
         let waits = if who.is_some() && manner != "quiet" && is_agreed { 0 } else { 20 };
@@ -114,13 +115,14 @@ fn be_a_peer(path: &str, manner: &str) {
             "floods" => frame(number, Command::Capture(order(number, completed + SOON))),
             _ => harm(number),
         };
-        // One that lets go is heard of again when it comes back.
+        // A hook that disconnects sends again after it has reconnected.
         let _ = socket.send_multipart([&who[..], &message], 0);
         number += 1;
     }
 }
 
-/// What takes a rank over: it is switched off, records for others, and has megabytes to take in.
+/// Messages by which a collector could take over a rank: it is switched off, records for others, or receives
+/// megabytes.
 fn harm(number: u64) -> Vec<u8> {
     let command = match number % 4 {
         0 => Command::Enable(false),
@@ -131,7 +133,7 @@ fn harm(number: u64) -> Vec<u8> {
     frame(number, command)
 }
 
-/// Messages that a faulty collector may send by the thousand, small and large.
+/// Messages, small and large, that a faulty collector may send by the thousand.
 fn flood(number: u64) -> Vec<u8> {
     match number % 16 {
         0 => harm(number / 16),
@@ -145,7 +147,7 @@ fn flood(number: u64) -> Vec<u8> {
         }
         7 => vec![b'x'; 60 << 10],
         9 => frame(number, Command::EndCapture(u64::MAX)),
-        // More than a hook takes: it lets go.
+        // More than a hook accepts, so the hook disconnects.
         11 if number % 128 == 11 => vec![0; 70 << 10],
         13 => Vec::new(),
         _ => frame(number, Command::Introduce),
@@ -169,7 +171,7 @@ fn frame(number: u64, command: Command) -> Vec<u8> {
     codec::encode(&Frame { host, number, now, lost: 0, body: Body::Command(command) })
 }
 
-/// Something that is not ZeroMQ, or stops being so after its greeting; each connection another thing.
+/// A server that does not speak ZeroMQ, or stops after its greeting. It handles each connection differently.
 fn be_no_peer(path: &str) {
     let listener = UnixListener::bind(path).expect("nobody else is there");
     open_to_all(path);
@@ -186,14 +188,14 @@ fn mistreat(mut stream: UnixStream, number: usize) -> io::Result<()> {
     let until = Instant::now() + EACH;
     let block = |of: &[u8]| of.repeat((64 << 10) / of.len());
     let (greets, begin, again) = match number % 8 {
-        // Frames without end: empty ones, all but the last of a message, heartbeats, subscriptions.
+        // Endless frames: empty ones, parts of a message that never ends, heartbeats, subscriptions.
         0 => (true, vec![], block(b"\0\0")),
         1 => (true, vec![], block(b"\x01\0")),
         2 => (true, vec![], block(b"\x04\x0b\x04PING\0\x0aabcd")),
         3 => (true, vec![], block(b"\x04\x0b\x09SUBSCRIBEx")),
-        // A frame of four exabytes, and its first bytes.
+        // The header of a frame of four exabytes, and its first bytes.
         4 => (true, b"\x02\x3f\xff\xff\xff\xff\xff\xff\xff".to_vec(), block(b"x")),
-        // No greeting at all, one of somebody else's, none.
+        // A greeting of another protocol, an invalid one, or none.
         5 => (false, vec![], block(b"HTTP/1.1 200 OK\r\n")),
         6 => (false, vec![], block(b"\xff")),
         _ => (false, vec![], vec![]),
@@ -211,7 +213,7 @@ fn mistreat(mut stream: UnixStream, number: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// ZMTP 3.1, NULL, and that this is a ROUTER (RFC 37).
+/// A ZMTP 3.1 greeting with the NULL mechanism, and a READY command that names a ROUTER (RFC 37).
 fn greeting() -> Vec<u8> {
     let mut bytes = b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\x01NULL".to_vec();
     bytes.resize(64, 0);

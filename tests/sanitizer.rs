@@ -1,5 +1,5 @@
-//! Programs with a sanitizer under `xpu-top run`. One with `AddressSanitizer` gets advice, starts in any case, and
-//! is monitored once it follows the advice.
+//! Programs with a sanitizer under `xpu-top run`. A program with `AddressSanitizer` gets advice, starts in
+//! any case, and is monitored once it follows the advice.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -17,7 +17,7 @@ use xpu_tests::{
     skip::skipped,
 };
 
-/// `None` if this compiler has no runtime of this name, which is said.
+/// Compiles the program. Returns `None`, and notes the skip, if this compiler has no such runtime.
 fn compiled(place: &Place, flags: &[&str], library: &str) -> Option<PathBuf> {
     let asked = run(Command::new("cc").arg(format!("-print-file-name={library}")));
     if !Path::new(asked.stdout.trim()).is_absolute() {
@@ -44,8 +44,8 @@ fn under_run(place: &Place, base: u16, program: &Path, preload: Option<&str>) ->
     run(command.args(["run", "--no-collector", "--base-port", &base.to_string(), "--"]).arg(program))
 }
 
-/// The stand-ins leave to the system what they have at the end, and what they share with their threads is not
-/// compiled for the sanitizer.
+/// Turns off two checks: the stand-ins do not free their memory at exit, and their code that shares data with
+/// threads is not compiled for the sanitizer.
 const QUIET: [(&str, &str); 2] = [("ASAN_OPTIONS", "detect_leaks=0"), ("TSAN_OPTIONS", "report_bugs=0")];
 
 #[test]
@@ -57,7 +57,7 @@ fn a_program_whose_sanitizer_is_a_library_is_asked_to_load_it_first() {
     let runtime = needed(&program).expect("a library");
     let base = free_base();
     let listener = Listener::at(&place.path("run").join(format!("collector-{base}.sock")));
-    // By itself it would not start with the hook before it.
+    // Without `xpu-top run`, the program would refuse to start with the hook in front.
     let refused = run(place.watched(&program).envs(QUIET));
     assert!(refused.stderr.contains("ASan runtime does not come first"), "{refused:?}");
     let advised = under_run(&place, base, &program, None);
@@ -93,7 +93,7 @@ fn a_program_that_has_its_sanitizer_in_itself_is_watched_as_it_is() {
     assert_eq!(gemms, [500]);
 }
 
-/// Its runtime asks `dlsym` for functions before it has any of them.
+/// The runtime asks `dlsym` for functions before it has any.
 #[test]
 fn a_program_with_thread_sanitizer_is_watched_as_it_is() {
     let place = Place::new();

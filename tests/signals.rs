@@ -1,7 +1,8 @@
-//! Programs that handle signals and exceptions themselves: what they ask for they find again, and a fault that they mend costs them no
-//! stack and no system call.
+//! Programs that handle signals and exceptions themselves. They find the handlers that they set, and a fault
+//! that they repair takes no more stack and no more system calls.
 //!
-//! `XPU_TEST_PYTHONS=/a/bin/python3:/b/bin/python3` runs exceptions under these; `python3` otherwise.
+//! `XPU_TEST_PYTHONS=/a/bin/python3:/b/bin/python3` runs the exception tests under these Pythons; the default
+//! is `python3`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,7 +12,8 @@ use xpu_tests::{
     program::{Outcome, run},
 };
 
-/// Output and end are the same with the hook preloaded, whatever it notes, and with the hook switched off.
+/// Checks that output and exit status are the same with the hook preloaded, with and without exit reports,
+/// and with the hook disabled.
 #[track_caller]
 fn is_the_same(name: &str, arguments: &[&str]) -> Outcome {
     let place = Place::new();
@@ -43,7 +45,7 @@ fn a_small_stack_for_signals_suffices() {
     assert_eq!(outcome.stdout, "mended 1011\n", "{outcome:?}");
 }
 
-/// A process with a forbidden system call is killed.
+/// A process that makes a forbidden system call is killed.
 #[test]
 fn a_strict_list_of_system_calls_suffices() {
     for way in ["alone", "fork", "vfork", "clone"] {

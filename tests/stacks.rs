@@ -10,7 +10,8 @@ use xpu_tests::{
 
 const WORLD: usize = 3;
 
-/// All reduce together for a while; then rank 1 is held back, and the others wait for it in the last collective.
+/// All ranks reduce together for a while. Then rank 1 is held, and the others wait for it in the last
+/// collective.
 const HOLDS: &str = "
 import threading
 comm = communicator()
@@ -36,7 +37,7 @@ struct Job {
 }
 
 impl Job {
-    /// Two ranks wait in the collective that rank 1 has not entered.
+    /// Starts the job, and waits until two ranks are in the collective that rank 1 has not entered.
     fn held() -> Self {
         let new = Self::unseen();
         until("two ranks in the collective", || {
@@ -47,7 +48,7 @@ impl Job {
         new
     }
 
-    /// The same, without a request yet.
+    /// Starts the same job, without any request to the collector.
     fn unseen() -> Self {
         let host = Host::new();
         let ranks = (0..WORLD).map(|rank| host.rank_of(rank, WORLD, HOLDS)).collect();
@@ -65,7 +66,7 @@ fn the_rank_that_is_held_stands_apart_from_those_that_wait_for_it() {
     assert!(text.starts_with("main thread: ranks 0-2\n  <module> (<string>:"), "{text}");
     let [train, alone, together] =
         ["  train (<string>:", "├─ rank 1; not 0,2", "└─ ranks 0,2; not 1"].map(|line| text.find(line));
-    // They part in `train`, which is at another line.
+    // The stacks differ from `train` on, where rank 1 is at another line.
     assert!(alone.is_some() && alone < together, "the fewest come first: {text}");
     assert!(train.is_some(), "{text}");
     let [held, waits] = ["hold_back (<string>:", "in cudaStreamSynchronize"].map(|line| text.find(line));
@@ -83,7 +84,7 @@ fn the_rank_that_is_held_stands_apart_from_those_that_wait_for_it() {
         (&1.into(), &"sim".into(), &"running".into())
     );
 
-    // Nobody was harmed: let go, all train on to the end.
+    // The reading did no harm: once rank 1 is released, all ranks train to the end.
     let mut ranks = job.ranks;
     assert!(ranks.remove(1).end().status.success());
     for rank in ranks {
@@ -91,7 +92,7 @@ fn the_rank_that_is_held_stands_apart_from_those_that_wait_for_it() {
     }
 }
 
-/// Without a viewer while it happens; a later one still sees where they were.
+/// Nobody watches during the hang. A later viewer still sees where the ranks were.
 #[test]
 fn a_job_that_hangs_is_read_unasked_and_can_be_seen_after_its_end() {
     let mut job = Job::unseen();

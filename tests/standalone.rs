@@ -1,4 +1,4 @@
-//! `xpu-top gemm-replay` on a capture of real hooks, on the simulated GPU: it finds the speed that the simulation has.
+//! `xpu-top gemm-replay` on a capture of real hooks, on the simulated GPU: it measures the simulated speed.
 
 use std::path::PathBuf;
 
@@ -8,8 +8,8 @@ use xpu_tests::{
     program::{Outcome, Program, run, until},
 };
 
-/// GEMMs that take long enough to be distinguished: plain, batched, of three precisions, one too large for
-/// any GPU, one that only cublasLt does.
+/// GEMMs long enough to be distinguished: plain, batched, in three precisions, one too large for any GPU, and
+/// one that only cublasLt supports.
 const TRAINS: &str = "
 def work():
     for _ in range(2): ok(gemm_ex(4096, 4096, 4096, a=1))
@@ -25,7 +25,7 @@ while True: work()
 
 struct Job {
     host: Host,
-    /// Rank 1 is slower by half.
+    /// Rank 1 takes 1.5 times as long.
     _ranks: Vec<Program>,
 }
 
@@ -58,7 +58,7 @@ impl Job {
     }
 }
 
-/// The row of GEMMs with `m` rows of a type.
+/// The row for GEMMs with `m` rows and this type.
 fn row<'a>(document: &'a Value, m: u64, datatype: &str) -> &'a Value {
     let rows = document["shapes"].as_array().expect("rows");
     let found = rows.iter().find(|row| row["m"] == m && row["datatype"] == datatype);
@@ -79,7 +79,7 @@ fn what_the_gpu_does_alone_is_compared_with_what_each_rank_did() {
         (&document["gpu"]["name"], &document["gpu"]["cublas"]),
         (&"NVIDIA H200".into(), &"13.0.0".into())
     );
-    // Speeds are those of tests/simgpu/README.md.
+    // The speeds are those of tests/simgpu/README.md.
     for (m, datatype, tflops, count) in
         [(4096, "bf16", 500.0, 12), (1024, "f16", 500.0, 6), (2048, "f32", 250.0, 6), (1024, "f32", 62.5, 6)]
     {
@@ -103,7 +103,7 @@ fn what_the_gpu_does_alone_is_compared_with_what_each_rank_did() {
     let ratios: Vec<_> =
         document["ranks"].as_array().expect("ranks").iter().map(|rank| &rank["ratio"]).collect();
     assert!(near(ratios[0], 1.0) && near(ratios[1], 1.0 / 1.5), "{document:#}");
-    // One of 1 and one of 1.5.
+    // One rank takes 1 unit of time and the other 1.5.
     assert!(near(&document["total"]["ratio"], 2.0 / 2.5), "{document:#}");
     assert_eq!(document["total"]["stands_out"]["rank"], 1);
 
@@ -113,7 +113,7 @@ fn what_the_gpu_does_alone_is_compared_with_what_each_rank_did() {
     assert!(text.stdout.contains("it is not among the 2 costliest (--top)"), "{text:?}");
 }
 
-/// The command line, the environment, the exit code, and the message.
+/// The command line, the environment, the exit code and the message.
 type Refused = (&'static str, &'static [(&'static str, &'static str)], i32, &'static str);
 
 #[test]

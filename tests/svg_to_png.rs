@@ -1,5 +1,5 @@
-//! Makes the PNGs of golden screens anew, of those that have one: `cargo run --release -p xpu-tests --example svg_to_png`. With
-//! names, of these alone, whether or not they have one: `-- steps-132x40 help`.
+//! Redraws the PNGs of the golden screens that have one: `cargo run --release -p xpu-tests --example
+//! svg_to_png`. With names it draws these alone, whether or not they have a PNG: `-- steps-132x40 help`.
 
 use std::{env, fs, path::Path, sync::Arc};
 
@@ -9,7 +9,7 @@ use resvg::{
     usvg::{Options, Tree, fontdb::Database},
 };
 
-/// Screenshots are looked at on dense displays.
+/// Screenshots are viewed on high-density displays.
 const SCALE: f32 = 2.0;
 
 fn main() -> Result<()> {

@@ -1,4 +1,4 @@
-//! `xpu-top what-if` on a capture of the demo, on the demo itself, and on files that it cannot read.
+//! `xpu-top what-if` on a capture of the demo, on the running demo, and on files that it cannot read.
 
 use std::{
     fs::{self, File},
@@ -12,9 +12,9 @@ use xpu_tests::{
     program::{Outcome, Program, run, until},
 };
 
-/// What a command says of a demo that trains, given the options that name it.
+/// The output of a command on a running demo. `command` makes the line from the options that name the demo.
 fn of_demo(line: &str, place: &Place, command: impl Fn(&str) -> String) -> Outcome {
-    // One demo at a time: each takes all of a small machine.
+    // One demo runs at a time: each takes all cores of a small machine.
     let turn = File::create(std::env::temp_dir().join("xpu-top-demo-tests")).expect("a file");
     turn.lock().expect("a lock");
     let program = |line: &str| {
@@ -78,7 +78,7 @@ fn a_rank_whose_loader_is_slow_is_named_live_with_the_gpu_hours_it_costs() {
         assert_eq!((&all["cause"], &ranks["cause"]), (&"all".into(), &"ranks".into()), "{line:#}");
         assert_eq!(ranks["ranks"][0], 3, "{line:#}");
     }
-    // Between the captures steps passed, and each cost 8 ranks about 50 ms.
+    // Steps passed between the captures, and each cost 8 ranks about 50 ms.
     let steps = |line: &Value| line["total"]["steps"].as_f64().expect("a number");
     assert!(steps(last) > 2.0 * steps(first), "{said:?}");
     let lost = last["total"]["lost"]["ranks"]["gpu_hours"].as_f64().expect("it is known");

@@ -1,6 +1,6 @@
-"""Private words that must not come back: names say what a thing is in the terms of docs/glossary.md.
+"""Private words that must not return: names use the terms of docs/glossary.md.
 
-Run by `make lint`. Prints each place, and ends with 1 if there is one.
+`make lint` runs this. Prints each place, and exits with 1 if there is any.
 """
 
 import re
@@ -10,11 +10,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# The history of what was, and this list.
+# The history, and this list itself.
 EXCLUDED = {"CHANGELOG.md", "docs/measurements-log.md", "tests/words.py"}
 BINARY = {".bin", ".cast", ".lock", ".png", ".svg", ".xpurec"}
 
-# Parts of names (`a_b`, `aB`) and words of sentences.
+# Parts of names (`a_b`, `aB`), and words in sentences.
 WORDS = """
 beat beats bore course errand errands librarian portrait portraits projector projectors punctuality reel rhythm road
 roads shelf sieve spoken stretch stretches survey tape theatre wings
@@ -23,7 +23,7 @@ NAMES = """
 is_at_it last_words LastWords off_the_door cut_piece flush_left flush_right tell_kept tell_unreachable told_apart
 """.split()
 
-# Not as a name in code; as a word of a sentence ("no room for it", "an odd number") they are plain English.
+# Not allowed as names in code. In sentences ("no room for it", "an odd number") they are plain English.
 IN_CODE = "room Room rooms ways Ways odd Odd volume Volume".split()
 
 # Phrases for which the field has a term.
@@ -36,7 +36,7 @@ PHRASES = [
     "come to a standstill",
 ]
 
-# In comments: "reports", "shows", "distinguishes", "this many" read once; these do not.
+# In comments, these words must be read twice. Use "reports", "shows", "distinguishes", "this many".
 RIDDLES = re.compile(r"\b([Tt]old|[Tt]ells|[Ss]o many)\b")
 COMMENT = {".rs": r"//.*", ".py": r"#.*", ".c": r"(?://|/?\*).*", ".h": r"(?://|/?\*).*"}
 
@@ -50,7 +50,7 @@ RUST_TEXT = re.compile(r'//.*|"(?:[^"\\]|\\.)*"|\'[a-z_]+\b(?!\')')
 
 
 def faults(path: str, line: str):
-    """What is wrong in one line."""
+    """The faults of one line."""
     rest = ORDINARY.sub("", line)
     parts = {part.lower() for part in PART.findall(rest)}
     yield from (word for word in WORDS if word in parts)
@@ -66,7 +66,7 @@ def faults(path: str, line: str):
 
 
 def main() -> int:
-    """The number of faults, as an exit code."""
+    """Prints all faults. Returns the exit code."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     found = 0
     for path in filter(None, listed.split("\0")):

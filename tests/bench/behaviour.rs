@@ -10,7 +10,7 @@ use xpu_wire::id::Rank;
 
 use crate::table::{Row, Table};
 
-/// The budget of a comparison of a thousand workers.
+/// The budget for comparing a thousand workers.
 const SECONDS: f64 = 1.0;
 
 pub(crate) fn cost(table: &mut Table) {
@@ -18,7 +18,8 @@ pub(crate) fn cost(table: &mut Table) {
     table.row(Row::new("functions of 10,000 workers compared", compare(10_000), "s"));
 }
 
-/// As many functions as a worker may have; one worker has a slow one.
+/// Compares this many workers, each with the maximum number of functions. One worker has a slow function.
+/// Returns seconds.
 fn compare(count: u32) -> f64 {
     let unit = Some(Unit::Tflops);
     let name = |number| format!("kernel {number}");

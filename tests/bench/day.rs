@@ -1,7 +1,8 @@
 //! A day of a full host in fast time: `cargo run --release -p xpu-tests --example day [RANKS] [SECONDS]`.
 //!
-//! A real collector, and ranks that speak to it over its real socket, a second's summary after the other, as fast as it takes them. Each rank
-//! ends and comes back once in a while: a viewer counts that, and whether a frame is missing.
+//! A real collector, and simulated ranks that send it one second's summary after the other over its real
+//! socket, as fast as it accepts them. Each rank ends and starts again from time to time. A viewer counts
+//! these events, and checks whether a frame is missing.
 
 use std::{
     collections::HashMap,
@@ -25,13 +26,13 @@ use zmq::{Context, DONTWAIT, Socket};
 
 const BASE: BasePort = BasePort(29_820);
 
-/// Seconds a rank lives before it ends and comes back.
+/// Seconds that a rank runs before it ends and starts again.
 const LIFE: u64 = 1_000;
 
-/// Lines of the table.
+/// Number of lines in the table.
 const LINES: u64 = 12;
 
-/// Ends with it.
+/// Kills the collector when dropped.
 struct Collector(Child);
 
 impl Drop for Collector {
@@ -52,7 +53,7 @@ impl Worker {
     fn say(&mut self, body: Body) {
         let frame = Frame { host: "day".into(), number: self.number, now: Moment::now(), lost: 0, body };
         self.number += 1;
-        // Waits for the collector: so all is as fast as that is, and nothing is lost here.
+        // Blocks until the collector accepts it, so nothing is lost here, and the collector sets the pace.
         let _ = self.socket.send(codec::encode(&frame), 0);
         while self.socket.recv_bytes(DONTWAIT).is_ok() {}
     }
@@ -121,7 +122,7 @@ fn main() {
     println!("{:>9} {:>11} {:>10} {:>9} {:>8}", "played s", "summaries", "a second", "RSS MiB", "CPU s");
     for second in 0..seconds {
         for (index, worker) in workers.iter_mut().enumerate() {
-            // Ranks come and go one after the other, not all at once.
+            // Ranks start and end one after the other, not all at once.
             if (second + index as u64 * LIFE / u64::from(ranks)).is_multiple_of(LIFE) || second == 0 {
                 if second > 0 {
                     worker.say(Body::Goodbye);
@@ -179,7 +180,7 @@ fn workers(context: &Context, simulation: &Simulation, path: &str) -> Vec<Worker
         .collect()
 }
 
-/// Resident MiB, and seconds of CPU.
+/// Resident memory in MiB, and CPU seconds.
 fn figures(pid: u32) -> (f64, f64) {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();

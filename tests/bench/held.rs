@@ -1,4 +1,4 @@
-//! How long reading the stacks of ranks with many threads holds any of these.
+//! How long reading the stacks of ranks with many threads blocks any one of these threads.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
@@ -16,7 +16,8 @@ use crate::table::{Row, Table};
 const RANKS: usize = 8;
 const ROUNDS: usize = 5;
 
-/// A hundred threads that wait. Yama lets a process be read by its ancestors alone unless it says otherwise.
+/// A rank with a hundred waiting threads. Yama allows only ancestors to read a process, unless the process
+/// allows others.
 const RANK: &str = "
 import ctypes, threading, time
 ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1 % 2**64), 0, 0, 0)
@@ -36,7 +37,7 @@ impl Rank {
         Self(child)
     }
 
-    /// Reads its stacks, as for a hung job.
+    /// Reads the rank's stacks, as for a hung job.
     fn read(&self) -> Child {
         let mut command = Command::new(built::artifact("xpu-collector"));
         command.args(["--read-stacks", &self.0.id().to_string(), "--native"]);
@@ -51,7 +52,7 @@ impl Drop for Rank {
     }
 }
 
-/// All ranks are read at once; of some rounds the one that was disturbed least.
+/// Reads all ranks at once. Reports the least disturbed of some rounds.
 pub(crate) fn cost(table: &mut Table) {
     let ranks: Vec<_> = (0..RANKS).map(|_| Rank::start()).collect();
     let round = || {
@@ -68,7 +69,7 @@ pub(crate) fn cost(table: &mut Table) {
     }
 }
 
-/// The last that a reader says.
+/// The last stacks that a reader prints.
 fn answer(mut reader: Child) -> Option<RankStacks> {
     let mut bytes = Vec::new();
     reader.stdout.take()?.read_to_end(&mut bytes).ok()?;

@@ -1,4 +1,4 @@
-//! The cost of watching a job of eight ranks: its collector, the hooks' threads, the wire.
+//! The cost of watching a job with eight ranks: its collector, the hooks' threads, the wire.
 
 use std::{
     fs,
@@ -78,7 +78,7 @@ fn worker(place: &Place, rank: u32, collector: &std::path::Path) -> Command {
     command
 }
 
-/// Bytes that come in this time.
+/// The number of bytes that arrive in this time.
 fn drain(subscriber: &zmq::Socket, time: Duration) -> usize {
     let begun = Instant::now();
     let mut bytes = 0;
@@ -92,7 +92,7 @@ fn hooks(ranks: &[Program]) -> f64 {
     ranks.iter().map(|rank| cpu(rank, |name| name.starts_with("xpu-top") || name.starts_with("ZMQ"))).sum()
 }
 
-/// Seconds of CPU that the threads of these names have had.
+/// The CPU seconds of the threads whose names `of` accepts.
 fn cpu(program: &Program, of: impl Fn(&str) -> bool) -> f64 {
     let tasks = fs::read_dir(format!("/proc/{}/task", program.pid())).expect("it runs").flatten();
     let ours = tasks.filter(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|name| of(&name)));

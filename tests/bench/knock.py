@@ -1,4 +1,5 @@
-"""What ten thousand connections without the key cost a collector: memory, CPU, and who comes with the key.
+"""What ten thousand connections without the key cost a collector: memory, CPU, and the delay of a viewer with the
+key.
 
 python3 tests/bench/knock.py [PROGRAMS] [CONNECTIONS]
 """

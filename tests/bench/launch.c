@@ -1,9 +1,10 @@
-/* Stands for a training loop: calls in batches, each followed by a pause in which somebody's thread may catch up; prints nanoseconds a call.
+/* Simulates a training loop: calls in batches, each followed by a pause in which the hook's thread may catch up.
+ * Prints nanoseconds per call.
  *
  * launch cost BATCH [off]    lines of "function best median"
- * launch shapes COUNT        COUNT distinct GEMMs, four of each, then kilobytes resident, in all and not of files
- * launch communicators COUNT COUNT communicators, four collectives on each, then kilobytes resident, in all and not of files
- * launch fold BATCH          nanoseconds the thread named xpu-top spends on a record */
+ * launch shapes COUNT        COUNT distinct GEMMs, four of each; prints resident KiB, in all and without files
+ * launch communicators COUNT COUNT communicators, four collectives on each; prints resident KiB likewise
+ * launch fold BATCH          nanoseconds that the thread named xpu-top spends on a record */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -58,7 +59,7 @@ static void single(void) {
     sgemm(blas, 0, 0, 4096, 4096, 4096, NULL, NULL, 4096, NULL, 4096, NULL, NULL, 4096);
 }
 
-/* What cublasLtMatrixLayoutCreate would have made. */
+/* What cublasLtMatrixLayoutCreate would make. */
 static uint64_t layouts[3][14] = {{14, 4096, 4096, 1}, {14, 4096, 4096, 2}, {14, 4096, 4096, 3}};
 
 static void light(void) {
@@ -74,14 +75,14 @@ static void group(void) {
     group_end();
 }
 
-/* A stream that communicates, and an event that stands for it: the GEMMs are on the default stream. */
+/* A stream for communication, and its event. The GEMMs are on the default stream. */
 static char side, reduced;
 
 static void record(void) { event_record(&reduced, &side); }
 
 static void wait_for(void) { stream_wait(NULL, &reduced, 0); }
 
-/* As many as a server has that captured a graph for each size of batch. */
+/* As many as in a server that captured a graph for each batch size. */
 static void *executables[EXECUTABLES];
 
 static void graph(void) {
@@ -103,7 +104,7 @@ static void cost(const char *name, void (*call)(void), int batch) {
     for (int i = 0; i < batch; i++) call();
     for (int repeat = 0; repeat < REPEATS; repeat++) {
         usleep(PAUSE_US);
-        /* The caches are cold from the pause; a training loop's are not. */
+        /* The pause has made the caches cold; those of a training loop are warm. */
         for (int i = 0; i < batch / 10; i++) call();
         double before = now();
         for (int i = 0; i < batch; i++) call();
@@ -119,7 +120,7 @@ static int count(const char *name) {
     return counter ? (int)counter(name) : 0;
 }
 
-/* CPU time of the hook's own thread so far, and of those ZeroMQ made in it, in nanoseconds. */
+/* The CPU time in nanoseconds of the hook's thread, and of the ZeroMQ threads that it started. */
 static double hooks_thread(void) {
     double spent = 0;
     struct dirent *entry;
@@ -142,7 +143,7 @@ static double hooks_thread(void) {
     return spent;
 }
 
-/* What it spends beside what it spends on nothing. */
+/* The thread's time with records, minus its time without any. */
 static void fold(int batch) {
     double idle = 0, busy = 0;
     for (int repeat = 0; repeat < 2 * REPEATS; repeat++) {
@@ -154,7 +155,8 @@ static void fold(int batch) {
     printf("record %.1f\n", (busy - idle) / REPEATS / batch);
 }
 
-/* Has the hook see which stream multiplies and which communicates; it times a GEMM for that. Gives how many it has timed. */
+/* Shows the hook which stream runs GEMMs and which communicates; the hook times a GEMM for this. Returns how
+ * many GEMMs it has timed. */
 static int show_streams(void) {
     int (*sample)(uint32_t, uint32_t);
     *(void **)&sample = dlsym(RTLD_DEFAULT, "xpu_top_set_sampling");
@@ -168,7 +170,8 @@ static int show_streams(void) {
     return count("timed");
 }
 
-/* All that is resident, and what of it no other process shares: a library's code is in memory once for all ranks of a host. */
+/* Prints all resident memory, and the part that no other process shares: a library's code is in memory once
+ * for all ranks of a host. */
 static void print_memory(void) {
     FILE *status = fopen("/proc/self/status", "r");
     char line[256];

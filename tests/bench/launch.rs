@@ -7,7 +7,7 @@ use xpu_tests::{built, program::run};
 
 use crate::table::{Row, Table};
 
-/// Number of calls that fit into the hook's ring, or have a pair of events, between two visits of its thread.
+/// How many calls fit into the hook's ring, or get a pair of events, between two rounds of its thread.
 const COUNTED: &str = "2000";
 const TIMED: &str = "180";
 
@@ -19,7 +19,7 @@ const MIB: f64 = 32.0;
 struct Bench {
     dir: TempDir,
     program: PathBuf,
-    /// Steps are searched for, so every launch is reported.
+    /// Whether the hook searches for steps, which makes it report every launch.
     searches: bool,
 }
 
@@ -35,7 +35,7 @@ impl Bench {
         Self { dir, program, searches: false }
     }
 
-    /// Name and numbers of each line the program prints.
+    /// The name and numbers of each line that the program prints.
     fn run(&self, arguments: &[&str], sample: Option<u32>) -> BTreeMap<String, Vec<f64>> {
         let mut command = Command::new(&self.program);
         command.args(arguments).env("LD_LIBRARY_PATH", self.dir.path()).env_remove("LD_PRELOAD");
@@ -102,7 +102,7 @@ pub(crate) fn cost(table: &mut Table) {
     }
 }
 
-/// The time of the hook's own thread per record: taking it from its ring and adding it up.
+/// The time that the hook's thread needs per record, to take it from the ring and add it up.
 pub(crate) fn fold(table: &mut Table) {
     let bench = Bench::new();
     let spent = bench.run(&["fold", COUNTED], Some(1 << 20))["record"][0];

@@ -79,7 +79,7 @@ fn machine() -> String {
     format!("{model}, {cores} cores, load {}", load.split(' ').next().unwrap_or("?"))
 }
 
-/// As many words as a record has.
+/// The time of pushing an entry with as many words as a record has.
 fn ring_push() -> f64 {
     let ring = ring::Ring::<[u64; 7]>::new(ring::SLOTS).expect("memory");
     let mut best = f64::INFINITY;

@@ -1,4 +1,4 @@
-//! The cost of a second's summary: encoding it. The share of a core of the hook's threads includes sending.
+//! The cost of encoding one second's summary. Sending it is part of the CPU share of the hook's threads.
 
 use std::{hint::black_box, time::Instant};
 
@@ -14,7 +14,7 @@ use xpu_wire::{
 
 use crate::table::{Row, Table};
 
-/// Shapes of a busy second, and durations of each.
+/// Shapes in a busy second, and durations of each.
 const SHAPES: u64 = 64;
 const TIMED: u64 = 20;
 

@@ -1,4 +1,4 @@
-//! Memory of a collector with a day of 64 ranks, and the time to send it.
+//! The memory of a collector with a day of 64 ranks, and the time to send that history.
 
 use std::{
     fs,

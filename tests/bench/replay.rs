@@ -1,4 +1,4 @@
-//! A recording of many ranks and an hour: how soon it is on the screen, and how long a jump in it takes.
+//! A recording of many ranks and one hour: the time until it is on the screen, and the time of a jump in it.
 
 use std::{
     fs::{self, File},
@@ -25,7 +25,7 @@ const HOSTS: u32 = 128;
 const RANKS_PER_HOST: u32 = 8;
 const SECONDS: u64 = 3_600;
 
-/// Places that are jumped to, as shares of the hour in percent.
+/// The targets of jumps, in percent of the hour.
 const JUMPS: [u32; 9] = [50, 95, 10, 60, 59, 0, 100, 33, 32];
 
 pub(crate) fn scrub(table: &mut Table) {
@@ -36,7 +36,7 @@ pub(crate) fn scrub(table: &mut Table) {
     let ranks = f64::from(HOSTS * RANKS_PER_HOST);
     let began = Instant::now();
     let cursor = FrameCursor::open_file(&path).expect("it was just written");
-    // As the screen does it: somebody else reads the file for its findings.
+    // As on the screen, another thread reads the file for findings.
     let search = Search::begin(cursor.again());
     let mut app = App::new(Vec::new(), None, Depth::True, Moment(0));
     let (first, last) = (cursor.span().first, cursor.span().last);

@@ -1,4 +1,4 @@
-//! The cost of the screen: bytes on the line, time of a picture, memory, CPU, and time to the first picture.
+//! The cost of the screen: bytes on the connection, time per frame, memory, CPU, and time to the first frame.
 
 use std::{
     env, fs,
@@ -18,24 +18,25 @@ const RANKS_PER_HOST: u32 = 8;
 const RANKS: [u32; 3] = [8, 1_024, 10_000];
 const SIZES: [(u16, u16); 3] = [(80, 24), (132, 40), (260, 70)];
 
-/// Seconds of a job that are drawn.
+/// How many seconds of a job are drawn.
 const DRAWN: u32 = 10;
 
-/// Twenty pictures a second, and the rest of it is others'.
+/// Twenty frames per second. The rest of the core stays free for others.
 const PICTURE_MS: f64 = 50.0;
 const FIRST_PICTURE_MS: f64 = 2_000.0;
 const MEMORY_MIB: f64 = 512.0;
 
-/// Pictures in a second in which hosts keep on sending, each at its own time.
+/// Frames in a second in which hosts keep sending, each at its own time.
 const PICTURES: usize = 10;
 
-/// Names the process whose argument is the number of ranks to keep.
+/// The argument that starts the process for the memory test. The next argument is the number of ranks to
+/// keep.
 pub(crate) const MEMORY: &str = "screen-memory";
 
-/// A job's past that is remembered: ten minutes, as many points as are kept.
+/// The length of the kept history: ten minutes, the maximum number of points.
 const REMEMBERED: u64 = 600;
 
-/// A line that only counts what goes over it.
+/// Only counts the bytes written.
 #[derive(Debug, Default)]
 struct Line {
     bytes: usize,
@@ -89,7 +90,7 @@ fn drawn(lab: &mut Lab, ranks: u32, width: u16, height: u16, table: &mut Table) 
     let mut pen = Pen::sized(&mut line, width, height).expect("a line takes all");
     pen.draw(lab.app()).expect("a line takes all");
     drop(pen);
-    // The whole picture was drawn once before the others.
+    // The first frame was drawn completely before these.
     let each = all.saturating_sub(line.bytes) as f64 / f64::from(DRAWN);
     pictures.sort_unstable();
     let longest = pictures[pictures.len() - 1];
@@ -118,7 +119,7 @@ fn arrive(app: &mut App, frame: Frame) {
     update(app, Action::Arrive(Arrival::Frame(Box::new(frame))));
 }
 
-/// In a process of its own: only it is counted.
+/// Runs in its own process, so that only its memory is counted.
 fn remembered(ranks: u32) -> f64 {
     let itself = env::current_exe().expect("Linux tells a program its path");
     let reported =
@@ -126,7 +127,7 @@ fn remembered(ranks: u32) -> f64 {
     String::from_utf8_lossy(&reported.stdout).trim().parse().expect("a number")
 }
 
-/// Follows this number of ranks for a while, and prints the memory.
+/// Follows this number of ranks for a while, and prints its memory.
 pub(crate) fn remember(ranks: u32) {
     let simulation = Simulation::new(7, ranks / RANKS_PER_HOST, RANKS_PER_HOST);
     let mut app = App::new(Vec::new(), None, Depth::True, simulation.started);

@@ -1,4 +1,5 @@
-//! Memory of a collector and of a screen that hear of many shapes: eight ranks with four thousand each, the pages read every three seconds.
+//! The memory of a collector and of a screen that receive many shapes: eight ranks with four thousand shapes
+//! each. The pages are read every three seconds.
 
 use std::{
     env, fs,
@@ -31,14 +32,14 @@ use crate::{
 const RANKS: u32 = 8;
 const SHAPES: u64 = 4_000;
 
-/// Seconds that ranks speak, and between two looks at the pages.
+/// How many seconds the ranks send, and the seconds between two reads of the pages.
 const SECONDS: u64 = 30;
 const EVERY: u64 = 3;
 
-/// Many times the need of eight ranks with forty shapes, and little for a host.
+/// Many times what eight ranks with forty shapes need, and still little for a host.
 const MEMORY_MIB: f64 = 256.0;
 
-/// Names the process that is a screen.
+/// The argument that starts the process with a screen.
 pub(crate) const SCREEN: &str = "screen-shapes";
 
 pub(crate) fn cost(table: &mut Table) {
@@ -55,7 +56,7 @@ pub(crate) fn cost(table: &mut Table) {
     table.row(Row::new(what("screen, page 3"), reported, "MiB").at_most(MEMORY_MIB));
 }
 
-/// The most that a collector held, in MiB, and the bytes of its last page.
+/// The collector's peak memory in MiB, and the bytes of its last page.
 fn collector() -> (f64, usize) {
     let (place, base) = (Place::new(), job::free_ports());
     let mut command = place.command(built::artifact("xpu-collector"));
@@ -99,7 +100,7 @@ fn collector() -> (f64, usize) {
         }
         thread::sleep(Duration::from_secs(1).saturating_sub(began.elapsed()));
     }
-    // The first only has the collector listen.
+    // The first read of the page only makes the collector collect GEMMs. The last page has them.
     let gemms = page.lines().filter(|line| line.starts_with("xpu_top_gemms_total{"));
     assert_eq!(gemms.count(), RANKS as usize, "the pages tell of every rank's GEMMs");
     let status = fs::read_to_string(format!("/proc/{}/status", collector.pid())).unwrap_or_default();
@@ -119,7 +120,7 @@ fn read_page(base: BasePort) -> String {
     page
 }
 
-/// A second of each rank.
+/// The details of each rank in one second.
 fn details(simulation: &Simulation, second: u64) -> impl Iterator<Item = (Rank, Summary)> {
     simulation.details(second, (0..RANKS).map(Rank)).into_iter().filter_map(|frame| {
         let Body::Detail(mut detail) = frame.body else { return None };
@@ -128,7 +129,7 @@ fn details(simulation: &Simulation, second: u64) -> impl Iterator<Item = (Rank, 
     })
 }
 
-/// Hears of all of it for twenty seconds with the page of GEMMs open, and says what that takes.
+/// Receives all of it for twenty seconds with the page of GEMMs open, and prints the memory this takes.
 pub(crate) fn watch() {
     let simulation = Simulation::new(7, 1, RANKS);
     let mut lab = Lab::new(simulation.clone());
@@ -138,7 +139,7 @@ pub(crate) fn watch() {
             if let Body::Detail(detail) = &mut frame.body {
                 detail.summary.gemms = (1..=SHAPES).map(publish::gemm).collect();
             }
-            // As it comes over the wire.
+            // Encodes and decodes, as on the wire.
             let frame = codec::decode(&codec::encode(&frame)).expect("it was encoded just now");
             update(lab.app(), Action::Arrive(Arrival::Frame(Box::new(frame))));
         }

@@ -1,5 +1,5 @@
-/* Every CUDA, cuBLAS and NCCL function the launch path meets, returning at once: what is left is the cost of watching.
- * Compiled once for each soname. */
+/* Every CUDA, cuBLAS and NCCL function on the launch path, returning at once, so that only the hook's cost
+ * remains. Compiled once for each soname. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -48,7 +48,8 @@ int cublasSgemm_v2(void *h, int ta, int tb, int m, int n, int k, const void *al,
            (void)c, (void)lc, 0;
 }
 
-/* As many questions as the real one has to be asked; a layout is what the program made of it. */
+/* The hook must ask as many questions here as of the real library. A layout is memory that the program has
+ * filled. */
 int cublasLtMatmulDescGetAttribute(void *d, int what, int *value, size_t size, size_t *written) {
     return (void)d, *value = what ? 0 : 68, *written = size, 0;
 }

@@ -1,4 +1,4 @@
-//! One table: what, how much, how much it may be.
+//! A table with a name, a figure and a limit in each row.
 
 use std::fmt::Write as _;
 
@@ -27,14 +27,14 @@ impl Row {
     }
 }
 
-/// Prints as it goes: some rows take a while.
+/// Prints each row at once, because some take a while.
 #[derive(Debug)]
 pub(crate) struct Table {
     over: usize,
 }
 
 impl Table {
-    /// Begins with the machine the figures are of.
+    /// Begins with the name of the machine.
     pub(crate) fn of(machine: &str) -> Self {
         println!("{machine}\n");
         println!("{:<58} {:>10} {:>16}", "what", "here", "budget");
@@ -65,7 +65,7 @@ impl Table {
     }
 }
 
-/// Three digits that say something.
+/// Three significant digits.
 fn digits(figure: f64) -> String {
     match figure.abs() {
         0.0 => "0".to_owned(),

@@ -1,4 +1,4 @@
-// Unpacks the browser of @sparticuz/chromium: `chromium` beside this file, with the libraries and fonts that it
+// Unpacks the browser of @sparticuz/chromium to `unpacked/chromium`, and the libraries and fonts that it
 // needs where the system has none.
 
 import { spawnSync } from "node:child_process";
@@ -21,7 +21,7 @@ for (const name of ["al2023", "fonts", "swiftshader"]) {
   if (status !== 0) throw new Error(`${name}.tar.br could not be unpacked`);
   await rm(tar);
 }
-// Last, under its name: an interrupted run leaves none.
+// The browser is unpacked last and then renamed, so an interrupted run leaves no browser.
 const partial = new URL("chromium.part", into);
 await unpack("chromium.br", partial, 0o755);
 await rename(partial, new URL("chromium", into));

@@ -1,4 +1,4 @@
-//! Hosts that come late, all at once, and not at all any more: the real screen over real ZeroMQ.
+//! Hosts that start late, all at once, or never answer again: the real screen over real ZeroMQ.
 
 use std::{fs, sync::atomic::Ordering::Relaxed};
 
@@ -14,7 +14,7 @@ use xpu_tests::{
 const HOSTS: u32 = 12;
 const RANKS_PER_HOST: u32 = 8;
 
-/// What each view shows of a job that runs and has no trouble. Not that of one rank and those of GEMMs and steps: they ask for
+/// What each view shows of a healthy job. Without the views of a rank, of GEMMs and of steps: those request
 /// details, which are counted here.
 const VIEWS: [(&str, &str); 5] = [
     ("4", "Communicators"),
@@ -32,12 +32,12 @@ fn hosts_come_and_go_and_the_screen_says_so() {
     command.env("HOME", place.path("")).env_remove("XDG_CONFIG_HOME");
     command.args(["--hosts", &crowd.list(), "--base-port", &BASE.0.to_string()]);
     let mut terminal = Terminal::start(command, 132, 40);
-    // Two come late.
+    // Two hosts start late.
     terminal.shows("80 of 96").shows("PARTIAL");
     crowd.speak(10..HOSTS);
     terminal.shows("LIVE").shows("96 of 96").hides("hosts down");
     assert_eq!((lost(&terminal.text()), crowd.tally().refused.load(Relaxed)), (Some(0), 0));
-    // Every view of a job that runs is a key away.
+    // Every view is one key away.
     for (key, shown) in VIEWS {
         terminal.keys(key).shows(shown).keys("1").shows("GEMM TFLOPS");
     }
@@ -48,19 +48,19 @@ fn hosts_come_and_go_and_the_screen_says_so() {
         (crowd.tally().details.load(Relaxed) > 0).then_some(())
     });
     terminal.keys("\x1b");
-    // All of them are gone, and all come again at once.
+    // All hosts stop, and all start again at once.
     crowd.fall_silent(0..HOSTS);
     terminal.shows("STALE").shows("12 hosts down");
     crowd.speak(0..HOSTS);
     terminal.hides("hosts down").shows("LIVE").shows("96 of 96");
-    // Three stay away.
+    // Three hosts stay away.
     crowd.fall_silent(4..7);
     terminal.shows("3 hosts down").shows("PARTIAL").keys("q");
     assert!(terminal.end().success());
 }
 
-/// Traces of 64 ranks by PyTorch's profiler, of which only a few parts at a time are in memory; a host dies while
-/// they are fetched.
+/// Traces of 64 ranks from PyTorch's profiler. Only a few parts are in memory at a time, and a host dies
+/// during the transfer.
 #[test]
 fn a_host_that_dies_takes_no_others_traces_with_it() {
     let (place, crowd) = (Place::new(), Crowd::new(8, 8));
@@ -76,7 +76,7 @@ fn a_host_that_dies_takes_no_others_traces_with_it() {
         (file.len() == u64::from(TRACE_PARTS) << 20).then_some(())
     };
     until("all ranks to be asked", || tracing.said().contains("64 of 64 ranks will trace").then_some(()));
-    // 256 MiB from one thread, beside other tests.
+    // One thread sends 256 MiB, while other tests run.
     until("the first traces", || whole(3));
     crowd.fall_silent(5..6);
     until("the traces of the last host", || (56..64).all(|rank| whole(rank).is_some()).then_some(()));
@@ -96,7 +96,7 @@ fn a_host_that_dies_takes_no_others_traces_with_it() {
     }
 }
 
-/// `dropped 12` as the header has it: on a wide terminal below its label.
+/// The number in `dropped 12` of the header; on a wide terminal it is below its label.
 fn lost(screen: &str) -> Option<u64> {
     let lines: Vec<_> = screen.lines().collect();
     let (line, column) =

@@ -1,6 +1,8 @@
-//! The real screen on a crowd of hosts, over real ZeroMQ: `cargo run --release -p xpu-tests --example crowd [HOSTS] [SECONDS]`.
+//! The real screen with many simulated hosts, over real ZeroMQ: `cargo run --release -p xpu-tests --example
+//! crowd [HOSTS] [SECONDS]`.
 //!
-//! One process plays the hosts, eight ranks each, at one digest a second; `xpu-top` follows them on a pseudo-terminal.
+//! One process simulates the hosts, with eight ranks each, at one digest a second. `xpu-top` follows them on
+//! a pseudo-terminal.
 
 use std::{
     env, fs,
@@ -18,16 +20,16 @@ use xpu_tests::{
 
 const RANKS_PER_HOST: u32 = 8;
 
-/// Between two lines of the table.
+/// Interval between two lines of the table.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Time between two keys: no divisor of a second, so that keys meet everything that is done once a second.
+/// Time between two keys. It does not divide a second, so keys meet everything that happens once a second.
 const BETWEEN: Duration = Duration::from_millis(530);
 
-/// Text that only the help has.
+/// Text that only the help page has.
 const HELP: &str = "╭ Help";
 
-/// A key that is not answered by then never is.
+/// A key without an answer by then is never answered.
 const LONGEST: Duration = Duration::from_mins(1);
 
 fn main() {
@@ -89,7 +91,7 @@ fn main() {
     terminal.end();
 }
 
-/// Opens and closes the help twice a second for this long, and returns the longest time that the screen took.
+/// Opens and closes the help twice a second for this long. Returns the longest time that the screen needed.
 fn keys_answered(terminal: &Terminal, long: Duration) -> Duration {
     let (began, mut longest) = (Instant::now(), Duration::ZERO);
     for (key, opens) in [("?", true), ("\x1b", false)].into_iter().cycle() {
@@ -108,13 +110,13 @@ fn keys_answered(terminal: &Terminal, long: Duration) -> Duration {
     longest
 }
 
-/// When the first ranks are on the screen.
+/// The time until the first ranks are on the screen.
 fn first_figures(terminal: &Terminal, began: Instant) -> Duration {
     terminal.wait("figures", |screen| screen.contains("step time"));
     began.elapsed()
 }
 
-/// The figure below its label, as the wide header has it.
+/// The figure below its label, as in the wide header.
 fn below(screen: &str, label: &str) -> Option<String> {
     let lines: Vec<_> = screen.lines().collect();
     let (line, column) = lines.iter().enumerate().find_map(|(line, text)| Some((line, text.find(label)?)))?;
@@ -128,7 +130,7 @@ fn resident_mib(pid: u32) -> f64 {
     line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0) / 1024.0
 }
 
-/// Seconds of CPU that all its threads have had.
+/// The CPU seconds of all threads of the process.
 fn cpu_seconds(pid: u32) -> f64 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let time = |task: fs::DirEntry| {

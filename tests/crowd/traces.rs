@@ -1,7 +1,8 @@
-//! Large traces of many ranks, and a host that dies in the middle: `cargo run --release -p xpu-tests --example traces [MIB] [HOSTS]`.
+//! Large traces of many ranks, and a host that dies during the transfer: `cargo run --release -p xpu-tests
+//! --example traces [MIB] [HOSTS]`.
 //!
-//! One process plays the hosts, eight ranks each, over real ZeroMQ; `xpu-top kineto` fetches their traces into a temporary folder, which
-//! is removed at the end.
+//! One process simulates the hosts, with eight ranks each, over real ZeroMQ. `xpu-top kineto` fetches their
+//! traces into a temporary folder, which is removed at the end.
 
 use std::{
     env, fs,
@@ -21,10 +22,10 @@ use xpu_wire::{frame::KinetoPart, simulation::Simulation};
 
 const RANKS_PER_HOST: u32 = 8;
 
-/// Between two looks at what has come.
+/// Interval between two checks of what has arrived.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Time that the traces may take once none comes any more; the command waits as long for a host that died.
+/// How long the traces may take after the last part has arrived. The command waits as long for a dead host.
 const PATIENCE_S: u32 = 120;
 
 fn main() {
@@ -54,7 +55,7 @@ fn main() {
     let tracing = Program::start(&mut command);
     let pid = tracing.pid();
     let (mut began, mut died, mut seen, mut most, mut at) = (None, None, 0, 0, Instant::now());
-    // While it lives: afterwards its memory cannot be read.
+    // Reads the memory while the process lives; afterwards it cannot be read.
     while let Some(peak) = xpu_tests::program::peak_kib(pid) {
         most = peak.max(most);
         let now = bytes(&folder);
@@ -101,7 +102,7 @@ fn main() {
     println!("{}", done.stderr.lines().next_back().unwrap_or_default());
 }
 
-/// Of all files there.
+/// The bytes of all files in the folder.
 fn bytes(folder: &Path) -> u64 {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()

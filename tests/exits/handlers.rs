@@ -1,4 +1,5 @@
-//! Programs in C with handlers, children and exits of their own: they end as without the hook, and the report says why.
+//! C programs with their own handlers, children and exits: they end as without the hook, and the report shows
+//! the reason.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use xpu_tests::{
     program::{Program, run, until},
 };
 
-/// The same output and the same end, of a C program, whatever is noted of it.
+/// A C program has the same output and the same exit status, whatever the hook notes of it.
 #[test]
 fn every_way_to_die_is_the_programs_own() {
     let place = Place::new();
@@ -31,7 +32,8 @@ fn every_way_to_die_is_the_programs_own() {
     drop(listener);
 }
 
-/// A program's own handler that mends faults, or jumps out of them, a thousand times: then it exits with a code.
+/// The program's own handler repairs a thousand faults or jumps out of them. Then the program exits with a
+/// code.
 #[test]
 fn a_signal_that_is_survived_is_not_why_it_ended() {
     let host = Host::new();
@@ -47,7 +49,7 @@ fn a_signal_that_is_survived_is_not_why_it_ended() {
     assert_eq!(status["ranks"][0]["exit"]["class"], "exit_code", "{status}");
 }
 
-/// The program's own handler that does not repair its fault: the position is reported, however the handler
+/// The program's own handler does not repair its fault. The position is reported, whichever way the handler
 /// ends the process.
 #[test]
 fn a_handler_that_ends_the_process_does_not_hide_why() {
@@ -70,7 +72,7 @@ fn a_handler_that_ends_the_process_does_not_hide_why() {
     }
 }
 
-/// Its exit code is none of its parent's.
+/// A child's exit code is not reported as its parent's.
 #[test]
 fn what_a_child_in_the_same_memory_says_is_not_the_end() {
     let host = Host::new();
@@ -87,7 +89,7 @@ fn what_a_child_in_the_same_memory_says_is_not_the_end() {
     assert_eq!(exit["class"], "dead", "{exit}");
 }
 
-/// A C program that trains, known to the collector.
+/// A C program that trains. The collector knows it.
 #[track_caller]
 fn c_rank(host: &Host, program: &Path, way: &str) -> Program {
     let mut command = host.place.watched(program);

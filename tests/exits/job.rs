@@ -1,4 +1,4 @@
-//! A job of one rank that ends as a script says, and the report of its end.
+//! A job with one rank that ends as a script says, and the report of its end.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use xpu_tests::{
     program::{Outcome, Program, until},
 };
 
-/// Trains a step, and continues on request.
+/// Trains one step, and continues on request.
 pub(super) const BEGIN: &str = "
 def inner(how): how()
 def outer(how): inner(how)
@@ -22,7 +22,7 @@ step()
 next_line()
 ";
 
-/// The plugin's log: its called functions, and their arguments.
+/// A plugin that logs its called functions and their arguments.
 pub(super) const PLUGIN: &str = r#"
 import json, os, traceback
 
@@ -48,7 +48,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// A job of one rank that ends as the script says, on request.
+    /// A job with one rank that, on request, ends as the script says.
     pub(super) fn new(set: &[(&str, &str)], script: &str) -> Self {
         let host = Host::new();
         let plugin = host.place.path("plugin.py");
@@ -81,7 +81,7 @@ impl Ended {
         let log = "exit plugin";
         until("the plugin to be done", || host.collector_log().contains(log).then_some(()));
         until("its last word", || host.collector_log().contains("plugin.py: done").then_some(()));
-        // The end is reported before its details are complete.
+        // The first report of an end may lack details.
         let status = until("the end to be told of", || {
             let status = host.status();
             let reported =
@@ -107,7 +107,7 @@ impl Ended {
             .collect()
     }
 
-    /// Each function of the plugin that was called, with how often.
+    /// How often each function of the plugin was called.
     #[track_caller]
     pub(super) fn plugin_was_called_with(&self, what: &[&str]) {
         let called: Vec<_> =

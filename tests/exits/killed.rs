@@ -21,13 +21,13 @@ fn who_is_killed_without_a_word_is_said_to_be() {
     assert_eq!(ended.exit["text"], "ended without a record: SIGKILL, or an unknown signal");
 }
 
-/// One of the signals that xpu-timer handles; the hook leaves it alone.
+/// xpu-timer handles this signal; the hook leaves it alone.
 #[test]
 fn a_rank_that_a_broken_pipe_ends_is_reported_with_that_signal() {
     let script = "import os, signal\nsignal.signal(signal.SIGPIPE, signal.SIG_DFL)\nos.kill(os.getpid(), signal.SIGPIPE)";
     let mut job = Job::new(&[], script);
     job.rank.write_line("go");
-    // Its parent has not waited so far, so older kernels show it too.
+    // The parent has not waited for the process yet, so older kernels show its exit too.
     until("its end", || job.host.status()["ranks"][0]["exit"]["class"].is_string().then_some(()));
     let (host, rank) = (job.host, job.rank);
     let ended = Ended::seen(&host, rank.end());
@@ -35,7 +35,7 @@ fn a_rank_that_a_broken_pipe_ends_is_reported_with_that_signal() {
     assert!(ended.evidence().contains("SIGPIPE"), "{}", ended.evidence());
 }
 
-/// A memory control group, of either version, if this machine allows one.
+/// A memory control group, of version 1 or 2, if this machine allows one.
 struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
@@ -72,7 +72,7 @@ fn a_rank_that_is_killed_for_want_of_memory_is_said_to_be() {
         skipped_beyond_ci(Beyond::MemoryGroups, "root and a writable /sys/fs/cgroup are needed");
         return;
     };
-    // It joins the group before it trains, as a job of a scheduler does.
+    // The process joins the group before it trains, as in a scheduler's job.
     let procs = group.0.join("cgroup.procs");
     let host = Host::new();
     let plugin = host.place.path("plugin.py");

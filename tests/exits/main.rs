@@ -1,5 +1,5 @@
-//! Ranks that fail, in real processes under the real hook and collector: the report says how and where, the
-//! user's plugin is called once, and the program ends as it would have.
+//! Ranks that fail, in real processes under the real hook and collector. The report shows how and where, the
+//! user's plugin is called once, and the program ends as it would without the hook.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -70,7 +70,7 @@ fn a_segfault_is_reported_with_native_frames() {
     assert_eq!(frames.len(), ended.functions().len());
     for frame in frames {
         let [address, offset] = ["address", "offset"].map(|key| frame[key].as_u64().unwrap());
-        // A file is mapped at a multiple of the page.
+        // A file is mapped at a multiple of the page size.
         assert!(offset > 0 && address > offset && (address - offset) % 4096 == 0, "{frame}");
     }
 }
@@ -89,7 +89,8 @@ outer(os.abort)";
         assert!(words.starts_with("Fatal Python error: Aborted") && words.contains("in outer"), "{words}");
         assert_eq!(ended.finding["class"], "signal", "{set}");
         assert!(ended.evidence().contains("by SIGABRT"), "{set}: {}", ended.evidence());
-        // faulthandler's handler runs on a separate stack: if it is called first, what lies below is unknown.
+        // faulthandler's handler runs on a separate stack. If it is called first, the frames below it are
+        // unknown.
         let names_it = ended.functions().iter().any(|name| name.contains("abort"));
         assert!(names_it || set == "later", "{set}: {:?}", ended.functions());
     }
@@ -133,7 +134,7 @@ fn an_orderly_end_is_nobodys_business() {
 
 #[test]
 fn an_error_of_cuda_is_reported_with_the_function() {
-    // A GEMM whose leading dimension is too small: cuBLAS refuses it, and the script raises.
+    // The GEMM's leading dimension is too small: cuBLAS refuses it, and the script raises.
     let script = "outer(lambda: ok(process.cublasSgemm_v2(blas, 0, 0, 64, 64, 64, one, memory, 1, memory, 64, one, memory, 64)))";
     let (ended, _host) = Job::new(&[], script).ends();
     assert_eq!(ended.finding["class"], "cuda_error", "{}", ended.evidence());
@@ -145,7 +146,7 @@ fn an_error_of_cuda_is_reported_with_the_function() {
     assert!(ended.evidence().contains("raised RuntimeError"), "{}", ended.evidence());
 }
 
-/// Like PyTorch's allocator: it asks, frees its cache, asks again, and raises.
+/// Like PyTorch's allocator, the script asks for memory, frees its cache, asks again, and raises.
 #[test]
 fn memory_that_a_gpu_had_no_more_is_reported_with_sizes() {
     let script = "
@@ -159,14 +160,14 @@ def grow():
 outer(grow)";
     let (ended, _host) = Job::new(&[], script).ends();
     assert_eq!(ended.finding["class"], "cuda_error", "{}", ended.evidence());
-    // Before its first steps are over, the site that holds most is named.
+    // Until the first steps are done, the site that holds the most memory is named.
     let reported = "cudaMalloc failed with 2 (cudaErrorMemoryAllocation): requested 500.00 GiB; the process held 4.00 GiB, of it 3.00 GiB allocated at ";
     assert!(ended.evidence().contains(reported), "{}", ended.evidence());
     let memory = &ended.exit["gpu_memory"];
     assert_eq!(memory["requested_bytes"], 500_u64 << 30, "{memory}");
-    // With the gibibyte of gpu.py.
+    // Includes the gibibyte of gpu.py.
     assert_eq!(memory["held_bytes"], 4_u64 << 30, "{memory}");
-    // With what every process takes, half a gibibyte, of an H200's memory.
+    // Of an H200's memory, every process also takes half a gibibyte.
     assert_eq!(memory["free_bytes"], 150_754_820_096 - (9_u64 << 29), "{memory}");
     let site = &memory["sites"][0];
     assert!(site["place"].as_str().unwrap().ends_with(" allocate"), "{memory}");
@@ -178,7 +179,7 @@ outer(grow)";
     assert!(ended.finding["advice"].as_str().unwrap().contains("expandable_segments"), "{}", ended.finding);
 }
 
-/// A program that keeps 20 GiB of an H200's 140 with every step.
+/// A program that allocates 20 of an H200's 140 GiB in each step and keeps them.
 #[test]
 fn memory_that_leaked_is_reported_with_the_place_that_kept_it() {
     let script = "
@@ -203,7 +204,8 @@ outer(train)";
     assert!(ended.finding["advice"].as_str().unwrap().contains("step to step"), "{}", ended.finding);
 }
 
-/// As `xpu-top run --gpu-core-on-exception` prepares it; the file is that of a real exception, and the driver then aborts the process.
+/// The environment is as `xpu-top run --gpu-core-on-exception` sets it. The file is that of a real exception,
+/// after which the driver aborts the process.
 #[test]
 fn the_kernel_that_an_exception_stopped_is_reported() {
     let place = Place::new();
@@ -234,7 +236,7 @@ outer(os.abort)"
     assert_eq!(cores.count(), 0, "what was read is removed");
 }
 
-/// Rank 1 raises; its launcher ends rank 0 with SIGTERM, as torchrun does.
+/// Rank 1 raises. Its launcher ends rank 0 with SIGTERM, as torchrun does.
 #[test]
 fn the_first_to_end_is_named_and_the_others_followed() {
     let host = Host::new();

@@ -1,12 +1,13 @@
-"""All kernels of captured steps beside those that torch.profiler sees in others of the same training, and the cost.
+"""All kernels of captured steps, compared with torch.profiler on other steps of the same training, and the cost.
 
     xpu-top run --job activity -- torchrun --nproc_per_node 2 activity.py XPU_TOP ddp|fsdp FOLDER
 
-Both hold CUPTI, so each has steps of its own. A capture before torch.profiler has ever run, torch.profiler, a capture
-after it; both in turn, PAIRS times, since no two readings of either are alike: their totals are compared, with the
-mean SM clock of those very steps beside them; a capture while torch.profiler records, which is to be refused;
-torch.profiler begun in the middle of a capture, which is to give way; then captures with and without CUPTI in turn, and
-how long steps take before, within and after each. Prints lines of JSON, and at the end what was expected and was not.
+Only one of the two can use CUPTI at a time, so each has its own steps. The order: a capture before torch.profiler has
+ever run, torch.profiler, a capture after it. Then both in turn, PAIRS times, because readings vary; their totals are
+compared, together with the mean SM clock of those steps. Then a capture while torch.profiler records, which must be
+refused, and torch.profiler started during a capture, which must give way. Then captures with and without CUPTI in
+turn, and the step time before, during and after each. Prints lines of JSON, and at last each expectation that was not
+met.
 """
 
 import collections
@@ -26,12 +27,12 @@ import torch.distributed as dist
 
 WIDTH, BLOCKS, TOKENS, BATCH = (int(size) for size in os.environ.get("SIZES", "2048,8,1024,4").split(","))
 STEPS = 30
-# Seconds of training before each reading: a GPU that rested has a higher clock at first.
+# Seconds of training before each reading, because an idle GPU has a higher clock at first.
 WARM = 2
 LONG = int(os.environ.get("LONG", "60"))
 ROUNDS = int(os.environ.get("ROUNDS", "6"))
 PAIRS = int(os.environ.get("PAIRS", "6"))
-# Percent of what torch.profiler sees.
+# Allowed difference from torch.profiler, in percent.
 NEAR = 2
 KINDS = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "set"}
 
@@ -72,7 +73,7 @@ def train(steps):
 
 
 def train_until(over):
-    """In blocks of ten steps until rank 0 says that it is over."""
+    """Trains in blocks of ten steps until rank 0 ends the training."""
     while True:
         train(10)
         flag.fill_(float(rank == 0 and over()))
@@ -87,7 +88,7 @@ def for_seconds(seconds):
 
 
 class Capture:
-    """Runs `xpu-top capture` beside the training; only rank 0 does."""
+    """Runs `xpu-top capture` during the training, on rank 0 only."""
 
     def __init__(self, name, steps, *more):
         self.path = os.path.join(folder, f"activity-{kind}-{name}.bin")
@@ -114,9 +115,9 @@ class Capture:
         return json.loads(answer.stdout)
 
     def kernels(self):
-        """Count and milliseconds of a step of rank 0, NCCL's kernels and the others apart, and the clock meanwhile.
+        """The count and the milliseconds of kernels in a step of rank 0, with NCCL's kernels separate, and the clock.
 
-        Every tenth step is followed by a flag that is sent, which counts to the next: that one is left out.
+        After every tenth step rank 0 broadcasts a flag, which counts towards the next step. That step is left out.
         """
         chrome = self.path.replace(".bin", ".json")
         subprocess.run([xpu_top, "export", self.path, "--chrome", chrome], capture_output=True, check=True)
@@ -140,7 +141,7 @@ class Capture:
 
 
 def clock(steps):
-    """Mean of the SM clock at the ends of these steps, MHz."""
+    """The mean SM clock at the ends of these steps, in MHz."""
     return round(statistics.fmean(clocks[step] for step in steps))
 
 
@@ -162,7 +163,7 @@ def whole(name, *more):
 
 
 def profiled(doing, name):
-    """torch.profiler's view of this many steps."""
+    """What torch.profiler sees of this many steps."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         steps = doing()
         torch.cuda.synchronize()
@@ -176,7 +177,7 @@ def profiled(doing, name):
 
 
 def some_steps():
-    """As those that are captured: each is waited for, and most come after others that were seen."""
+    """The profiled steps resemble captured ones: each is waited for, and most follow others that were profiled."""
     train(STEPS)
     return STEPS
 
@@ -188,7 +189,8 @@ def compare_counts(ours, theirs, when):
 
 
 def compare_times(ours, theirs):
-    """Milliseconds a step of readings taken in turn: of kernels and of NCCL's, whose time is mostly waiting."""
+    """Compares the milliseconds per step of readings taken in turn: of kernels, and of NCCL's kernels, which mostly
+    wait."""
     mine, other = ([mhz for _, mhz in of] for of in (ours, theirs))
     say({"SM clock, MHz": {"captures": mine, "torch.profiler": other, "means differ by %": differs(mine, other)}})
     for what in ("kernel", "nccl"):
@@ -214,7 +216,7 @@ for_seconds(1)
 second = whole("second")
 pairs = []
 for number in range(PAIRS):
-    # Who comes first takes turns too.
+    # The order within a pair alternates too.
     ways = (functools.partial(whole, f"paired-{number}"), functools.partial(profiled, some_steps, "paired"))
     both = [None, None]
     for which in (0, 1) if number % 2 == 0 else (1, 0):
@@ -227,7 +229,7 @@ for number in range(PAIRS):
     pairs.append(both)
     say({"pair": number, "capture, torch.profiler": both})
 
-# While torch.profiler records. Its own steps are counted, whatever the capture does.
+# A capture while torch.profiler records. torch.profiler counts its own steps, whatever the capture does.
 refused, counted = None, 0
 
 
@@ -242,7 +244,7 @@ def while_capturing():
 
 within = profiled(while_capturing, "refused")
 
-# torch.profiler begins in the middle of a capture.
+# torch.profiler starts in the middle of a capture.
 overtaken = Capture("overtaken", LONG * 4, "--kernels")
 for_seconds(3)
 overtaking = profiled(some_steps, "overtaking")
@@ -259,7 +261,7 @@ for number in range(ROUNDS):
             steps = [each["step"] for each in capture.report()["ranks"][0]["steps"]]
             begin, end = steps[0], steps[-1]
             pace = middle([took[n] for n in range(begin, end)])
-            # CUPTI goes on a third of a second before the first step, or two steps, and off as long after the last.
+            # CUPTI starts a third of a second, or two steps, before the first step, and stops as long after the last.
             far = int(600 / pace) + 5
             blocks = {
                 "within": range(begin, end + 1),
@@ -285,7 +287,7 @@ if rank == 0:
     expect("torch.profiler" in overtaken.said(), "a capture that was overtaken does not say so")
     for name, seen in (("a refused capture", within), ("one that gave way", overtaking)):
         for what in ("kernel", "nccl"):
-            # Between those steps a flag is sent: a few more kernels.
+            # A flag is broadcast between those steps, which adds a few kernels.
             hurt = abs(seen.get(what, {"count": 0})["count"] / theirs[what]["count"] - 1) * 100 > NEAR
             expect(not hurt, f"{name} hurts torch.profiler: {what} {seen.get(what)} a step, by itself {theirs[what]}")
     say({name: {"median %": round(middle(all), 2), "each": [round(x, 2) for x in all]} for name, all in ratios.items()})

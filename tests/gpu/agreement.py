@@ -1,10 +1,10 @@
-"""Whether the hook's figures are those that torch.cuda.Event gives for the same calls in the same run.
+"""Compares the hook's figures with torch.cuda.Event's for the same calls in the same run.
 
     xpu-top run --job agreement -- torchrun --nproc_per_node 2 agreement.py XPU_TOP ddp|fsdp
 
-Trains, with an event pair of torch around every call of the widest layer, then all-reduces (fsdp: all-gathers) by
-hand; meanwhile rank 0 asks `XPU_TOP status --json --rank 0` for what the hook saw. Prints one line of JSON for each
-comparison.
+Trains with a pair of torch events around every call of the widest layer. Then makes explicit all-reduces (fsdp:
+all-gathers). Meanwhile rank 0 asks `XPU_TOP status --json --rank 0` for the hook's figures. Prints one line of JSON
+per comparison.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ WIDTH, BLOCKS, TOKENS, BATCH = 2048, 8, 1024, 4
 SIZES_MIB = (1, 16, 64, 256)
 REPEATS = 400
 BURST = 20
-# Cycles: about a tenth of a millisecond, and two.
+# GPU cycles: about a tenth of a millisecond, and two milliseconds.
 SPIN, BURST_SPIN = 200_000, 4_000_000
 
 xpu_top, kind = sys.argv[1:3]
@@ -36,7 +36,7 @@ hook = ctypes.CDLL(None)
 
 
 def status():
-    """What the hook says of rank 0, by the collector and the wire."""
+    """The hook's figures of rank 0, through the collector and the wire."""
     command = [xpu_top, "status", "--now", "--json", "--rank", "0", "--job", "agreement", "--wait", "4"]
     done = subprocess.run(command, capture_output=True, text=True)
     if not done.stdout.strip():
@@ -45,7 +45,7 @@ def status():
 
 
 class Asking(threading.Thread):
-    """Asks for the status while the ranks go on working."""
+    """Asks for the status while the ranks continue to work."""
 
     def __init__(self):
         super().__init__()
@@ -56,7 +56,7 @@ class Asking(threading.Thread):
 
 
 def go_on_until_answered(work, bursts=20):
-    """Runs `work` on every rank until rank 0 has its answer, which it asks for after four seconds of nothing else."""
+    """Runs `work` on every rank until rank 0 has its answer. Rank 0 asks after four seconds of this work alone."""
     asking = Asking()
     start = time.monotonic()
     done = torch.zeros(1, device="cuda")
@@ -80,7 +80,8 @@ pairs = []
 
 def before(module, _arguments):
     pair = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
-    # The GPU is kept busy until Python has launched the call: the pair then spans the GEMM and not the launching.
+    # Keeps the GPU busy until Python has launched the call, so that the pair of events spans the GEMM and not the
+    # launch.
     torch.cuda._sleep(SPIN)
     pair[0].record()
     module.pair = pair
@@ -139,7 +140,7 @@ if rank == 0:
             flush=True,
         )
 
-# What one call says it moves, and over the bus, as nccl-tests counts it.
+# The bytes of one call, and its bytes over the bus as nccl-tests counts them.
 operation, factor = ("AllReduce", 2 * (world - 1) / world) if kind == "ddp" else ("AllGather", (world - 1) / world)
 
 for mib in SIZES_MIB:
@@ -161,7 +162,7 @@ for mib in SIZES_MIB:
         times.append((start, end))
 
     def queued(work):
-        """A burst behind a busy GPU: a call is launched before its turn comes, and no launching is in its time."""
+        """A burst behind a busy GPU: each call is launched before its turn, so its time includes no launch."""
         torch.cuda._sleep(BURST_SPIN)
         for _ in range(BURST):
             work()
@@ -171,12 +172,12 @@ for mib in SIZES_MIB:
     torch.cuda.synchronize()
     dist.barrier()
     times.clear()
-    # As nccl-tests has it: what one call of many takes.
+    # As in nccl-tests: the time of one call among many.
     bursts = []
     for _ in range(REPEATS // BURST):
         queued(timed)
         torch.cuda._sleep(BURST_SPIN)
-        # The first waits for the other rank's.
+        # The first call waits for the other rank's first.
         call()
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
@@ -188,7 +189,7 @@ for mib in SIZES_MIB:
     answer = go_on_until_answered(lambda timed=timed: queued(timed), bursts=1)
     torch.cuda.synchronize()
     burst_us = statistics.median(start.elapsed_time(end) * 1e3 / BURST for start, end in bursts)
-    # Of one call's durations on all ranks the shortest is the transfer.
+    # The shortest duration of a call over all ranks is the transfer.
     mine = torch.tensor([start.elapsed_time(end) for start, end in times[:REPEATS]], device="cuda")
     dist.all_reduce(mine, op=dist.ReduceOp.MIN)
     transfer_us = mine.median().item() * 1e3

@@ -1,10 +1,10 @@
-"""A capture of three steps beside what torch.profiler sees of three others of the same training.
+"""A capture of three steps, compared with torch.profiler on three other steps of the same training.
 
     xpu-top run --job capture -- torchrun --nproc_per_node 2 capture.py XPU_TOP ddp|fsdp FILE
 
-Rank 0 runs `XPU_TOP capture` while all train, then every rank profiles three steps. Prints lines of JSON: how long a
-step takes before, while and after it is captured, what is in the file, and per step the GEMMs, NCCL kernels and
-their time by both.
+Rank 0 runs `XPU_TOP capture` while all ranks train. Then every rank profiles three steps. Prints lines of JSON: the
+step time before, during and after the capture, the content of the file, and the GEMMs, NCCL kernels and their time
+per step, from both.
 """
 
 import collections
@@ -23,7 +23,7 @@ import torch.distributed as dist
 
 WIDTH, BLOCKS, TOKENS, BATCH = 2048, 8, 1024, 4
 STEPS = 3
-# How cuBLAS's own kernels are called on this GPU.
+# The names of cuBLAS's own kernels on this GPU contain one of these.
 GEMMS = ("gemm", "nvjet", "cutlass", "xmma")
 
 xpu_top, kind, path = sys.argv[1:4]
@@ -52,7 +52,7 @@ def capture():
 
 
 def all_train_until(over):
-    """Trains in blocks of ten steps until rank 0 says that it is over."""
+    """Trains in blocks of ten steps until rank 0 ends the training."""
     took = []
     while True:
         train(10, took)

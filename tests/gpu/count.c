@@ -1,10 +1,10 @@
-// Counts calls, and does nothing else: preloaded beside the hook, to check its counts against.
+// Counts calls and does nothing else. It is preloaded together with the hook, to check the hook's counts.
 //
 //     cc -O2 -shared -fPIC -o libcount.so count.c -ldl
 //     LD_PRELOAD="libxpu_hook.so libcount.so" ...; then `count_of("ncclAllReduce")`
 //
-// Every counted function takes whole numbers and pointers alone. It is called through with more words than it has
-// arguments, which the System V ABI of x86-64 lets it ignore.
+// Every counted function takes only integers and pointers. It is called with more words than it has
+// arguments, which the System V ABI of x86-64 allows.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -26,7 +26,7 @@ static function find(const char *name, const char *library, void *own) {
     return handle ? (function)dlsym(handle, name) : NULL;
 }
 
-// NCCL and cuBLAS call themselves through public names: the outermost call counts, as the hook counts it.
+// NCCL and cuBLAS call themselves through public names. Only the outermost call counts, as in the hook.
 #define COUNT(library, name)                                          \
     static struct counted counted_##name = {#name, 0, NULL};          \
     word name(WORDS(word)) {                                          \

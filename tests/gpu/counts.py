@@ -1,12 +1,13 @@
-"""Whether the hook's counts are those of an independent counter in the same process, and its FLOPs the model's own.
+"""Compares the hook's counts with those of an independent counter in the same process, and its FLOPs with the model's
+own.
 
     cc -O2 -shared -fPIC -o libcount.so count.c
     LD_PRELOAD=libcount.so xpu-top run --job counts -- torchrun --nproc_per_node 2 counts.py XPU_TOP JOB [STEPS]
 
 JOB is ddp, fsdp or graphed (a whole step in one CUDA graph).
 
-The model is a transformer whose attention is written as GEMMs, so that all of its arithmetic but the
-element-wise is in GEMMs. Prints one line of JSON from rank 0.
+The model is a transformer whose attention is written as GEMMs, so all arithmetic except the element-wise is in GEMMs.
+Rank 0 prints one line of JSON.
 """
 
 import ctypes
@@ -84,7 +85,8 @@ def build():
 
 
 def analytic_flops():
-    """Forward, and twice that backward: GEMMs with the weights, and those of attention."""
+    """The FLOPs of a forward pass and a backward pass, which costs twice as much: GEMMs with the weights, and those
+    of attention."""
     weights = BLOCKS * (3 + 1 + 4 + 4) * WIDTH * WIDTH
     linear = 2 * weights * TOKENS * BATCH
     attention = BLOCKS * 2 * (2 * BATCH * TOKENS * TOKENS * WIDTH)
@@ -97,12 +99,12 @@ def counted():
 
 MEMORY = {"copies": ["cudaMemcpyAsync"], "allocations": ["cudaMalloc"]}
 TABLE = {"gemms": GEMMS, "kernels": LAUNCHES, "graphs": ["cudaGraphLaunch"], **COLLECTIVES, **WAITS, **MEMORY}
-# What is launched again with a graph that holds it.
+# Operations that a graph launch repeats.
 REPLAYED = ["gemms", "kernels", "copies", *COLLECTIVES]
 
 
 def seen():
-    """What the hook says of this rank, by the collector and the wire, when all is still."""
+    """The hook's figures of this rank, through the collector and the wire, once all work is done."""
     torch.cuda.synchronize()
     time.sleep(2.5)
     command = [xpu_top, "status", "--now", "--json", "--rank", str(rank), "--job", "counts", "--wait", "4"]
@@ -147,7 +149,7 @@ if kind == "graphed":
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        # torch launches something of its own around a capture.
+        # torch itself launches work around a capture.
         outside = counted()
         train()
         captured = {name: count - outside[name] for name, count in counted().items()}
@@ -182,7 +184,7 @@ if rank == 0:
     }
     print(json.dumps(shown), flush=True)
 if kind == "graphed":
-    # NCCL waits for the graphs that hold its operations before it lets a communicator go.
+    # NCCL destroys a communicator only after the graphs with its operations.
     graph.reset()
 dist.barrier()
 dist.destroy_process_group()

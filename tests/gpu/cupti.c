@@ -1,8 +1,9 @@
-/* A client of CUPTI that does what the hook does, without it: does CUPTI bear it?
+/* A client of CUPTI that does what the hook does, without the hook: does CUPTI survive it?
  *
- * Flags: nokernel nocopy noset (not that kind), reverse (the other order), nested (copies first on and last off), gap (20 ms between them), copystay
- * and stay (never off), sub (subscribes for a moment), force (flushes what has not ended), wait (200 ms before that), noflush, period (CUPTI
- * flushes by itself), shared (one buffer for all threads), norefuse (as many buffers as it wants). */
+ * Flags: nokernel, nocopy, noset (not that kind), reverse (the other order), nested (copies first on and last
+ * off), gap (20 ms between them), copystay and stay (never off), sub (subscribes for a moment), force
+ * (flushes unfinished records), wait (200 ms before the flush), noflush, period (CUPTI flushes by itself),
+ * shared (one buffer for all threads), norefuse (gives CUPTI as many buffers as it asks for). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>

@@ -1,11 +1,11 @@
-"""Switches CUPTI on and off in a job that trains, again and again: does it live?
+"""Switches CUPTI on and off repeatedly in a job that trains: does the job survive?
 
     cupti.py MODE SECONDS FOLDER [XPU_TOP JOB]
 
-`profiler`: torch.profiler alone, while a thread asks for events as the hook's does. `client:FLAGS`: `cupti.c` on a
-thread of its own, as the hook has CUPTI, without the hook; its flags say what is switched and how. `captures`,
-`captures+profiler`: `xpu-top capture --kernels`, and both in turn; start those under `xpu-top run`. Prints a line of
-JSON for each round begun, so that the last line of one that died says where, and `over` with how many there were.
+`profiler`: torch.profiler alone, while a thread queries events as the hook's thread does. `client:FLAGS`: `cupti.c`
+on its own thread uses CUPTI as the hook does, without the hook; its flags say what is switched and how. `captures`,
+`captures+profiler`: `xpu-top capture --kernels`, and both in turn; start these under `xpu-top run`. Prints a line of
+JSON when a round begins, so the last line of a job that died shows where, and `over` with the number of rounds.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ dist.init_process_group("nccl", device_id=torch.device("cuda", device))
 step = transformer.trainer(transformer.build("ddp", 256, 2), 256, 128, 2)
 hook = ctypes.CDLL(None)
 random.seed(rank)
-# All ranks choose alike how many steps they make.
+# All ranks choose the same numbers of steps.
 alike = random.Random(7)
 ours = ctypes.CDLL(os.path.join(folder, "libcupti-client.so")) if mode == "client" else None
 ctypes.CDLL(os.path.join(folder, "libfault.so")).watch_faults()
@@ -83,7 +83,7 @@ switches = 0
 
 
 def switch():
-    """On and off, on one thread."""
+    """Switches CUPTI on and off on one thread."""
     global switches
     while not ended:
         ours.client_begin()
@@ -117,7 +117,7 @@ train(20)
 if mode == "profiler":
     threading.Thread(target=ask_for_events, daemon=True).start()
 if "captures" in mode:
-    # The collector must know of the job first.
+    # The collector must know the job first.
     warm = time.monotonic() + 3
     train_until(lambda: time.monotonic() > warm)
 if ours:

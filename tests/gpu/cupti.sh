@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Does CUPTI live through being switched on and off? See cupti.py.
+# Does CUPTI survive being switched on and off? See cupti.py.
 #
 #     tests/gpu/cupti.sh PROGRAMS OUT SECONDS RANKS MODE...
 #
-# As many jobs at once as modes are named, each of so many ranks.
+# Runs one job per mode, all at the same time, each with RANKS ranks.
 set -uo pipefail
 programs=$(realpath "$1") out=$(realpath "$2") seconds=$3 ranks=$4
 shift 4

@@ -1,4 +1,4 @@
-"""What xpu-top says of each rank's GPU beside nvidia-smi, at the same moment; what reading costs the collector.
+"""xpu-top's figures of each rank's GPU, compared with nvidia-smi's at the same moment, and the collector's cost.
 
 device.py JOB [ROUNDS]
 """
@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-# Ours, what nvidia-smi calls it, and how much of theirs is one of ours.
+# xpu-top's name, nvidia-smi's name, and how many of xpu-top's units are one of nvidia-smi's.
 FIGURES = [
     ("gpu_pct", "utilization.gpu", 1),
     ("sm_mhz", "clocks.sm", 1),
@@ -50,7 +50,7 @@ def collector():
 
 
 def cpu_seconds(process):
-    """By thread's name."""
+    """CPU seconds by thread name."""
     seconds = {}
     for task in (process / "task").iterdir():
         name, fields = (task / "comm").read_text().strip(), (task / "stat").read_text().rsplit(")", 1)[1].split()

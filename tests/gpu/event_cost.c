@@ -1,8 +1,10 @@
-/* What an event costs in front of a kernel: nanoseconds of the launching thread, and of the GPU.
+/* Measures the cost of an event, or another item, in front of a kernel: nanoseconds of the launching thread and of
+ * the GPU.
  *
  *     cc -O2 event_cost.c -o event_cost -ldl && ./event_cost LIBCUDART
  *
- * Rounds of kernels of some microseconds on one stream, alternately with nothing and with the item in front of each.
+ * Rounds of kernels of some microseconds on one stream, alternately with nothing and with the item in front
+ * of each kernel.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

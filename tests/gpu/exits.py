@@ -63,7 +63,7 @@ def end_badly(how):
         store_at_nothing()
         torch.cuda.synchronize()
     if how == "nccl":
-        # Two ranks on one device: NCCL refuses.
+        # Two ranks on one device, which NCCL refuses.
         communicators, devices = (ctypes.c_void_p * 2)(), (ctypes.c_int * 2)(0, 0)
         code = ctypes.CDLL(None).ncclCommInitAll(communicators, 2, devices)
         raise RuntimeError(f"NCCL says {code}")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ranks of real PyTorch that end badly: what is told of each, and whether their own codes stay.
+# Ranks of real PyTorch that end badly: what is reported of each, and whether the exit codes stay the same.
 #
 #     tests/gpu/exits.sh PROGRAMS OUT exception segfault abort exit kill memory assert address nccl
 set -uo pipefail

@@ -1,11 +1,10 @@
-"""Exposed communication in the live status, beside a capture and torch.profiler in the same training.
+"""Exposed communication in the live status, compared with a capture and torch.profiler in the same training.
 
     xpu-top run --job exposed -- torchrun --nproc_per_node 2 exposed.py XPU_TOP ddp|fsdp FILE [SECONDS]
 
-All ranks train for SECONDS; then rank 0 asks for the status, then captures five steps with all kernels, and then each
-rank profiles ten. Prints one line of JSON a rank, in percent: the share of a step in which NCCL ran and nothing was
-computed, by `exposed_pct` of the status, by the capture's `exposed_ns`, and by torch.profiler's kernels.
-"""
+All ranks train for SECONDS. Then rank 0 asks for the status, then captures five steps with all kernels, and then each
+rank profiles ten steps. Each rank prints one line of JSON with the share of a step, in percent, in which only NCCL
+ran: from the status (`exposed_pct`), from the capture (`exposed_ns`), and from torch.profiler's kernels."""
 
 import ctypes
 import json
@@ -45,7 +44,7 @@ def train(number):
 
 
 def train_until(over):
-    """In blocks of ten steps until rank 0 says that it is over."""
+    """Trains in blocks of ten steps until rank 0 ends the training."""
     while True:
         train(10)
         flag.fill_(float(rank == 0 and over()))
@@ -55,7 +54,7 @@ def train_until(over):
 
 
 def asked(*arguments):
-    """What a command answers, as JSON, with what it said if it is none."""
+    """A command's output as JSON, or as text if it is not JSON."""
     done = subprocess.run([xpu_top, *arguments], capture_output=True, text=True)
     try:
         return json.loads(done.stdout), ""
@@ -64,7 +63,7 @@ def asked(*arguments):
 
 
 def beside(ask):
-    """Asks on rank 0 while all train."""
+    """Rank 0 asks while all ranks train."""
     answers = []
     thread = threading.Thread(target=lambda: answers.append(ask()))
     if rank == 0:
@@ -88,7 +87,7 @@ def captured():
 
 
 def union(spans):
-    """Begins and ends of what is covered, in order."""
+    """Merges intervals: the starts and ends of the covered time, in order."""
     whole = []
     for begin, end in sorted(spans):
         if whole and begin <= whole[-1][1]:
@@ -103,7 +102,7 @@ def length(spans):
 
 
 def profiled():
-    """Percent of the time from the first kernel to the last in which only NCCL's ran."""
+    """The share of time, in percent, between the first kernel and the last in which only NCCL's kernels ran."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         train(PROFILED)
         torch.cuda.synchronize()

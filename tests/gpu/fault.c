@@ -1,4 +1,4 @@
-/* Says where a thread was that ended the process. */
+/* Prints where a thread was that ended the process. */
 #define _GNU_SOURCE
 #include <execinfo.h>
 #include <fcntl.h>

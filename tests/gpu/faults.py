@@ -1,9 +1,10 @@
-"""A DDP job in which one rank goes wrong after a while, in one of the ways jobs do.
+"""A DDP job in which one rank gets a fault after a while, of a kind that real jobs have.
 
     xpu-top run -- torchrun --nproc_per_node 4 faults.py none|gemm|sleep|skip|shape|loader [SECONDS]
 
-gemm: more GEMMs in its backward. sleep: 30 ms in its loop. skip: it leaves out the all-reduce of the loss, once.
-shape: it brings another size to it. loader: its data set never returns. Rank 2 does it; when is in the file STARTED.
+gemm: rank 2 runs more GEMMs in its backward pass. sleep: 30 ms in its loop. skip: omits the all-reduce of the loss,
+once. shape: reduces the loss with another size. loader: its data set never returns. The file STARTED has the time of
+the fault.
 """
 
 import os
@@ -17,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 
 WIDTH, BLOCKS, TOKENS, BATCH = 2048, 8, 1024, 4
 FAULTY = 2
-# Steps before it goes wrong, some ten seconds of them.
+# Steps before the fault, which take some ten seconds.
 HEALTHY = 300
 
 fault = sys.argv[1]
@@ -30,7 +31,7 @@ wrong = False
 
 
 class Tokens(Dataset):
-    """Random data; the faulty rank's looks for something that is not there."""
+    """Random data. The faulty rank's data set searches for an item that does not exist."""
 
     def __len__(self):
         return 1 << 30
@@ -89,7 +90,7 @@ def train():
             wrong = False
         if step % 10 == 0:
             torch.cuda.synchronize()
-        # By rank 0's clock: all end with the same step.
+        # By rank 0's clock, so that all ranks end with the same step.
         if end and step % 50 == 0:
             over = torch.tensor([float(time.monotonic() > end)], device="cuda")
             dist.broadcast(over, 0)

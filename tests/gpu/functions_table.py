@@ -1,10 +1,11 @@
-"""What one capture says of rank 1, on which a function is slow (slow.py): by `report`, functions of all ranks compared.
+"""What one capture reports of rank 1, in which a function is slow (slow.py). `report` compares functions of all
+ranks.
 
     python3 functions_table.py PROGRAMS OUT [--base-port PORT] [FAULT...]
 
-One job after the other. The capture of 20 steps begins 4 s after the fault. A row has the step before and with the
-fault by the program's own clock, and what the report says of functions. Exit code 1: something else than rank 1 came
-first, or was not named.
+Runs one job after the other. The capture of 20 steps begins 4 s after the fault. A row has the step time before and
+with the fault, by the program's own clock, and the functions in the report. Exit code 1: rank 1 was not named, or
+something else came first.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Fault: a text that the name of its function contains, and the width of the model (4096: the GPUs limit the job).
+# For each fault: a text in the name of its function, and the width of the model. With 4096 the GPUs limit the job.
 FAULTS = {
     "python": ("parse_records", "1024"),
     "gc": ("garbage", "1024"),

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Kernels on GPUs by core dumps: `xpu-top stacks --gpus` on two ranks of which one hangs behind a kernel without end; and the core
-# dump of a kernel that writes to a wrong address, one of which is in collector/src/stacks/gpu.
+# Kernels on GPUs, from core dumps: `xpu-top stacks --gpus` on two ranks, one of which hangs behind an endless
+# kernel. Also makes the core dump of a kernel that writes to a wrong address, as in collector/src/stacks/gpu.
 #
 #     tests/gpu/gpu_core.sh PROGRAMS OUT
 set -uo pipefail

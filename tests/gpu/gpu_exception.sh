@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The kernel in the report of a rank that an exception of its GPU ended (illegal address, assertion), whether the rank ends as it
-# does without, and what a launch costs while the driver waits for exceptions.
+# The kernel in the report of a rank that a GPU exception ended (illegal address, assertion). Also checks
+# whether the rank ends as it does without xpu-top, and the cost of a launch while the driver waits for
+# exceptions.
 #
 #     tests/gpu/gpu_exception.sh PROGRAMS OUT
 set -uo pipefail

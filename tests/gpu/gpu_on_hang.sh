@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `xpu-top run --gpu-core-on-hang`: two ranks of which one hangs behind a kernel without end; what the incident folder has when both
-# are gone, which rank is named, and the utilisation and power of both GPUs while they hang.
+# `xpu-top run --gpu-core-on-hang`: one of two ranks hangs behind an endless kernel. Shows the content of the
+# incident folder after both have ended, the named rank, and the utilisation and power of both GPUs during the
+# hang.
 #
 #     tests/gpu/gpu_on_hang.sh PROGRAMS OUT
 set -uo pipefail

@@ -1,10 +1,10 @@
-"""A job that comes to a stop: rank 1 does not go on after some steps, in one of the ways jobs hang.
+"""A job that hangs: rank 1 stops after some steps, in one of the ways in which jobs hang.
 
     torchrun --nproc_per_node 2 hang.py stop|kill|gpu [STEPS]
 
-stop: rank 1 stops itself (SIGSTOP) before a collective. kill: rank 1 is killed while rank 0 waits for it in one.
-gpu: rank 1's stream runs a kernel without end in front of the collective.
-Rank 1 writes to the file EXPECTED, before it stops, how many collectives each rank has called by then.
+stop: rank 1 stops itself (SIGSTOP) before a collective. kill: rank 1 is killed while rank 0 waits for it in a
+collective. gpu: rank 1's stream runs an endless kernel in front of the collective. Before it stops, rank 1 writes to
+the file EXPECTED how many collectives each rank has called.
 """
 
 import json

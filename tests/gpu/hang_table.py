@@ -1,11 +1,13 @@
-"""The ten hangs on real GPUs: rank 1 of two causes each (hangs.py); what is said of it, and after how many seconds.
+"""The ten hangs on real GPUs: rank 1 of two causes each (hangs.py). Shows what is reported, and after how many
+seconds.
 
     python3 hang_table.py PROGRAMS OUT [--at-once 5] [--rounds 1] [--patience 25] [--base-port PORT] [FAULT...]
 
-PROGRAMS has xpu-top, xpu-collector and libxpu_hook.so; OUT gets each job's output and its last status. Each job has a
-collector of its own. Jobs side by side share the two GPUs in time slices: what the driver says of a GPU is then of all
-of them, so a state that is known only by the driver counts with `--at-once 1` alone. One round of ten takes some 100 s
-with `--at-once 5`. Ranks share one GPU where there is one. Exit code 1: something was not said, or wrong.
+PROGRAMS has xpu-top, xpu-collector and libxpu_hook.so; OUT gets each job's output and last status. Each job has its
+own collector. Jobs at the same time share the two GPUs in time slices, and the driver's figures of a GPU are then the
+sum of all of them. A state that only the driver shows therefore counts only with `--at-once 1`. One round of ten
+takes some 100 s with `--at-once 5`. On a machine with one GPU the ranks share it. Exit code 1: a report was missing
+or wrong.
 """
 
 import argparse
@@ -23,8 +25,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# Class, a text that names the place (in the sentence, or in the stack of rank 1), and the states that the GPU of rank 1
-# may be in.
+# The class, a text that names the place (in the evidence, or in the stack of rank 1), and the states that rank 1's
+# GPU may be in.
 EXPECTED = {
     "extra": ("mismatch", "log_metrics", ("begun", "still", "launched")),
     "size": ("mismatch", "log_metrics", ("begun", "still", "launched")),
@@ -38,7 +40,7 @@ EXPECTED = {
     "send": ("unmatched", "log_metrics", ("not_launched", "begun", "still", "launched")),
     "left": ("not_entered", "it has ended", ("not_called",)),
 }
-# Without a hang, and the seconds for which nothing may be said of one.
+# Jobs without a hang, and the seconds in which none may be reported.
 HEALTHY = {"none": 25, "long": 140}
 
 arguments = argparse.ArgumentParser()
@@ -53,7 +55,7 @@ arguments.add_argument("faults", nargs="*", help="of " + ", ".join([*EXPECTED, *
 
 
 def judged(fault, status):
-    """What is said of rank 1: culprit, place and GPU state, each right or not; and the sentence."""
+    """Judges the report of rank 1: whether culprit, place and GPU state are right, and the evidence."""
     found = [one for one in status.get("findings", []) if one["kind"] in ("hang", "exited")]
     if not found:
         return None
@@ -89,7 +91,7 @@ def watch(given, number, fault):
     try:
         return fault, reported(given, number, fault, job, environment, base, pathlib.Path(f"{own}.began"))
     finally:
-        # The launcher has put its ranks into sessions of their own.
+        # The launcher starts its ranks in sessions of their own.
         ranks = pathlib.Path(f"{own}.pids")
         for process in ranks.read_text().split() if ranks.exists() else []:
             with contextlib.suppress(ProcessLookupError):

@@ -1,12 +1,12 @@
-"""A DDP job that logs, and in which rank 1 comes to hang after some seconds, in one of the ways jobs hang.
+"""A DDP job with a log, in which rank 1 causes a hang after some seconds, in one of the ways in which jobs hang.
 
     xpu-top run -- torchrun --nproc_per_node 2 hangs.py FAULT SECONDS OUT
 
-FAULT: none, extra (one small all-reduce more), size (other bytes), dtype (as many elements, wider), order (two process
-groups the other way round), kernel (one without end before the gradients' all-reduce), swallowed (an exception skips a
-step), lock (taken twice), loader (its queue stays empty), send (nobody receives), left (it exits), long (healthy:
-compiled for a shape after the other, then rank 0 evaluates for 25 s and saves for 60 s while rank 1 waits for it).
-Rank 1 writes to OUT.began when it begins; both write their process numbers to OUT.pids.
+FAULT: none, extra (one small all-reduce too many), size (other bytes), dtype (as many elements of a wider type),
+order (two process groups in the other order), kernel (an endless one before the gradients' all-reduce), swallowed (an
+exception skips a step), lock (taken twice), loader (its queue stays empty), send (without a receive), left (the rank
+exits), long (healthy: compiles for one shape after the other, then rank 0 evaluates for 25 s and saves for 60 s while
+rank 1 waits). Rank 1 writes to OUT.began when the fault begins; both ranks write their process ids to OUT.pids.
 """
 
 import os
@@ -34,7 +34,7 @@ with open(f"{out}.pids", "a") as file:
 
 
 def evaluate_and_save():
-    """As many programs do it: on rank 0 alone, the others wait in a collective."""
+    """As in many programs: rank 0 alone does this, and the others wait in a collective."""
     if rank == 0:
         until = time.monotonic() + 25
         with torch.no_grad():
@@ -98,7 +98,7 @@ def validate(wrong):
 
 
 if fault == "long":
-    # Inductor compiles each shape again, ranks at different times.
+    # Inductor compiles for each shape again, and the ranks finish at different times.
     with open(f"{out}.began", "w") as file:
         file.write(str(time.time()))
     compiled = torch.compile(model, dynamic=False)
@@ -109,7 +109,7 @@ if fault == "long":
         optimizer.zero_grad()
 begun, step = time.monotonic(), 0
 while True:
-    # By rank 0's clock: all know at which step.
+    # By rank 0's clock, so that all ranks know the step.
     due = torch.tensor([float(time.monotonic() - begun > seconds)], device="cuda")
     dist.broadcast(due, 0)
     if fault == "long" and bool(due.item()):

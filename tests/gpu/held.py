@@ -1,9 +1,9 @@
-"""How long a thread is held that launches into a full queue, by its own clock and by xpu-top's.
+"""How long a launch into a full queue blocks the thread, by the program's clock and by xpu-top's figures.
 
     xpu-top run --job held -- python3 held.py XPU_TOP
 
-Each kind of kernel is launched for three seconds without a wait. What a launch takes into an empty queue is measured
-first; what it takes longer once the queue is full is what the thread was held. Prints a line of JSON a kind.
+Each kind of kernel is launched for three seconds without a wait. First the time of a launch into an empty queue is
+measured; what a launch takes beyond it, once the queue is full, counts as blocked. Prints a line of JSON per kind.
 """
 
 import json
@@ -22,7 +22,7 @@ huge = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
 
 
 def blocked():
-    """What xpu-top has counted once its digest is there, in seconds by kind of call."""
+    """The blocked seconds by kind of call, as xpu-top counts them, once its digest has arrived."""
     time.sleep(2.5)
     said = subprocess.run([XPU_TOP, "status", "--json", "--rank", "0"], capture_output=True, text=True, check=False)
     ranks = json.loads(said.stdout)["ranks"]
@@ -52,7 +52,7 @@ KINDS = {
 
 
 def launched(launch, until):
-    """Launches, and seconds they took: until a number, or for a time."""
+    """Launches until a number is reached, or for a time. Returns the number of launches and the seconds."""
     number, began = 0, time.perf_counter()
     while number < until if isinstance(until, int) else time.perf_counter() - began < until:
         launch()

@@ -1,6 +1,6 @@
-"""The jobs that overhead and counts are measured on: each makes a function that runs one training step.
+"""The jobs for measurements of overhead and counts. Each function makes a function that runs one training step.
 
-Two ranks or more, in one process group; sizes are (width, blocks, tokens, batch).
+They need two or more ranks in one process group. Sizes are (width, blocks, tokens, batch).
 """
 
 import model as transformer
@@ -19,7 +19,7 @@ def fully_sharded(width, blocks, tokens, batch):
 
 
 class GatherTokens(torch.autograd.Function):
-    """All ranks' parts of the sequence; backward, the sum of the gradients of one's own part."""
+    """Forward: gathers all ranks' parts of the sequence. Backward: sums the gradients of the rank's own part."""
 
     @staticmethod
     def forward(_context, part):
@@ -35,7 +35,7 @@ class GatherTokens(torch.autograd.Function):
 
 
 class ScatterTokens(torch.autograd.Function):
-    """The other way round."""
+    """The reverse of GatherTokens."""
 
     @staticmethod
     def forward(context, whole):
@@ -47,7 +47,7 @@ class ScatterTokens(torch.autograd.Function):
 
 
 class SplitBlock(nn.Module):
-    """A transformer block with its heads and its feed-forward split over the ranks, its norms over the sequence."""
+    """A transformer block. Its heads and its feed-forward are split over the ranks, its norms over the sequence."""
 
     def __init__(self, width):
         super().__init__()
@@ -74,7 +74,7 @@ class SplitBlock(nn.Module):
 
 
 def tensor_parallel(width, blocks, tokens, batch):
-    """Tensor parallelism with sequence parallelism: 4 all-gathers and 4 reduce-scatters a block."""
+    """Tensor parallelism with sequence parallelism: 4 all-gathers and 4 reduce-scatters per block."""
     model = nn.Sequential(*[SplitBlock(width) for _ in range(blocks)]).cuda().to(torch.bfloat16)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     x = torch.randn(tokens // dist.get_world_size(), batch, width, device="cuda", dtype=torch.bfloat16)
@@ -91,7 +91,7 @@ def tensor_parallel(width, blocks, tokens, batch):
 
 
 def pipeline(width, blocks, tokens, batch, microbatches=4):
-    """A stage a rank; activations and gradients go by send and receive."""
+    """One stage per rank; activations and gradients are sent and received."""
     rank, last = dist.get_rank(), dist.get_world_size() - 1
     model = nn.Sequential(*[transformer.Block(width) for _ in range(blocks)]).cuda().to(torch.bfloat16)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
@@ -126,7 +126,7 @@ def pipeline(width, blocks, tokens, batch, microbatches=4):
 
 
 class Exchange(torch.autograd.Function):
-    """All-to-all with the given rows to each rank; backward, back again."""
+    """An all-to-all with the given rows for each rank. The backward pass sends them back."""
 
     @staticmethod
     def forward(context, rows, to_each, from_each):
@@ -141,7 +141,7 @@ class Exchange(torch.autograd.Function):
 
 
 def mixture_of_experts(width, blocks, tokens, batch):
-    """An expert a rank; rank 0's is the favourite, so that the parts are not equal: four all-to-alls a block."""
+    """One expert per rank. Rank 0's expert gets more rows, so that the parts differ: four all-to-alls per block."""
     world, rank, rows = dist.get_world_size(), dist.get_rank(), tokens * batch
     favour = rows // (world + 1)
     to_each = [2 * favour if peer == 0 else favour for peer in range(world)]
@@ -166,7 +166,7 @@ def mixture_of_experts(width, blocks, tokens, batch):
 
 
 def graphed(width, blocks, tokens, batch):
-    """torch.compile with CUDA graphs; the gradients are summed over ranks in one piece."""
+    """torch.compile with CUDA graphs. One all-reduce sums the gradients over ranks."""
     model = nn.Sequential(*[transformer.Block(width) for _ in range(blocks)]).cuda().to(torch.bfloat16)
     compiled = torch.compile(model, mode="reduce-overhead")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)

@@ -1,5 +1,5 @@
-"""Whether kernels requested by name are counted as torch.profiler counts them: attention by each of torch's ways, an
-element-wise kernel and one of Triton's.
+"""Compares counts of kernels requested by name with torch.profiler's: attention in each of torch's implementations,
+an element-wise kernel, and one of Triton's.
 
     XPU_TOP_KERNELS=flash_fwd:fmha:sdpa:elementwise:triton xpu-top run --job kernels -- python3 kernels.py XPU_TOP
 """
@@ -44,7 +44,7 @@ ATTENTIONS = {
 
 
 def named():
-    """What the hook says of each pattern, when all is still."""
+    """The hook's figures of each pattern, once all work is done."""
     torch.cuda.synchronize()
     time.sleep(2.5)
     command = [xpu_top, "status", "--now", "--json", "--rank", "0", "--job", "kernels", "--wait", "4"]

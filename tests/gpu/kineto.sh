@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# PyTorch's own traces of a job that runs, asked for from outside: the same steps on both ranks, and what is in them.
+# PyTorch's own traces of a running job, started from outside: both ranks trace the same steps. Prints the
+# content of the traces.
 #
 #     tests/gpu/kineto.sh PROGRAMS OUT
 set -uo pipefail

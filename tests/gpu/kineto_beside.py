@@ -1,9 +1,9 @@
-"""Traces asked for from outside (`xpu-top kineto`) beside torch.profiler started in the program, of the same training.
+"""Traces started from outside (`xpu-top kineto`), compared with torch.profiler in the program, in the same training.
 
     xpu-top run --job beside -- torchrun --nproc_per_node 2 kineto_beside.py XPU_TOP ddp|fsdp FOLDER
 
-The two read ten steps each, in turn, three times. Prints JSON: kernels a step (all, and NCCL's) and their time by both,
-rank by rank, and the median step before, between and after.
+The two trace ten steps each, in turn, three times. Prints JSON: the kernels per step (all, and NCCL's) and their time
+from both, rank by rank, and the median step before, between and after.
 """
 
 import collections
@@ -42,7 +42,7 @@ def train(steps, took):
 
 
 def all_train_until(over):
-    """Trains in blocks of ten steps until rank 0 says that it is over."""
+    """Trains in blocks of ten steps until rank 0 ends the training."""
     took = []
     while True:
         train(10, took)
@@ -53,9 +53,9 @@ def all_train_until(over):
 
 
 def counted(trace):
-    """Kernels launched between optimizer calls, and their milliseconds: all but NCCL's, and NCCL's.
+    """The kernels launched between optimizer calls, and their milliseconds: NCCL's, and all others.
 
-    A trace's first and last step are cut where the profiler began and ended: only steps between two calls are whole.
+    The profiler cuts a trace's first and last step, so only steps between two calls are whole.
     """
     events = json.loads(trace)["traceEvents"]
     ends = sorted(
@@ -85,7 +85,7 @@ def line(by, where, trace):
 
 
 def traces_into(out):
-    """Rank 0 asks for all ranks' traces while all train; what it was answered."""
+    """Rank 0 requests the traces of all ranks while all train. Returns the answer."""
     command = [xpu_top, "kineto", "--job", "beside", "--steps", str(STEPS), "-o", str(out)]
     asked = []
     asking = threading.Thread(target=lambda: asked.append(subprocess.run(command, capture_output=True, text=True)))

@@ -1,4 +1,4 @@
-"""One line for each status document: what its ledger said of the rank that was asked for.
+"""Prints one line per status document: the ledger's content for the requested rank.
 
 ledger.py FILE...
 """

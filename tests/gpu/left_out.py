@@ -1,8 +1,8 @@
-"""Two ranks make the same AllReduces, and then rank 1 leaves one out and waits for ever.
+"""Two ranks make the same AllReduces. Then rank 1 omits one and waits for ever.
 
     xpu-top run -- torchrun --nproc_per_node 2 left_out.py CALLS OUT
 
-Rank 1 writes to OUT how many AllReduces each rank has called, as it begins to wait.
+When rank 1 begins to wait, it writes to OUT how many AllReduces each rank has called.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""What xpu-top says that GPUs and processes move and compute, beside what this program knows that it does.
+"""xpu-top's figures of what GPUs and processes move and compute, compared with the program's own arithmetic.
 
-Two ranks under `xpu-top run --job load`; each part lasts PART seconds. Rank 0 prints a line for each figure: xpu-top's,
-its own, and their ratio. Where `nvidia-smi dmon --gpm-metrics` or `dcgmi dmon` is there, rank 0 prints its lines too.
+Two ranks under `xpu-top run --job load`; each part lasts PART seconds. Rank 0 prints a line per figure: xpu-top's,
+its own, and their ratio. It also prints the lines of `nvidia-smi dmon --gpm-metrics` or `dcgmi dmon`, if available.
 """
 
 import json
@@ -16,10 +16,10 @@ import time
 import torch
 import torch.distributed as dist
 
-# A reading of a GPU is an average over one second to five, by what it costs.
+# A reading of a GPU is an average over one to five seconds, which depends on the reading's cost.
 PART = 8.0
 SIZE = 256 << 20
-# SM activity, DRAM bandwidth, PCIe out and in, NVLink in and out: NVML's numbers, and DCGM's.
+# SM activity, DRAM bandwidth, PCIe out and in, NVLink in and out: the numbers of NVML, and of DCGM.
 GPM = "2,10,20,21,60,61"
 DCGM = "1002,1005,1009,1010,1011,1012"
 
@@ -33,7 +33,7 @@ properties = torch.cuda.get_device_properties(rank)
 
 
 def peak():
-    """Bytes a second of the GPU's memory: both edges of its clock, all bits of its bus."""
+    """The memory bandwidth of the GPU in bytes per second: both edges of its clock, times the width of its bus."""
     query = ["nvidia-smi", f"--id={rank}", "--query-gpu=clocks.max.mem", "--format=csv,noheader,nounits"]
     mhz = float(subprocess.run(query, capture_output=True, text=True, check=True).stdout)
     return 2 * mhz * 1e6 * getattr(properties, "memory_bus_width", 5120) / 8
@@ -46,7 +46,7 @@ def loads():
 
 
 def beside(out):
-    """What other programs say in the meantime."""
+    """The output of other programs meanwhile."""
     for command in (
         ["nvidia-smi", "dmon", "--gpm-metrics", GPM, "-c", "2", "-d", "1"],
         ["dcgmi", "dmon", "-e", DCGM, "-c", "2", "-d", "1000"],
@@ -60,7 +60,7 @@ def beside(out):
 
 
 def is_over(began, together):
-    """Whether the part has ended, for both ranks at the same round if they work together."""
+    """Whether the part has ended. If the ranks work together, both end it in the same round."""
     over = time.monotonic() - began >= PART
     if together:
         flag = torch.tensor([float(over)], device="cuda")
@@ -70,7 +70,7 @@ def is_over(began, together):
 
 
 def during(work, together):
-    """The ranks' loads shortly before the end, how often each did the work in a second, and what others say."""
+    """The ranks' loads shortly before the end, how often per second each did the work, and other programs' output."""
     said, others = {}, []
     asks = threading.Timer(PART - 0.7, lambda: said.update(loads()))
     watches = threading.Thread(target=beside, args=(others,))
@@ -152,7 +152,7 @@ PARTS = [
 
 
 def main():
-    # The figures of a rank that has not launched yet are not there.
+    # A rank that has launched nothing yet has no figures.
     batch(lambda: matrix @ matrix)()
     exchange()
     deadline = time.monotonic() + 20

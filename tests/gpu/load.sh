@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What GPUs and processes move and compute: xpu-top's figures beside a program's own arithmetic and beside nvidia-smi's or
-# dcgmi's, and what reading costs the collector. Two GPUs, some 90 s.
+# What GPUs and processes move and compute: xpu-top's figures, compared with a program's own arithmetic and
+# with those of nvidia-smi or dcgmi, and the collector's cost of reading them. Needs two GPUs and some 90 s.
 #
 #     tests/gpu/load.sh PROGRAMS OUT
 set -uo pipefail
@@ -17,7 +17,7 @@ for _ in $(seq 60); do
     collector=$(pgrep -n xpu-collector) && break
     sleep 0.5
 done
-# CPU time of the collector's threads, by their names, over ten seconds of the parts.
+# CPU time of the collector's threads by name, over ten seconds of the parts.
 spent() { for task in /proc/"$collector"/task/*; do echo "$(cat "$task/comm") $(cut -d' ' -f1 "$task/schedstat")"; done 2>/dev/null | awk '{ all[$1] += $2 } END { for (name in all) print name, all[name] }' | sort; }
 sleep 20
 before=$(spent)

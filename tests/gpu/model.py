@@ -1,4 +1,4 @@
-"""The transformer the scripts here train: plain blocks, bf16, wrapped for data parallelism."""
+"""The transformer that the scripts here train: plain blocks, bf16, wrapped for data parallelism."""
 
 import torch
 from torch import nn
@@ -25,7 +25,7 @@ class Block(nn.Module):
 
 
 def build(kind: str, width: int, blocks: int):
-    """A model on this rank's GPU: `kind` is ddp or fsdp."""
+    """A model on this rank's GPU; `kind` is ddp or fsdp."""
     model = nn.Sequential(*[Block(width) for _ in range(blocks)]).cuda().to(torch.bfloat16)
     if kind == "ddp":
         return nn.parallel.DistributedDataParallel(model)

@@ -1,4 +1,4 @@
-"""When the screen of a tmux session first says that something is wrong: named.py SESSION STARTED SECONDS"""
+"""Prints when the screen of a tmux session first reports a problem: named.py SESSION STARTED SECONDS"""
 
 import pathlib
 import re

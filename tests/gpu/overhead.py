@@ -1,13 +1,13 @@
-"""What the hook costs, paired in one process: modes alternate in blocks of steps, a barrier before each block.
+"""The hook's cost, measured in pairs in one process: modes alternate in blocks of steps, with a barrier before each
+block.
 
-A block of each mode stands between two blocks with the hook off, and is compared with their mean, so that a drift of
-clocks or temperature cancels; the modes come in a new order each round. The same comparison of blocks that are off is
-the noise.
+A block of each mode is between two blocks with the hook off, and is compared with their mean, so a drift of clocks or
+temperature cancels. Each round has the modes in a new order. The same comparison between blocks with the hook off
+gives the noise.
 
     torchrun --nproc_per_node 2 overhead.py [OPTIONS] JOB:WIDTH:BLOCKS:TOKENS:BATCH...
 
-Separate processes differ by more than the effect.
-Prints one line of JSON for each job from rank 0. Jobs: see jobs.py.
+Separate processes would differ by more than the effect. Rank 0 prints one line of JSON per job. Jobs: see jobs.py.
 """
 
 import argparse
@@ -36,7 +36,7 @@ given = arguments.parse_args()
 device = int(os.environ["LOCAL_RANK"])
 torch.cuda.set_device(device)
 if given.nccl_example:
-    # Loaded, and silent until it is asked to record.
+    # The plugin is loaded, but records nothing until it is asked to.
     os.environ.update(NCCL_PROFILER_PLUGIN=given.nccl_example, NCCL_PROFILE_EVENT_MASK="0")
 dist.init_process_group("nccl", device_id=torch.device("cuda", device))
 rank = dist.get_rank()
@@ -46,10 +46,10 @@ hook.xpu_top_counter.restype = ctypes.c_uint64
 hook.xpu_top_set_budget.argtypes = [ctypes.c_double]
 plugin = ctypes.CDLL(given.nccl_example) if given.nccl_example else None
 
-# The hook's function that PyTorch calls after each step of an optimizer is off with the rest.
+# The function of the hook that PyTorch calls after each optimizer step is switched off too.
 post_hooks, attached = _global_optimizer_post_hooks, {}
 
-# Everything of NCCL's profiler but the proxy's network events.
+# All events of NCCL's profiler except the proxy's network events.
 NCCL_EVENTS = 1 | 2 | 4 | 64 | 256 | 512 | 1024 | 2048
 
 
@@ -76,13 +76,13 @@ def everything():
 
 
 def counting():
-    """Nothing is timed."""
+    """Counts without timing."""
     default()
     hook.xpu_top_set_budget(0.0)
 
 
 def unmarked():
-    """Optimizers mark no steps, so none is timed."""
+    """Optimizers mark no steps, so no step is timed."""
     default()
     post_hooks.clear()
 
@@ -105,7 +105,7 @@ if plugin:
 
 
 def block(step, steps):
-    """Milliseconds of one step, over a block."""
+    """Milliseconds per step, over a block."""
     torch.cuda.synchronize()
     start = time.perf_counter()
     for _ in range(steps):
@@ -122,9 +122,10 @@ def median(ratios):
 
 
 def between(blocks):
-    """Each block but the first and last against the mean of its neighbours, in percent, by the mode it ran in.
+    """Compares each block, except the first and last, with the mean of its neighbours. Returns differences in
+    percent, by mode.
 
-    Every second block is off: those are compared with the two that are off beside them.
+    Every second block is off, and is compared with the two nearest blocks that are off.
     """
     ratios = {mode: [] for mode in MODES}
     for before, (mode, took), after in zip(blocks, blocks[1:], blocks[2:]):
@@ -141,12 +142,12 @@ def measure(name):
     step = JOBS[kind](*map(int, sizes))
     for _ in range(12):
         step()
-    # All ranks take blocks of the same length, near the one asked for.
+    # All ranks use blocks of the same length, near the requested one.
     took = torch.tensor([block(step, 10)], device="cuda")
     dist.broadcast(took, 0)
     steps = max(3, round(given.block_ms / took.item()))
     default()
-    # Time for the governor to find its rates.
+    # Gives the governor time to set its rates.
     until = time.monotonic() + 3
     going = torch.ones(1, device="cuda")
     while going.item():
@@ -202,7 +203,7 @@ def measure(name):
             "operations_per_step": operations,
             "optimizer_hooks": len(attached),
             "timed_per_step": round(timed / steps / given.rounds, 2),
-            # By the hook's own account.
+            # What the hook itself counts as its cost.
             "charged_pct": round(spent / steps / given.rounds / base / 1e4, 3),
             "event_cost_ns": counter("event_cost"),
             "event_gap_ns": counter("event_gap"),

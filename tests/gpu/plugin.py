@@ -1,10 +1,11 @@
-"""What NCCL's profiler plugin interface costs all-reduces of 128 KB to 64 MB: modes alternate in one process.
+"""The cost of NCCL's profiler plugin interface for all-reduces of 128 KB to 64 MB. Modes alternate in one process.
 
     xpu-top run -- torchrun --nproc_per_node 2 plugin.py [ROUNDS]
 
-Modes: `off` (NCCL is asked for no event), `governed` (the default), `always` (events of calls and launches at every
-operation). Rank 0 prints one JSON line a size: the median time of one all-reduce back to back, in microseconds, and the
-median over rounds of the ratio to `off`, in percent. Under `XPU_TOP_DISABLE=1`, or without xpu-top, there is one mode.
+Modes: `off` (no events of NCCL), `governed` (the default), `always` (events of calls and launches at every
+operation). Rank 0 prints one JSON line per size: the median time of an all-reduce in a sequence, in microseconds, and
+the median over rounds of the ratio to `off`, in percent. Under `XPU_TOP_DISABLE=1`, or without xpu-top, there is one
+mode.
 """
 
 import ctypes
@@ -54,11 +55,11 @@ for size in SIZES:
     took = {mode: [] for mode in modes}
     order = random.Random(size)
     for _ in range(ROUNDS):
-        # All ranks in the same order.
+        # The same order on all ranks.
         for mode in order.sample(modes, len(modes)):
             if switch:
                 switch(MODES[mode])
-                # The hook's own thread writes NCCL's mask at its next turn.
+                # The hook's thread writes NCCL's mask in its next round.
                 time.sleep(0.12)
             took[mode].append(measured(tensor, times))
     if rank == 0:

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# `xpu-top qualify` on real GPUs: healthy ones pass, and a neighbour's GEMMs on one fail that one. One GPU or two, less than 90 s.
+# `xpu-top qualify` on real GPUs: healthy GPUs pass, and a GPU that another process uses fails. Needs one or
+# two GPUs and less than 90 s.
 #
 #     tests/gpu/qualify.sh PROGRAMS OUT
 #
-# PROGRAMS has xpu-top; python3 has PyTorch, whose wheels bring CUDA's libraries. The exit code is 0 if all is as expected.
+# PROGRAMS has xpu-top; python3 has PyTorch, whose wheels contain CUDA's libraries. The exit code is 0 if all
+# results are as expected.
 set -uo pipefail
 export PATH="$(realpath "$1"):$PATH" PYTHONUNBUFFERED=1
 out=$(realpath "$2")
@@ -18,13 +20,13 @@ check() { # NAME EXPECTED-CODE CODE
 gpus=$(nvidia-smi --query-gpu=uuid --format=csv,noheader | wc -l)
 nvidia-smi --query-gpu=index,name,driver_version,pcie.link.gen.max,pcie.link.width.max --format=csv,noheader
 
-# The longer run, as a person reads it.
+# The longer run, as text.
 begun=$SECONDS
 xpu-top qualify >"$out/healthy.txt"
 check "healthy, $gpus GPUs, $((SECONDS - begun)) s" 0 $?
 cat "$out/healthy.txt"
 
-# One GPU alone has no neighbours, only its past: three quick runs.
+# A single GPU has no neighbours to compare with, only its own past: three quick runs.
 for run in 1 2 3; do
     begun=$SECONDS
     xpu-top qualify --quick --json >"$out/quick-$run.json"

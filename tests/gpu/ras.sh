@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# NCCL's own RAS beside xpu-top: two ranks of which one leaves an AllReduce out. Prints what each rank has called, what RAS
-# answers to its own protocol, and what `xpu-top ras` says of both: live, as JSON, and from the incident folder when the job
-# is gone. Ends with 0 if RAS, xpu-top and the program say the same.
+# NCCL's own RAS compared with xpu-top: one of two ranks omits an AllReduce. Prints what each rank has called,
+# what RAS answers to its own protocol, and what `xpu-top ras` reports of both: live, as JSON, and from the
+# incident folder after the job's end. The exit code is 0 if RAS, xpu-top and the program agree.
 #
 #     tests/gpu/ras.sh PROGRAMS OUT
 set -uo pipefail
@@ -17,7 +17,7 @@ job=$!
 for _ in $(seq 600); do [ -s "$out/called.json" ] && break; sleep 0.2; done
 echo "called: $(cat "$out/called.json")"
 
-# The counts by RAS's own protocol, without xpu-top.
+# The counts through RAS's own protocol, without xpu-top.
 python3 - "$out/own.json" <<'PYTHON'
 import json, re, socket, sys
 
@@ -32,7 +32,7 @@ with socket.create_connection(("127.0.0.1", 28099), 5) as ras:
     lines.flush()
     text = lines.read()
 open(sys.argv[1], "w").write(text)
-# NCCL 2.28.7 to 2.28.9 leave out a comma before the status of a missing rank.
+# NCCL 2.28.7 to 2.28.9 omit a comma before the status of a missing rank.
 document = json.loads(re.sub(r'(\d)(\s*"status")', r"\1,\2", text))
 print("RAS itself: NCCL", document["nccl_version"])
 for one in document["communicators"]:
@@ -53,7 +53,7 @@ for _ in $(seq 100); do
     [ -n "$folder" ] && [ -s "$folder/ras.json" ] && break
     sleep 0.2
 done
-# `timeout` passes it on to the launcher and the ranks.
+# `timeout` passes the signal on to the launcher and the ranks.
 kill -TERM $job
 wait $job 2>/dev/null
 echo "-- xpu-top ras --replay, the job is gone; the folder has: $(ls "$folder" | tr '\n' ' ')"

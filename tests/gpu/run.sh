@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# What docs/measurements-log.md states, on a machine with two or more GPUs and PyTorch:
+# Makes the measurements of docs/measurements-log.md, on a machine with two or more GPUs and PyTorch:
 #
 #     tests/gpu/run.sh PROGRAMS OUT [PART...]
 #
-# PROGRAMS is a folder with xpu-top, xpu-collector and libxpu_hook.so; results go to OUT. With SHARED=1 the ranks share
-# one GPU. Parts: watch agree counts kernels same hang overhead memory device capture activity exposed replay; of four or more: faults
+# PROGRAMS is a folder with xpu-top, xpu-collector and libxpu_hook.so; results go to OUT. With SHARED=1 the
+# ranks share one GPU. Parts: watch agree counts kernels same hang overhead memory device capture activity
+# exposed replay. With four or more GPUs also: faults
 set -uo pipefail
 programs=$(realpath "$1") out=$(realpath "$2")
 shift 2
@@ -31,7 +32,7 @@ machine() {
     uname -r
 }
 
-# The screen on a real job, as a picture of itself, and the status of the same moment.
+# The screen on a real job, saved as text, and the status at the same moment.
 watch() {
     for kind in ddp fsdp; do
         run "$kind" "$train" "$kind" 900 >"$out/train-$kind.log" 2>&1 &
@@ -58,7 +59,7 @@ agree() {
     done
 }
 
-# The hook's counts beside those of an independent counter, and FLOPs beside the model's own.
+# The hook's counts compared with an independent counter's, and FLOPs with the model's own.
 counts() {
     cc -O2 -shared -fPIC -o "$out/libcount.so" count.c -ldl
     for kind in ${COUNTED:-ddp fsdp graphed}; do
@@ -66,13 +67,14 @@ counts() {
     done
 }
 
-# Kernels by name beside those torch.profiler counts.
+# Counts of kernels by name, compared with torch.profiler's.
 kernels() {
     XPU_TOP_KERNELS=flash_fwd:fmha:sdpa:elementwise:triton timeout 120 xpu-top run --job kernels -- \
         python3 kernels.py xpu-top 2>>"$out/kernels.err" | tee -a "$out/kernels.jsonl"
 }
 
-# The loss of every step, without the hook twice (is the job itself deterministic?), with it, and with everything timed.
+# The loss of every step: without the hook twice (is the job itself deterministic?), with it, and with
+# everything timed.
 same() {
     for kind in ${SAME:-ddp fsdp}; do
         for how in without again with everything; do
@@ -88,13 +90,14 @@ same() {
     done
 }
 
-# What the ledger says from outside of a job that came to a stop.
+# What the ledger shows from outside for a job that hangs.
 hang() {
     for how in ${HANGS:-stop kill gpu}; do
         EXPECTED=$out/expected-$how.json timeout -s KILL 60 xpu-top run --job "hang-$how" -- \
             python3 -m torch.distributed.run --nproc_per_node 2 hang.py $how >"$out/hang-$how.log" 2>&1 &
         for _ in $(seq 100); do [ -s "$out/expected-$how.json" ] && break; sleep 0.3; done
-        # Killing rank 1 makes torchrun kill rank 0 soon after: the ledger is asked while it still waits, and after.
+        # When rank 1 is killed, torchrun soon kills rank 0. The ledger is read while rank 0 still waits, and
+        # afterwards.
         for moment in 4 9; do
             sleep $((moment - 2))
             for rank in 0 1; do
@@ -108,7 +111,7 @@ hang() {
     done
 }
 
-# One rank of four goes wrong: when the screen says so, what it says, and what the status says.
+# One rank of four has a fault: when the screen reports it, and what screen and status show.
 faults() {
     for fault in ${FAULTS:-none gemm sleep skip shape loader}; do
         export STARTED=$out/started-$fault
@@ -159,7 +162,7 @@ DATA_PARALLEL=ddp:2048:8:1024:4,ddp:4096:8:1024:4,ddp:1024:16:512:4,fsdp:2048:8:
 OTHER_PARALLEL=tp:2048:8:1024:4,pipeline:2048:8:1024:4,moe:2048:8:1024:4,fp8:4096:24:2048:4
 COMPILED=graphed:1024:4:512:4
 
-# Resident memory of a rank with and without the hook, from its own /proc.
+# The resident memory of a rank with and without the hook, from its own /proc.
 memory() {
     for how in with without; do
         if [ $how = with ]; then launcher="xpu-top run --job memory --"; else launcher=""; fi
@@ -167,7 +170,7 @@ memory() {
     done
 }
 
-# GPU health beside nvidia-smi's, under load.
+# GPU health, compared with nvidia-smi's, under load.
 device() {
     run device "$train" ddp 1500 >"$out/train-device.log" 2>&1 &
     when_busy device
@@ -176,7 +179,8 @@ device() {
     wait
 }
 
-# Three steps captured, beside three that torch.profiler sees; and what a step takes before, while and after.
+# Three captured steps compared with three that torch.profiler sees, and the step time before, during and
+# after.
 capture() {
     for kind in ${CAPTURED:-ddp fsdp}; do
         run capture capture.py xpu-top "$kind" "$out/capture-$kind.bin" 2>>"$out/capture.err" | tee -a "$out/capture.jsonl"
@@ -185,14 +189,14 @@ capture() {
     done
 }
 
-# All kernels of captured steps beside those torch.profiler sees, who gives way to whom, and what it costs.
+# All kernels of captured steps, compared with torch.profiler's; which of the two gives way; and the cost.
 activity() {
     for kind in ${ACTIVITIES:-ddp fsdp}; do
         XPU_TOP_CUPTI=1 run activity activity.py xpu-top "$kind" "$out" 2>>"$out/activity.err" | tee -a "$out/activity.jsonl"
     done
 }
 
-# Exposed communication as it is told live, beside a capture's and torch.profiler's.
+# Exposed communication in the live status, compared with a capture's and torch.profiler's.
 exposed() {
     for kind in ${EXPOSED:-ddp fsdp}; do
         XPU_TOP_CUPTI=1 run exposed exposed.py xpu-top "$kind" "$out/exposed-$kind.bin" "${SECONDS_LIVE:-40}" 2>>"$out/exposed.err" \
@@ -200,7 +204,8 @@ exposed() {
     done
 }
 
-# The GEMMs of a captured job again, each by itself, when the job has ended: with the CUDA libraries that PyTorch loads.
+# Re-runs the GEMMs of a captured job one by one after the job has ended, with the CUDA libraries that PyTorch
+# loads.
 replay() {
     libraries=$(python3 -c 'import torch; torch.cuda.init(); torch.mm(*[torch.ones(8, 8, device="cuda")] * 2)
 print(":".join(dict.fromkeys(line.split()[-1].rsplit("/", 1)[0] for line in open("/proc/self/maps") if "/libcu" in line)))')
@@ -214,7 +219,7 @@ print(":".join(dict.fromkeys(line.split()[-1].rsplit("/", 1)[0] for line in open
         for _ in $(seq 60); do [ -z "$(nvidia-smi --query-compute-apps=pid --format=csv,noheader)" ] && break; sleep 0.5; done
         for device in 0 1; do
             echo "$kind on GPU $device"
-            # Without the libraries named: does it find PyTorch's by itself?
+            # Without named libraries: does it find PyTorch's by itself?
             xpu-top gemm-replay "$out/replay-$kind.bin" --device $device >/dev/null 2>"$out/replay-$kind-found.err"
             echo "without LD_LIBRARY_PATH it ends with $?: $(head -c 300 "$out/replay-$kind-found.err")"
             time LD_LIBRARY_PATH=$libraries:${LD_LIBRARY_PATH:-} \
@@ -230,7 +235,7 @@ for part in $parts; do
     echo "== $part"
     $part
 done
-# The next run has a key of its own, which this one's collector does not know.
+# The next run has its own key, which this run's collector does not know.
 pkill -x xpu-collector
 cat "$XPU_TOP_RUNTIME_DIR"/*.log >"$out/collector.log" 2>/dev/null
 (cd "$out" && tar czf results.tgz --exclude results.tgz ./*)

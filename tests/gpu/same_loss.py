@@ -1,4 +1,4 @@
-"""The loss of every step, bit for bit: run it with and without the hook, and compare.
+"""Prints the loss of every step, bit for bit. Run it with and without the hook, and compare.
 
 torchrun --nproc_per_node 2 same_loss.py ddp|fsdp [STEPS]
 """

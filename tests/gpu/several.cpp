@@ -1,11 +1,11 @@
-// One process that drives several GPUs: multiplies and all-reduces on each for a while, and says what it measured by
-// events of its own.
+// One process that drives several GPUs. It multiplies and all-reduces on each for a while, and prints what
+// its own events measured.
 //
 //     several threads|one SECONDS GPUS
 //
-// `threads`: one thread a GPU. `one`: one thread for all, NCCL calls in a group, with the last GPU current. The GPU of
-// number g makes 2 + g GEMMs a round. Prints one line of JSON a GPU, with the GEMMs' milliseconds in the first rounds and
-// in the longest one.
+// `threads`: one thread per GPU. `one`: one thread for all, with NCCL calls in a group and the last GPU
+// current. GPU number g runs 2 + g GEMMs a round. Prints one line of JSON per GPU, with the milliseconds of
+// GEMMs in the first rounds and in the longest one.
 
 #include <chrono>
 #include <cstdio>
@@ -66,7 +66,7 @@ struct Gpu {
         for (cudaEvent_t *event : {&begin, &multiplied, &reduced}) ok(cudaEventCreate(event));
     }
 
-    // The events are of this GPU, which is current.
+    // The events belong to this GPU, which is current.
     void multiply() {
         const float one = 1, none = 0;
         ok(cudaEventRecord(begin, stream));
@@ -122,7 +122,7 @@ int main(int argc, char **argv) {
             for (Gpu &gpu : gpus) gpu.finish();
         }
     }
-    // The shortest all-reduce in all is the one that did not wait: that of the GPU with most GEMMs.
+    // The shortest all-reduce of all did not wait. It is that of the GPU with the most GEMMs.
     const double bus = 2.0 * (count - 1) / count * 2 * ELEMENTS;
     for (Gpu &gpu : gpus) {
         printf("{\"gpu\": %d, \"gemms\": %ld, \"reduces\": %ld, \"tflops\": %.2f, \"bus_gb_s\": %.2f, "

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Whether each GPU of one process has the figures that the process measures itself: with a thread for each, and with one thread for all.
+# Checks each GPU's figures against those that the process itself measures: with one thread per GPU, and with
+# one thread for all.
 #
 #     tests/gpu/several.sh PROGRAMS OUT [GPUS]
 #
-# PROGRAMS holds xpu-top, xpu-collector and libxpu_hook.so. Takes half a minute on two GPUs or more, g++ and the libraries that
-# PyTorch brings. Prints a row for each GPU; exits with 1 where a figure is off by more than 3 %.
+# PROGRAMS has xpu-top, xpu-collector and libxpu_hook.so. Takes half a minute. Needs two or more GPUs, g++ and
+# PyTorch's libraries. Prints a row per GPU; exits with 1 if a figure is off by more than 3 %.
 set -uo pipefail
 programs=$(realpath "$1") out=$(realpath "$2") gpus=${3:-2}
 here=$(dirname "$(realpath "$0")")
@@ -31,7 +32,7 @@ wrong=0
 for way in threads one; do
     xpu-top run --job "several-$way" -- "$out/several" $way 10 "$gpus" >"$out/several-$way.jsonl" 2>"$out/several-$way.err" &
     program=$!
-    # The last status while it runs.
+    # The last status before the program ends.
     while kill -0 $program 2>/dev/null; do
         xpu-top status --json --now --job "several-$way" >"$out/status.new" 2>/dev/null
         grep -q '"state": "exited"' "$out/status.new" || cp "$out/status.new" "$out/status-$way.json"
@@ -45,7 +46,7 @@ way, out = sys.argv[1:]
 own = [json.loads(line) for line in open(f"{out}/several-{way}.jsonl")]
 rows = {row["rank"]: row for row in json.load(open(f"{out}/status-{way}.json"))["ranks"]}
 right = len(rows) == len(own)
-# Of an all-reduce, the rank that came last did not wait.
+# The rank that enters an all-reduce last does not wait.
 bus = max(gpu["bus_gb_s"] for gpu in own)
 for gpu in own:
     row = rows.get(f"0.{gpu['gpu']}", {})

@@ -1,9 +1,9 @@
-"""Runs a script under torchrun with more ranks than GPUs: each rank as if it were alone on a host with one GPU.
+"""Runs a script under torchrun with more ranks than GPUs: each rank seems to be alone on a host with one GPU.
 
     torchrun --nproc_per_node 2 share.py SCRIPT [ARGUMENT...]
 
 NCCL refuses two ranks on one GPU of a host. With NCCL_HOSTID the ranks count as ranks of different hosts, and NCCL
-sends over sockets. With a GPU for each rank nothing changes.
+uses sockets. With a GPU for each rank nothing changes.
 """
 
 import os

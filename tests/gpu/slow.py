@@ -1,4 +1,4 @@
-"""A DDP job that runs ahead of its GPU and waits every ten steps, in which rank 1 goes wrong after a while.
+"""A DDP job that runs ahead of its GPU and waits every ten steps. After a while rank 1 gets a fault.
 
     xpu-top run -- torchrun --nproc_per_node 2 slow.py FAULT HEALTHY SECONDS OUT
 
@@ -6,10 +6,10 @@ FAULT: none, loader (30 ms in its data loader), gil (a thread that holds the GIL
 steps), copies (large ones to its GPU), item (it waits for the GPU in each micro-batch), gc (it collects garbage every
 step), compute (more arithmetic), batch (its batch is twice as large), cache (it empties the allocator's cache each
 step), core (six busy processes share its core), stopped (it is stopped for 60 ms of every 120), log (it writes and
-syncs a log of 4 MiB each step), kernels (400 small kernels more a step), python (it parses text for some 10 ms a
-step), neighbour (another process multiplies on its GPU). HEALTHY seconds later it begins. Each rank writes the time
-of each step to OUT.RANK, rank 1 when it began to OUT.began. By default the hosts limit the job; with WIDTH=4096 the
-GPUs do.
+syncs a log of 4 MiB each step), kernels (400 more small kernels a step), python (it parses text for some 10 ms a
+step), neighbour (another process multiplies on its GPU). The fault begins after HEALTHY seconds. Each rank writes the
+time of each step to OUT.RANK; rank 1 writes to OUT.began when the fault began. By default the hosts limit the job;
+with WIDTH=4096 the GPUs do.
 """
 
 import contextlib
@@ -69,7 +69,7 @@ def go_wrong():
     if fault == "core":
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         for task in os.listdir("/proc/self/task"):
-            # A thread may end after it was listed.
+            # A thread may have ended after it was listed.
             with contextlib.suppress(ProcessLookupError):
                 os.sched_setaffinity(int(task), {min(os.sched_getaffinity(0))})
     known = {"core": (6, SPINS), "stopped": (1, STOPS), "neighbour": (1, MULTIPLIES)}
@@ -121,7 +121,7 @@ while True:
     step += 1
     if step % 10 == 0:
         torch.cuda.synchronize()
-        # By rank 0's clock: all go wrong, and end, with the same step.
+        # By rank 0's clock, so that the fault and the end come in the same step on all ranks.
         passed = time.monotonic() - begun
         now = torch.tensor([float(passed > healthy), float(passed > healthy + seconds)], device="cuda")
         dist.broadcast(now, 0)

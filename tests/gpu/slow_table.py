@@ -1,9 +1,9 @@
-"""Faults really made on rank 1 of two or more (slow.py), and what `status` says of them, which never watched before.
+"""Real faults on rank 1 of two or more (slow.py), and what a `status` that has not watched before reports of them.
 
     python3 slow_table.py PROGRAMS OUT [--at-once N] [--ranks N] [--base-port PORT] [FAULT...]
 
-Status is asked 20 s after the fault began. Own cost: the mean step of rank 1 by its own clock, from 4 s after it,
-less that over the 10 s before the fault; it runs ahead of nobody. Ranks share one GPU where there is one.
+Status is asked 20 s after the fault began. Own cost: the mean step of rank 1 by its own clock from 4 s after the
+fault on, minus the mean over the 10 s before it. Ranks share one GPU if there is only one.
 """
 
 import argparse
@@ -30,7 +30,7 @@ arguments.add_argument("faults", nargs="*")
 
 
 def mean(path, since, until):
-    """The mean step in milliseconds, with the whole of the step that runs at `until`: it may be a long one."""
+    """The mean step in milliseconds. Includes the whole step that runs at `until`, which may be long."""
     times = [tuple(map(float, line.split())) for line in path.read_text().splitlines()]
     within = [(at, step) for at, step in times if since <= at <= until]
     within += [(at, step) for at, step in times if at > until][:1]

@@ -1,4 +1,5 @@
-/* Steps of known kernels, a fill and a copy, on whichever CUDA runtime is named: what does a capture with all kernels have of them?
+/* Runs steps of known kernels, a fill and a copy on the named CUDA runtime, to check a capture with all
+ * kernels.
  *
  *     toolkit LIBCUDART SECONDS
  */

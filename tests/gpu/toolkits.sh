@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Captures with all kernels on older CUDA: kernels, fills and copies of each step, and whether the job lives through many of them.
+# Captures with all kernels on older CUDA: kernels, fills and copies of each step, and whether the job
+# survives many captures.
 #
 #     tests/gpu/toolkits.sh PROGRAMS OUT CAPTURES FOLDER...
 #
-# Each folder holds one libcudart and the libcupti of its version, as the nvidia-cuda-runtime and nvidia-cuda-cupti wheels have them.
+# Each folder has one libcudart and the libcupti of its version, as in the wheels nvidia-cuda-runtime and
+# nvidia-cuda-cupti.
 set -uo pipefail
 programs=$(realpath "$1") out=$(realpath "$2") captures=$3
 shift 3

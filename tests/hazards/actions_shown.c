@@ -1,5 +1,5 @@
-/* What sigaction says of each signal, before the first CUDA call, after it and a while later; the mask of the thread, and its alternate stack.
- * Exit code 0. */
+/* Prints what sigaction returns for each signal, before the first CUDA call, after it and a while later; also
+ * the thread's mask and alternate stack. Exit code 0. */
 #define _GNU_SOURCE
 #include "calls.h"
 #include <signal.h>

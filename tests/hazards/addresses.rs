@@ -1,16 +1,16 @@
-//! Functions looked up by address: `dlsym` answers as without the hook, and calls through the answer are
-//! counted.
+//! Functions looked up by address: `dlsym` returns the same as without the hook, and calls through the
+//! address are counted.
 
 use crate::{hazard::Hazard, stand_in};
 
-/// The program that asks in every way there is.
+/// A program that calls `dlsym` in every possible way.
 fn asks(flags: &[&str]) -> Hazard {
     let hazard = Hazard::linked_with("asks.c", flags, 0);
     let unrelated = hazard.compile("libunrelated.c", "libunrelated.so", &["-shared", "-fPIC"]);
     hazard.with(unrelated)
 }
 
-/// The same, with another preload that interposes `dlsym` too.
+/// The same program with another preload that also interposes `dlsym`.
 fn with_another_dlsym(is_first: bool) -> Hazard {
     let mut hazard = asks(&[]);
     let other = hazard.compile("libdlsym.c", "libdlsym.so", &["-shared", "-fPIC"]);
@@ -18,7 +18,7 @@ fn with_another_dlsym(is_first: bool) -> Hazard {
     hazard
 }
 
-/// The program has a `dlsym` of its own, which libraries find too.
+/// The same program with its own `dlsym`, which libraries use too.
 fn with_own_dlsym() -> Hazard {
     let hazard = asks(&[]);
     let object = hazard.compile("libdlsym.c", "own_dlsym.o", &["-c", "-fPIC"]);

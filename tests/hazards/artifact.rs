@@ -1,4 +1,4 @@
-//! A build of the hook brings only the C library into a process.
+//! No build of the hook brings a library other than the C library into a process.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -8,11 +8,11 @@ use std::{
 
 use xpu_tests::{built, program::run};
 
-/// glibc's parts, which were files of their own before 2.34; not libm, which most programs do without.
+/// The parts of glibc, which were separate files before 2.34. Not libm, which most programs do without.
 const C_LIBRARY: [&str; 5] =
     ["libc.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux-x86-64.so.2"];
 
-/// An allocator's, an unwinder's, C++'s.
+/// Prefixes of an allocator's, an unwinder's and C++'s symbols.
 const FOREIGN: [&str; 8] =
     ["_Z", "_Unwind_", "__cxa_throw", "__gxx", "__register_frame", "malloc", "calloc", "free"];
 
@@ -45,7 +45,8 @@ fn no_allocator_unwinder_or_cxx_comes_with_it() {
         for expected in ["cudaLaunchKernel", "dlsym", "cuGetProcAddress_v2", "cuGraphLaunch_ptsz"] {
             assert!(names.lines().any(|name| name == expected), "{expected}: {names}");
         }
-        // Both leave a question to the caller: its version, and the symbols between which the table lies.
+        // The hook may export neither: a caller of `dlvsym` names a version itself, and the other symbol marks the
+        // start of the hook's own table.
         for unexpected in ["dlvsym", "__start_xpu_top_symbols"] {
             assert!(!names.lines().any(|name| name == unexpected), "{unexpected}: {names}");
         }
@@ -54,7 +55,7 @@ fn no_allocator_unwinder_or_cxx_comes_with_it() {
             assert!(!FOREIGN.iter().any(|foreign| name.starts_with(foreign)), "{}: {name}", hook.display());
         }
         let asked = said("nm", &["-D", "--undefined-only", "-j"], hook);
-        // Those names may be the program's own.
+        // A program may define these names itself.
         for name in asked.lines().filter_map(|name| name.split('@').next()) {
             assert!(
                 !["open", "open64", "read", "send", "connect", "poll", "getpid"].contains(&name),
@@ -65,7 +66,8 @@ fn no_allocator_unwinder_or_cxx_comes_with_it() {
     });
 }
 
-/// An unwinder calls the personality routine of a frame with itself as context: of one that is not the hook's it would be another's.
+/// An unwinder calls the personality routine of a frame. If the routine is not the hook's, another library's
+/// would run for the hook's frame.
 #[test]
 fn no_frame_around_a_real_call_has_a_personality() {
     each_build(|hook| {
@@ -80,8 +82,8 @@ fn no_frame_around_a_real_call_has_a_personality() {
     });
 }
 
-/// The functions that make the real calls: where the stubs jump to when they have noted their caller. Not by their names, of which the
-/// packages' build has none.
+/// The functions that make the real calls. A stub jumps to one after it has noted its caller. They are found
+/// by this jump, because the packages' build has no names.
 fn observing(hook: &Path) -> BTreeSet<u64> {
     let code = said("objdump", &["-d", "--no-show-raw-insn"], hook);
     let mut lines = code.lines();
@@ -94,7 +96,7 @@ fn observing(hook: &Path) -> BTreeSet<u64> {
     all
 }
 
-/// The `.eh_frame` entry of each function: from, to, and the augmentation of its CIE.
+/// The `.eh_frame` entry of each function: begin, end, and the augmentation of its CIE.
 struct Frames(Vec<(u64, u64, String)>);
 
 impl Frames {

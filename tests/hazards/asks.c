@@ -1,6 +1,7 @@
-/* Asks dlsym for functions in every way there is, and calls what it gets. The answers must be the same with any preload.
+/* Asks dlsym for functions in every possible way, and calls what it returns. The answers must be the same
+ * with any preload.
  *
- * asks UNRELATED: a library that has a function of such a name and is none of CUDA's. Exit code 0. */
+ * asks UNRELATED: a library that is not CUDA's, but has a function with such a name. Exit code 0. */
 #define _GNU_SOURCE
 #include "calls.h"
 #include <dlfcn.h>
@@ -17,7 +18,7 @@ typedef int (*reduce_function)(const void *, void *, size_t, int, int, void *, v
 static void *nccl;
 static int before_main = -1, in_handler = -1;
 
-/* The file in which an answer lies, if that is not a CUDA library or who stands in front of one. */
+/* The file that contains an address. Used for functions that no CUDA library and no preload provides. */
 static const char *file_of(void *address) {
     Dl_info info;
     if (!address || !dladdr(address, &info)) return "nowhere";

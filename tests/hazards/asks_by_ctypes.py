@@ -1,4 +1,4 @@
-"""NCCL by ctypes, as vLLM's and SGLang's pynccl find it: every function is asked for by dlsym on its handle."""
+"""NCCL by ctypes, as in pynccl of vLLM and SGLang: each function is looked up by dlsym on the library's handle."""
 
 import ctypes
 

@@ -1,5 +1,5 @@
-/* CUDA calls in handlers that run at exit, registered before and after the first CUDA call, while thread-local
- * storage of the main thread is already gone. Exit code 6. */
+/* CUDA calls in exit handlers, registered before and after the first CUDA call. By then the thread-local
+ * storage of the main thread is gone. Exit code 6. */
 #include "gpu.h"
 
 enum { N = 1024 };

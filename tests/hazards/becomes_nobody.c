@@ -1,5 +1,5 @@
-/* After it used the GPU the program changes its root to an empty folder and its user to nobody, and goes on; only root can.
- * Takes the folder. Exit code 0. */
+/* After it has used the GPU, the program changes its root to an empty folder and its user to nobody, and
+ * continues. Only root can do this. Takes the folder. Exit code 0. */
 #define _DEFAULT_SOURCE
 #include "calls.h"
 #include <grp.h>

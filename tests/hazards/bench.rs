@@ -1,12 +1,12 @@
-//! Bounds the extra time that the hook costs. Run by `make bench`, not with the tests, because the machine
+//! Bounds the extra time that the hook costs. `make bench` runs this, and not the tests, because the machine
 //! must be idle.
 
 use crate::hazard::Hazard;
 
-/// A fault that the program mends.
+/// For a fault that the program repairs.
 const FAULT_NS: i64 = 1000;
 
-/// A launch in the last of many threads: 200, and more than the hook has lanes for.
+/// For a launch in the last of many threads: of 200, and of more than the hook has lanes.
 const LAUNCH_NS: i64 = 100;
 
 harmless! {

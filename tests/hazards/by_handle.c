@@ -1,5 +1,5 @@
-/* NCCL found by dlsym() on its own handle, as ctypes does: such calls pass by every preloaded library, which must take
- * the streams and communicators it never saw made for what they are. Exit code 0. */
+/* NCCL found by dlsym() on its own handle, as by ctypes. Such calls bypass every preloaded library, which
+ * must handle streams and communicators whose creation it did not see. Exit code 0. */
 #include "gpu.h"
 
 enum { N = 512, ROUNDS = 50, COUNT = 1 << 16 };
@@ -23,7 +23,7 @@ int main(void) {
     for (int i = 0; i < ROUNDS; i++) {
         CHECK(gpu_gemm(blas, N, m[0], m[1], m[2]));
         CHECK(reduce(m[0], m[0], COUNT, GPU_NCCL_BF16, GPU_NCCL_SUM, comm, NULL));
-        /* Through the front door, on a communicator made through the back. */
+        /* An interposed call on a communicator whose creation was not interposed. */
         CHECK(ncclAllReduce(m[0], m[0], COUNT, GPU_NCCL_BF16, GPU_NCCL_SUM, comm, NULL));
         CHECK(ncclGroupStart());
         CHECK(ncclAllReduce(m[0], m[0], COUNT, GPU_NCCL_BF16, GPU_NCCL_SUM, comm, NULL));

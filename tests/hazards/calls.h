@@ -1,4 +1,4 @@
-/* A little of each CUDA library, for programs linked against the stand-ins in C. */
+/* Some calls of each CUDA library, for programs linked against the stand-ins in C. */
 #ifndef CALLS_H
 #define CALLS_H
 
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Ends the program if a call failed. */
+/* Ends the program if a call fails. */
 #define CHECK(call)                                                                                             \
     do {                                                                                                        \
         int code_ = (call);                                                                                     \
@@ -18,7 +18,7 @@
 
 static const dim3_t one_block = {1, 1, 1};
 
-/* A kernel during which `function` is called, if there is one. */
+/* Launches a kernel, and calls `function` during it, if there is one. */
 static inline int launch_with(host_function function, void *argument) {
     void *arguments[2];
     arguments[0] = (void *)(size_t)function;
@@ -28,7 +28,8 @@ static inline int launch_with(host_function function, void *argument) {
 
 static inline int launch(void) { return launch_with(NULL, NULL); }
 
-/* A GEMM, a sum over all ranks, a copy, a kernel; then waits for them. The number of the first call that failed. */
+/* Runs a GEMM, a sum over all ranks, a copy and a kernel, and waits for them. Returns the number of the first
+ * call that failed. */
 static inline int use_everything(void) {
     static const float one = 1.0f;
     void *blas, *communicator, *memory, *event;

@@ -1,4 +1,4 @@
-/* What a launch calls back calls everything itself, three deep. Exit code 0. */
+/* A callback of a launch makes all calls itself, three levels deep. Exit code 0. */
 #include "calls.h"
 
 static int depth, calls;

@@ -1,5 +1,5 @@
-/* A signal handler on an alternate stack of 16 KiB launches: as the first call of the process, and in the middle of other calls.
- * Exit code 0. */
+/* A signal handler on an alternate stack of 16 KiB makes launches: as the first call of the process, and in
+ * the middle of other calls. Exit code 0. */
 #include "calls.h"
 #include "figures.h"
 #include "painted.h"

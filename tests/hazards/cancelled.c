@@ -1,4 +1,5 @@
-/* Threads are cancelled while they wait for the GPU: what they have to put away is put away, by unwinding through the call. Exit code 0. */
+/* Threads are cancelled while they wait for the GPU. Unwinding through the call must run their cleanup
+ * handlers. Exit code 0. */
 #include "calls.h"
 #include <pthread.h>
 #include <unistd.h>
@@ -31,7 +32,7 @@ int main(void) {
         pthread_barrier_init(&about_to_wait, NULL, 2);
         if (pthread_create(&thread, NULL, wait_for_ever, NULL) != 0) return 1;
         pthread_barrier_wait(&about_to_wait);
-        /* Before it waits or while it does. */
+        /* Cancels the thread before it waits, or while it waits. */
         if (i % 2) usleep(20 * 1000);
         pthread_cancel(thread);
         pthread_join(thread, &answer);

@@ -1,4 +1,4 @@
-/* A thread that was cancelled, and has not come to where it ends, aborts. The process ends by SIGABRT. */
+/* A thread with a pending cancellation aborts. The process ends by SIGABRT. */
 #include "calls.h"
 #include <pthread.h>
 

@@ -1,5 +1,6 @@
-/* A stream capture in global mode, which any unsafe call by any thread would spoil: GEMMs before it whose events
- * somebody may still want to query, GEMMs in it that never run, a pause in the middle. Exit code 0. */
+/* A stream capture in global mode, which an unsafe call of any thread would invalidate. GEMMs before it have
+ * events that an observer may want to query, GEMMs in it never run, and there is a pause in the middle. Exit
+ * code 0. */
 #include "gpu.h"
 #include <unistd.h>
 

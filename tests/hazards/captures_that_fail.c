@@ -1,5 +1,5 @@
-/* Captures spoilt by calls that may wait for the GPU, and the errors of all that follows; then one that succeeds on the same stream,
- * whose graph is gone before its executable is launched for the first time. Exit code 0. */
+/* Calls that may wait for the GPU invalidate captures, and the later calls fail. Then a capture on the same
+ * stream succeeds, and its graph is destroyed before the executable's first launch. Exit code 0. */
 #include "gpu.h"
 
 enum { N = 512 };

@@ -1,5 +1,6 @@
-/* A handler for each signal, set after the first CUDA call, which saves a checkpoint after it has called the one that was there before, if there
- * was one; for a program that goes on, and for one that had a handler of its own before. Exit code 0. */
+/* A handler for each signal, set after the first CUDA call. It calls the handler that was there before, if
+ * there was one, and then saves a checkpoint. Runs without and with an earlier handler of the program. Exit
+ * code 0. */
 #include "calls.h"
 #include "each_signal.h"
 #include <unistd.h>

@@ -1,5 +1,6 @@
-/* Children made by the bare system call, which run no handler of the C library's, beside a thread that opens and closes libraries all the time:
- * each does nothing but _exit. Then the same by vfork. Takes a library. Exit code 0. */
+/* Children made by the bare system call, which runs no fork handlers of the C library, while another thread
+ * opens and closes libraries. Each child only calls _exit. Then the same by vfork. Takes a library. Exit code
+ * 0. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -28,7 +29,7 @@ static long long now(void) {
     return time.tv_sec * 1000LL + time.tv_nsec / 1000000;
 }
 
-/* Its code, or -1 if it did not end by itself. */
+/* The child's exit code, or -1 if it did not end by itself. */
 static int code_of(pid_t child) {
     int status = 0;
     for (long long until = now() + 2000; now() < until; usleep(1000))

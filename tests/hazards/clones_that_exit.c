@@ -1,4 +1,4 @@
-/* Children without fork handlers (_Fork) end by exit(): at once. Exit code 0. */
+/* Children without fork handlers (_Fork) end by exit(), without delay. Exit code 0. */
 #define _GNU_SOURCE
 #include "calls.h"
 #include <sys/syscall.h>
@@ -26,7 +26,7 @@ int main(void) {
         waitpid(child, &status, 0);
         printf("%x\n", status);
     }
-    /* Nobody waits a quarter of a second for each. */
+    /* No child may wait a quarter of a second. */
     printf("%s\n", now() - began < CHILDREN * 0.2 ? "at once" : "slowly");
     return 0;
 }

@@ -1,5 +1,5 @@
-/* Standard input, output and error are closed before the first call: what somebody opens now must not be found under these numbers.
- * Exit code 3 if all is well. */
+/* Standard input, output and error are closed before the first call. No file that the hook opens may get
+ * these numbers. Exit code 3 if all is well. */
 #include <errno.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-/* A program that becomes a daemon after it used the GPU: it closes all descriptors it knows nothing of, then opens its own, and goes on.
- * What it opened must hold what it wrote, and nothing else. Exit code 0. */
+/* A program becomes a daemon after it used the GPU: it closes all descriptors that it does not know, then
+ * opens its own, and continues. Its files must contain what it wrote, and nothing else. Exit code 0. */
 #define _GNU_SOURCE
 #include "calls.h"
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-//! Puts a program's collector into a given bad state.
+//! Runs a program while its collector is in a given bad state.
 
 use std::{
     io::Read as _,
@@ -26,15 +26,15 @@ pub(crate) enum Collector {
     Listens,
     /// Ends at the first message, and removes its socket.
     Dies,
-    /// Takes connections and never reads from them, as one that is stopped does.
+    /// Accepts connections and never reads from them, like a stopped process.
     Stuck,
-    /// Goes away in the middle of a connection's first words.
+    /// Closes each connection during its first bytes.
     HangsUp,
-    /// Is there only after the hook has started to look for it.
+    /// Starts only after the hook has begun to look for it.
     Late,
 }
 
-/// Runs it meanwhile, and gives what was heard where somebody listened.
+/// Runs the command with this collector. Returns what a listening collector received.
 #[track_caller]
 pub(crate) fn under(collector: Collector, place: &Place, command: &mut Command) -> (End, Vec<Speaker>) {
     let socket = place.socket();
@@ -43,7 +43,7 @@ pub(crate) fn under(collector: Collector, place: &Place, command: &mut Command) 
         Collector::Listens => {
             let listener = Listener::at(&socket);
             let end = End::of(command, true);
-            // What was said last may still be on its way.
+            // The last message may still be on its way.
             let all_said = || listener.heard().iter().all(|speaker| speaker.goodbye).then_some(());
             let has_exited = end.outcome.as_ref().is_some_and(|outcome| outcome.status.code().is_some());
             if has_exited && !listener.heard().is_empty() {

@@ -1,11 +1,11 @@
-//! The collector's data about programs that are left alone.
+//! What the collector learns of programs. The programs behave as without the hook.
 
 use xpu_tests::listener::Speaker;
 use xpu_wire::frame::Launches;
 
 use crate::{hazard::Hazard, stand_in::LINKED};
 
-/// Calls of a thread before it is noticed that an earlier one was left.
+/// How many calls of a thread pass before the hook notices that an earlier call was left by a jump.
 const UNNOTICED: u64 = 3;
 
 fn sum(heard: &[Speaker], of: impl Fn(&Launches) -> u64) -> u64 {
@@ -19,7 +19,7 @@ fn a_plain_program_is_left_as_it_is() {
     assert_eq!(heard.len(), 1);
 }
 
-/// The other preload is before the hook or behind it.
+/// The other preload comes before the hook or behind it.
 pub(crate) fn second_preload(is_first: bool) -> Hazard {
     let mut hazard = Hazard::new("second_preload", 0);
     let other = hazard.compile("libcounter.c", "libcounter.so", &["-shared", "-fPIC"]);
@@ -42,7 +42,8 @@ fn a_thread_that_jumped_out_of_a_call_is_observed_as_before() {
     let mut hazard = Hazard::linked("jumps_from_handlers.c", 0);
     let heard = hazard.is_harmless_and_heard();
     assert_eq!(sum(&heard, |launches| launches.gemms), 1_100);
-    // Behind a preload that has the same functions every call looks like one that a library makes itself, within the call that was left.
+    // Behind a preload with the same functions, every call looks like one that a library makes itself, within
+    // the call that was left.
     let other = hazard.compile("libcounter.c", "libcounter.so", &["-shared", "-fPIC"]);
     hazard.others = (Some(other), None);
     let heard = hazard.is_harmless_and_heard();
@@ -127,7 +128,7 @@ fn threads_that_come_and_go_are_observed_or_counted_as_not() {
     let unobserved =
         heard.iter().filter_map(|speaker| Some(speaker.summaries.last()?.hook.dropped_records)).sum::<u64>();
     let observed = sum(&heard, |launches| launches.gemms + launches.kernels);
-    // Each thread makes other calls too, which may be among those that found no lane.
+    // Each thread also makes other calls, which may be among those without a lane.
     assert!(observed <= 20_000 && observed + unobserved >= 20_000, "{observed} and {unobserved}");
 }
 
@@ -163,7 +164,8 @@ fn calls_by_a_handle_that_are_not_followed_are_said_to_be_unseen() {
 #[test]
 fn handles_are_not_looked_for_where_the_program_has_nothing_any_more() {
     let heard = Hazard::new("places_that_go", 0).is_harmless_and_heard();
-    // Of each round the first; what was made behind the back, and its place gone, may be unknown.
+    // The first collective of each round is counted. The collectives of communicators created in NCCL's
+    // thread, whose variables are gone, may not be counted.
     let collectives = sum(&heard, |launches| launches.collectives);
     assert!((50..=100).contains(&collectives), "{collectives}");
 }
@@ -190,10 +192,11 @@ fn forked_workers_that_use_the_gpu_each_have_their_own_observer() {
         gemms.sort_unstable();
         gemms
     };
-    // No end waits longer than 250 ms for its last summary to leave; on a busy machine that may be too short.
+    // No process waits longer than 250 ms at its end until its last summary is sent. On a busy machine that
+    // may be too short.
     let all_said = |gemms: &Vec<u64>| gemms.len() >= 4 && gemms.iter().sum::<u64>() >= 250;
     let mut gemms = (0..4).map(|_| run()).find(all_said).expect("every process to be heard to its end");
-    // The fourth child's attempt was refused.
+    // CUDA refused the GEMM of the fourth child.
     assert_eq!(gemms.split_off(gemms.len() - 4), [50, 50, 50, 100]);
     assert!(gemms.iter().all(|&gemms| gemms == 0), "{gemms:?}");
 }

@@ -1,4 +1,5 @@
-/* What a program started by exec inherits: the descriptors that the program itself left open, and its signals. Exit code 0. */
+/* What a program started by exec inherits: the descriptors that the program left open, and its signals. Exit
+ * code 0. */
 #define _GNU_SOURCE
 #include "calls.h"
 #include <fcntl.h>
@@ -8,7 +9,7 @@
 
 static const char *const of_signals[] = {"SigIgn", "SigBlk", "SigCgt"};
 
-/* 32 and 33, which it handles once there is a second thread, whose ever. */
+/* The C library's signals 32 and 33. It handles them once a second thread exists, whoever started it. */
 static const unsigned long long OF_C_LIBRARY = 3ull << 31;
 
 static void show(void) {

@@ -1,5 +1,5 @@
-/* The program counts its threads, as those do that fork only when they have one: at most one more is there, under a name that says whose it is,
- * and while no CUDA call was made none. Exit code 0. */
+/* The program counts its threads, as programs do that fork only while they have one. The hook may add at most
+ * one, named after it, and none before the first CUDA call. Exit code 0. */
 #define _DEFAULT_SOURCE
 #include "calls.h"
 #include "figures.h"

@@ -1,5 +1,5 @@
-"""Python's multiprocessing as a data loader uses it: workers forked after the GPU was used, which prepare batches;
-workers spawned afresh; and spawned ranks that use the GPU themselves. Ends with exit code 0."""
+"""Python's multiprocessing as a data loader uses it: workers forked after the GPU was used, which prepare batches,
+spawned workers, and spawned ranks that use the GPU themselves. Ends with exit code 0."""
 
 import multiprocessing
 import sys

@@ -1,4 +1,5 @@
-/* Each signal after the first CUDA call, where the program has no handler for it: ends by it, or goes on. Exit code 0. */
+/* Each signal after the first CUDA call, in a program without a handler for it. The program ends by it, or
+ * continues. Exit code 0. */
 #include "calls.h"
 #include "each_signal.h"
 #include <unistd.h>

@@ -1,4 +1,4 @@
-//! Descriptors: those that are closed, taken or handed on behind the hook's back.
+//! The program closes, replaces or passes on descriptors, and the hook does not see it.
 
 use crate::hazard::Hazard;
 

@@ -1,5 +1,5 @@
-/* Ends as the word of its argument says, after the GPU was used: by a signal with the default action or with a handler of its own,
- * by `_exit`, in a forked child, in a handler that is called on a stack of its own. */
+/* Ends as its argument says, after the GPU was used: by a signal with the default action or with the
+ * program's handler, by `_exit`, in a forked child, or by a stack overflow. */
 #define _GNU_SOURCE
 #include "gpu.h"
 #include <pthread.h>

@@ -1,5 +1,6 @@
-/* Somebody opens the hook, uses it, and closes it again, as the Python module may be unloaded: its thread and its
- * functions must stay where they are. Takes the path of libxpu_hook.so; where it is preloaded, that one is opened. Exit code 4. */
+/* The program opens the hook, uses it, and closes it again, as when the Python module is unloaded. The hook's
+ * thread and functions must stay mapped. Takes the path of libxpu_hook.so, but opens a preloaded hook if
+ * there is one. Exit code 4. */
 #include "gpu.h"
 #include <unistd.h>
 

@@ -1,5 +1,6 @@
-/* Python's way: the library that uses CUDA is opened RTLD_LOCAL, and CUDA's libraries with it, so that none of them
- * is in the global scope (RTLD_NEXT finds nothing there). Takes the path of libcaller.so. Exit code 0. */
+/* As in Python: the library that uses CUDA is opened with RTLD_LOCAL, and CUDA's libraries with it. None of
+ * them is in the global scope, so RTLD_NEXT finds nothing there. Takes the path of libcaller.so. Exit code 0.
+ */
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* After it used the GPU the program puts files of its own over all descriptors from 3 on, which closes what was there. Nothing but what it
- * writes itself may come into them, and they stay open. Exit code 0. */
+/* After it used the GPU, the program puts its own files over all descriptors from 3 on, which closes the
+ * earlier ones. The files must contain only what the program writes, and must stay open. Exit code 0. */
 #define _GNU_SOURCE
 #include "calls.h"
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Runs this program again once for each of the signals that programs handle by habit, and says how each ended. */
+/* Runs this program again for each signal that programs usually handle, and prints how each run ended. */
 #ifndef EACH_SIGNAL_H
 #define EACH_SIGNAL_H
 

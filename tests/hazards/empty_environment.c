@@ -1,4 +1,5 @@
-/* Clears its environment before it uses the GPU, as programs do that change their user: no variable says where anything is. Exit code 0. */
+/* The program clears its environment before it uses the GPU, as programs do that change their user. No
+ * variable shows any path. Exit code 0. */
 #define _GNU_SOURCE
 #include "calls.h"
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-//! A program's end, its own measurements, and its differences from another end.
+//! How a program ended, its own measurements, and how it differs from another run.
 
 use std::{
     collections::BTreeMap,
@@ -11,29 +11,30 @@ use std::{
 
 use xpu_tests::program::{Outcome, Program};
 
-/// Bytes of a core: the kernel notes that one was written, however little of it is kept.
+/// The size limit of a core in bytes. The kernel notes that a core was written even if only a part is kept.
 const CORE: u32 = 64 << 10;
 
-/// From now on programs leave cores, as far as this machine lets them: whether one was left is part of its status.
+/// Lets programs write cores from now on, if this machine allows it. The exit status shows whether one was
+/// written.
 pub(crate) fn allow_cores() {
     static ALLOWED: Once = Once::new();
     ALLOWED.call_once(|| {
         let mut prlimit = Command::new("prlimit");
         prlimit.args(["--pid", &process::id().to_string(), &format!("--core={CORE}:")]);
-        // Where the hard limit is less, or there is no such program, there are no cores.
+        // If the hard limit is smaller, or `prlimit` is missing, there are no cores.
         let _ = prlimit.output();
     });
 }
 
 #[derive(Debug)]
 pub(crate) struct End {
-    /// Nothing if it did not end.
+    /// `None` if the program did not end.
     pub(crate) outcome: Option<Outcome>,
-    /// What it measured of itself (`figures.h`).
+    /// The program's own measurements (`figures.h`).
     pub(crate) figures: BTreeMap<String, i64>,
     pub(crate) took: Duration,
     pub(crate) peak_kib: u64,
-    /// The most threads of the hook's that were seen in one process, if they were looked for.
+    /// The most hook threads seen in one process, if they were counted.
     pub(crate) hook_threads: usize,
 }
 
@@ -53,7 +54,7 @@ impl End {
         Self { outcome, figures: BTreeMap::new(), took: begun.elapsed(), peak_kib, hook_threads }
     }
 
-    /// Reads them from where the program wrote them.
+    /// Reads the figures that the program wrote.
     pub(crate) fn take_figures(&mut self, from: &Path) {
         let text = fs::read_to_string(from).unwrap_or_default();
         let read = |line: &str| {
@@ -63,7 +64,7 @@ impl End {
         self.figures = text.lines().filter_map(read).collect();
     }
 
-    /// A line for each thing that is not as in `alone`.
+    /// A line for each difference from `alone`.
     pub(crate) fn differences_from(&self, alone: &Self, allowed: &[(&str, i64)]) -> Vec<String> {
         let Some(outcome) = &self.outcome else { return vec!["it did not end".to_owned()] };
         let Some(expected) = &alone.outcome else { return Vec::new() };

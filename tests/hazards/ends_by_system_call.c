@@ -1,4 +1,4 @@
-/* The only thread of the program ends by the system call, of which the C library knows nothing. Exit code 5. */
+/* The program's only thread ends by the system call, which the C library does not see. Exit code 5. */
 #define _GNU_SOURCE
 #include "calls.h"
 #include <sys/syscall.h>

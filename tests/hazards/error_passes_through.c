@@ -1,5 +1,5 @@
-/* Errors are the program's own: each failing call's code, the thread's last error after it, and errno after any
- * call are what they would be with nobody watching. Exit code 0. */
+/* Errors belong to the program: the code of each failing call, the thread's last error after it, and errno
+ * after any call are the same as without the hook. Exit code 0. */
 #include "gpu.h"
 #include <errno.h>
 #include <pthread.h>
@@ -59,7 +59,7 @@ int main(void) {
     report("no communicator", ncclAllReduce(m[0], m[0], 16, GPU_NCCL_BF16, GPU_NCCL_SUM, NULL, stream));
     report("group end alone", ncclGroupEnd());
 
-    /* An error left standing is still there after calls that succeed, and after a while. */
+    /* An error that nobody has read remains after successful calls, and after a while. */
     int failed = cudaSetDevice(9999);
     CHECK(gpu_gemm(blas, 64, m[0], m[1], m[2]));
     CHECK(gpu_kernel(stream));

@@ -1,4 +1,5 @@
-/* _exit() before the first CUDA call, while another thread is in the loader and holds its lock. Takes libsleeps.so. Exit code 7. */
+/* _exit() before the first CUDA call, while another thread holds the loader's lock. Takes libsleeps.so. Exit
+ * code 7. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <semaphore.h>

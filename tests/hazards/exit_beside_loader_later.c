@@ -1,5 +1,5 @@
-/* The same after CUDA was used, with calls by which it is used beside a thread that holds the loader's lock; and by every name that ends a
- * process. Takes libsleeps.so. Exit code 0. */
+/* As exit_beside_loader.c, after CUDA was used: CUDA calls while another thread holds the loader's lock, then
+ * an end by each function that ends a process. Takes libsleeps.so. Exit code 0. */
 #include "calls.h"
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,5 +1,6 @@
-/* A rank leaves without entering the all-reduce the other is in. The other leaves too: by exit() with the all-reduce on its stream, by exit()
- * in one thread while another waits for it, or by a signal that ends it as it waits. Exit code 0. */
+/* One rank leaves without entering the all-reduce that the other rank is in. Then the other leaves too: by
+ * exit() with the all-reduce on its stream, by exit() in one thread while another waits for it, or by a
+ * signal that ends it while it waits. Exit code 0. */
 #include "gpu.h"
 #include <pthread.h>
 #include <signal.h>

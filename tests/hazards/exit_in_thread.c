@@ -1,5 +1,5 @@
-/* One thread ends the process by _exit() while another is in the middle of enqueueing. Nothing may keep the
- * process alive. Exit code 9. */
+/* One thread ends the process by _exit() while another is enqueueing work. Nothing may keep the process
+ * alive. Exit code 9. */
 #include "gpu.h"
 #include <pthread.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-"""faulthandler ends a process that has been importing for too long, by _exit in a thread of its own, while the import
-holds the loader's lock. Takes libsleeps.so. Ends with exit code 1."""
+"""faulthandler ends a process whose import takes too long. It calls _exit in its own thread, while the import holds
+the loader's lock. Takes libsleeps.so. Ends with exit code 1."""
 
 import ctypes
 import faulthandler

@@ -1,4 +1,4 @@
-//! Ends of the program, and of its threads.
+//! Exits of the program and of its threads.
 
 use crate::hazard::Hazard;
 

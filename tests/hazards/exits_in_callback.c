@@ -1,4 +1,4 @@
-/* exit() in what a launch calls back, with a handler that launches too. Exit code 8. */
+/* exit() in a callback of a launch, with an exit handler that launches too. Exit code 8. */
 #include "calls.h"
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
-/* What the programs with few of something share: a child for each amount of it, and what became of each. */
+/* Shared by the programs that run short of a resource: one child per amount of it, and how each child ended.
+ */
 #ifndef FEW_H
 #define FEW_H
 
@@ -6,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Goes on for longer than it takes somebody's thread to notice. */
+/* Continues for longer than the hook's thread takes to notice. */
 static int keep_multiplying(void *blas, int n, void *m[3]) {
     for (int i = 0; i < 40; i++) {
         CHECK(gpu_gemm(blas, n, m[0], m[1], m[2]));
@@ -16,7 +17,7 @@ static int keep_multiplying(void *blas, int n, void *m[3]) {
     return 0;
 }
 
-/* Runs `use_gpu_with` 0, 1, 2, ... in a process each, all at once, and prints how each ended. */
+/* Runs `use_gpu_with` for 0, 1, 2, ... in one process each, all at once, and prints how each ended. */
 static int try_amounts(const char *of, int most, int (*use_gpu_with)(int)) {
     gpu_open();
     fflush(stdout);

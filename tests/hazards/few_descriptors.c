@@ -1,5 +1,5 @@
-/* A process that may open 0, 1, 2, ... 31 more files when it first uses the GPU. A library that cannot have the sockets
- * it wants has to do without, and keep its errno to itself. Exit code 0. */
+/* Processes that may open 0, 1, 2, ... 31 more files when they first use the GPU. A library that cannot open
+ * its sockets must do without, and must not change the program's errno. Exit code 0. */
 #include "few.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,6 @@
-/* Little address space is left: before the GPU is first used, right after, or a while after; then threads that were quiet so far launch
- * too. What the program itself needs it has by then. Exit code 0. */
+/* Little address space is left: before the GPU is first used, right after, or a while after. Then threads
+ * that have made no launch so far launch too. The program has allocated what it needs by then. Exit code 0.
+ */
 #include "gpu.h"
 #include <malloc.h>
 #include <pthread.h>
@@ -16,7 +17,7 @@ static const char *moments[] = {"before", "right after", "later"};
 static pthread_barrier_t ready, go;
 static void *blas, *m[3];
 
-/* Memory that malloc keeps for the thread that asks. */
+/* Gives the calling thread free memory in its malloc arena. */
 static void set_aside(void) {
     static __thread void *chunks[SPARE / CHUNK];
     for (int i = 0; i < SPARE / CHUNK; i++) memset(chunks[i] = malloc(CHUNK), 1, CHUNK);
@@ -51,7 +52,8 @@ static int use_gpu(long kilobytes_more, int moment) {
     pthread_t threads[THREADS];
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
-    /* By the library's own handle, where nobody watches: what is watched begins after this. */
+    /* Uses the library's own handle, which the hook does not interpose: the program is watched only from its
+     * first GEMM on. */
     void *runtime = dlopen("libcudart.so.13", RTLD_NOW | RTLD_NOLOAD);
     cudaMalloc = (int (*)(void **, size_t))dlsym(runtime, "cudaMalloc");
     CHECK(cudaSetDevice(0));

@@ -1,4 +1,5 @@
-/* A fibre that begins in one thread and goes on in another, in the middle of a callback of a launch. Exit code 0. */
+/* A fibre begins in one thread and continues in another, in the middle of a callback of a launch. Exit code
+ * 0. */
 #include "calls.h"
 #include "painted.h"
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* Fibres of 16 KiB, as coroutine libraries have them: one makes the first call of the process, one that of another thread, and some are
- * entered in turns between their calls. Exit code 0. */
+/* Fibres with 16 KiB of stack, as in coroutine libraries. One makes the first call of the process, one the
+ * first call of another thread, and others are resumed in turns between their calls. Exit code 0. */
 #include "calls.h"
 #include "figures.h"
 #include "painted.h"
@@ -10,7 +10,7 @@ enum { STACK = 16 << 10, FIBRES = 8, TURNS = 5 };
 
 static void once(void) { CHECK(use_everything()); }
 
-/* A fibre of its own for one round of calls. */
+/* Runs one round of calls in a new fibre. */
 static void *run_in_fibre(void *name) {
     ucontext_t here, fibre;
     unsigned char *stack = painted_stack(STACK);

@@ -1,4 +1,5 @@
-/* Numbers that whoever runs the program compares: "NAME NUMBER" lines in the file that HAZARD_FIGURES names, more being worse. */
+/* Writes figures that the test compares: lines "NAME NUMBER" in the file that HAZARD_FIGURES names. A larger
+ * number is worse. */
 #ifndef FIGURES_H
 #define FIGURES_H
 
@@ -14,7 +15,7 @@ static inline void figure(const char *name, long number) {
     fclose(file);
 }
 
-/* A line of /proc/self/status that holds a number, in the unit it is given in. */
+/* The number in a line of /proc/self/status, in the unit of that line. */
 static inline long of_status(const char *name) {
     char line[256];
     long number = -1;

@@ -1,6 +1,6 @@
-/* A rank whose device is not the first. A thread that calls the runtime without choosing a device gets a context on device 0:
- * half a gigabyte of another rank's memory, from every rank of the host. Runs long enough for a watcher to read its events.
- * Exit code 0. */
+/* A rank whose device is not the first. A thread that calls the runtime without choosing a device gets a
+ * context on device 0: half a gigabyte of another rank's memory, from every rank of the host. Runs long
+ * enough for the hook's thread to read its events. Exit code 0. */
 #include <stdint.h>
 
 #include "gpu.h"

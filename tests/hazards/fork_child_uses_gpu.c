@@ -1,5 +1,6 @@
-/* Workers forked by a process in which somebody's thread already runs, though CUDA does not: each uses the GPU, and so does the parent
- * afterwards. Then one more worker, of a parent that has used CUDA: its result is CUDA's business. Exit code 0. */
+/* Workers are forked while the hook's thread already runs, but before CUDA is used. Each worker uses the GPU,
+ * and so does the parent afterwards. Then one more worker is forked after the parent has used CUDA: CUDA
+ * decides what its calls return. Exit code 0. */
 #include "gpu.h"
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,7 +26,7 @@ static void wait_for(const char *who, pid_t child) {
 int main(void) {
     pid_t children[CHILDREN];
     gpu_open();
-    /* Where there is somebody, his thread runs from here on. */
+    /* With the hook, its thread runs from here on. */
     void (*step)(long long);
     *(void **)&step = dlsym(RTLD_DEFAULT, "xpu_top_step");
     if (step) step(-1);

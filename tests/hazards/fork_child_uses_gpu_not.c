@@ -1,5 +1,5 @@
-/* A data loader: forked after CUDA was used, does plain work, and ends by exit() with all its handlers. The
- * parent goes on using the GPU. Exit code 0. */
+/* A data loader is forked after CUDA was used, does plain work, and ends by exit() with all its handlers. The
+ * parent continues to use the GPU. Exit code 0. */
 #include "gpu.h"
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ int main(void) {
         if (child == 0) {
             long sum = 0;
             for (long k = 0; k < 1000000; k++) sum += k % 7;
-            /* What CUDA says in a forked child, if somebody asks there all the same. */
+            /* What CUDA returns if a forked child calls it nevertheless. */
             int used = cudaDeviceSynchronize();
             exit(sum > 0 && used == 3 ? 10 + i : 1);
         }

@@ -1,5 +1,5 @@
-/* A program that starts another (a compiler, git, a shell) while it uses the GPU; and one that replaces itself,
- * still using the GPU. Both inherit the environment. Exit code 5, given by the program it became. */
+/* A program starts another (a compiler, git, a shell) while it uses the GPU, and then replaces itself by
+ * exec. Both inherit the environment. Exit code 5, from the program after exec. */
 #include "gpu.h"
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ int main(void) {
     gpu_matrices(N, m);
     for (int i = 0; i < 100; i++) CHECK(gpu_gemm(blas, N, m[0], m[1], m[2]));
 
-    /* Whoever watches has opened all it opens. */
+    /* By now the hook has opened all its descriptors. */
     usleep(150 * 1000);
     fflush(stdout);
     pid_t child = fork();

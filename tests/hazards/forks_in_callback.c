@@ -1,4 +1,4 @@
-/* A fork in what a launch calls back: parent and child both come back from that launch, and both go on. Exit code 0. */
+/* A callback of a launch forks. Parent and child both return from the launch and continue. Exit code 0. */
 #include "calls.h"
 #include <sys/wait.h>
 #include <unistd.h>

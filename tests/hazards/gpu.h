@@ -1,7 +1,7 @@
-/* The few CUDA, cuBLAS and NCCL calls the programs of this folder make, found at run time.
+/* The CUDA, cuBLAS and NCCL calls that the programs of this folder make, found at run time.
  *
- * Every function is looked up in the global scope, so that a preloaded library is reached exactly as it is by a
- * program linked against the real libraries. A program links nothing but -ldl and -lpthread. */
+ * Every function is looked up in the global scope, so a preloaded library is reached as by a program linked
+ * against the real libraries. A program links only -ldl and -lpthread. */
 #ifndef GPU_H
 #define GPU_H
 
@@ -14,7 +14,7 @@
 typedef struct { unsigned x, y, z; } gpu_dim3;
 typedef struct { char bytes[128]; } gpu_unique_id;
 
-/* The front of ncclConfig_t as of 2.27. */
+/* The first fields of ncclConfig_t as of 2.27. */
 typedef struct {
     size_t size;
     unsigned magic, version;
@@ -31,7 +31,7 @@ typedef struct {
 enum { GPU_BF16 = 14, GPU_COMPUTE_32F = 68, GPU_NCCL_BF16 = 9, GPU_NCCL_SUM = 0 };
 enum { GPU_NOT_READY = 600, GPU_CAPTURE_GLOBAL = 0, GPU_NON_BLOCKING = 1, GPU_HOST_TO_DEVICE = 1 };
 
-/* One line a function: the answer, the name, the arguments. */
+/* One line per function: the return type, the name, the arguments. */
 #define GPU_RUNTIME(F)                                                                                          \
     F(int, cudaSetDevice, (int))                                                                                \
     F(int, cudaGetDevice, (int *))                                                                              \
@@ -98,7 +98,7 @@ GPU_RUNTIME(GPU_DECLARE)
 GPU_BLAS(GPU_DECLARE)
 GPU_NCCL(GPU_DECLARE)
 
-/* Exit code of a program that could not even begin. */
+/* Exit code of a program that cannot begin. */
 enum { GPU_CANNOT_BEGIN = 99 };
 
 static void gpu_load(const char *library) {
@@ -130,7 +130,7 @@ static inline void gpu_open(void) {
     setvbuf(stdout, NULL, _IOLBF, 0);
 }
 
-/* Ends the program if a call failed. */
+/* Ends the program if a call fails. */
 #define CHECK(call)                                                                                             \
     do {                                                                                                        \
         int code_ = (call);                                                                                     \
@@ -148,12 +148,13 @@ static inline int gpu_gemm(void *blas, int n, void *a, void *b, void *c) {
                         GPU_COMPUTE_32F, -1);
 }
 
-/* Three bf16 matrices of n x n. */
+/* Allocates three bf16 matrices of n x n. */
 static inline void gpu_matrices(int n, void *matrices[3]) {
     for (int i = 0; i < 3; i++) CHECK(cudaMalloc(&matrices[i], (size_t)n * n * 2));
 }
 
-/* Launches an empty kernel. The stand-in runs none, so any address will do for it; not for a real GPU. */
+/* Launches an empty kernel. The stand-in runs no kernel, so any address will do; a real GPU needs a real one.
+ */
 static inline int gpu_kernel(void *stream) {
     gpu_dim3 one = {1, 1, 1};
     return cudaLaunchKernel((const void *)&gpu_one, one, one, NULL, 0, stream);

@@ -1,5 +1,5 @@
-//! A program of this folder, run with and without the hook: each build of it, with each behaviour of its collector, and
-//! disabled.
+//! Runs a program of this folder with and without the hook: with each build of the hook, each behaviour of
+//! the collector, and disabled.
 
 use std::{fmt, path::PathBuf, process::Command};
 
@@ -25,8 +25,8 @@ pub(crate) enum Case {
     Disabled(Build),
 }
 
-/// The first build with a collector in every state. Builds differ only in the libraries they bring into a
-/// process, which do not depend on the collector.
+/// The default build runs with each state of the collector. Builds differ only in the libraries that they
+/// bring into a process, which do not depend on the collector.
 pub(crate) const CASES: [Case; 10] = [
     Case::Watched(Build::Default, Collector::Absent),
     Case::Watched(Build::Default, Collector::Listens),
@@ -42,27 +42,28 @@ pub(crate) const CASES: [Case; 10] = [
 
 pub(crate) const NOTHING: [PathBuf; 0] = [];
 
-/// Where a program writes its figures (`figures.h`).
+/// The variable that names the file for a program's figures (`figures.h`).
 const FIGURES: &str = "HAZARD_FIGURES";
 
 pub(crate) struct Hazard {
     pub(crate) place: Place,
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<PathBuf>,
-    /// Preloads of somebody else's, before and after the hook.
+    /// Other preloads, before and after the hook.
     pub(crate) others: (Option<PathBuf>, Option<PathBuf>),
-    /// Only where nothing of the hook may be there: the program looks for that.
+    /// Runs only with a disabled hook, because the program checks that nothing of the hook is present.
     only_disabled: bool,
-    /// The tools that this machine lacks for it.
+    /// What this machine lacks to run the program.
     missing: Option<String>,
     code: i32,
     signal: Option<i32>,
-    /// Figures of the program's, and how much more each may be with the hook.
+    /// Figures of the program, and how much larger each may be with the hook.
     allowed: Vec<(&'static str, i64)>,
 }
 
 impl Hazard {
-    /// A program of `hazards/` that finds the stand-ins at run time, and ends with this exit code by itself.
+    /// A program of `hazards/` that finds the stand-ins at run time, and ends with this exit code without the
+    /// hook.
     pub(crate) fn new(name: &str, code: i32) -> Self {
         let place = Place::new();
         Self::of(place.hazard(name), place, code)
@@ -73,17 +74,17 @@ impl Hazard {
         Self::script_that_ends(name, 0)
     }
 
-    /// The same with another exit code.
+    /// A script of `hazards/` with another exit code.
     pub(crate) fn script_that_ends(name: &str, code: i32) -> Self {
         Self::of("python3".into(), Place::new(), code).with(built::source("hazards").join(name))
     }
 
-    /// A program of `hazards/` that is linked against the stand-ins in C, of which each is there once.
+    /// A program of `hazards/` linked against the stand-ins in C, with one copy of each.
     pub(crate) fn linked(source: &str, code: i32) -> Self {
         Self::linked_with(source, &[], code)
     }
 
-    /// The same, with flags of the linker's.
+    /// As [`Self::linked`], with flags for the linker.
     pub(crate) fn linked_with(source: &str, flags: &[&str], code: i32) -> Self {
         let place = Place::bare();
         stand_in::all(&place);
@@ -92,14 +93,14 @@ impl Hazard {
         hazard
     }
 
-    /// A program of `hazards/` in a place without any library.
+    /// A program of `hazards/` in a place without libraries.
     pub(crate) fn bare(source: &str, code: i32) -> Self {
         let hazard = Self::bare_and_uncompiled(code);
         hazard.compile(source, "program", &[]);
         hazard
     }
 
-    /// The same, of which the program is yet to be put in its place, as `program`.
+    /// As [`Self::bare`], but the caller must compile the program to `program`.
     pub(crate) fn bare_and_uncompiled(code: i32) -> Self {
         let place = Place::bare();
         Self::of(place.path("program"), place, code)
@@ -119,12 +120,12 @@ impl Hazard {
         }
     }
 
-    /// Compiles a source of `hazards/` to a file of this place.
+    /// Compiles a source of `hazards/` to a file in this place.
     #[track_caller]
     pub(crate) fn compile(&self, source: &str, to: &str, flags: &[&str]) -> PathBuf {
         let to = self.place.path(to);
         let lib = self.place.path("lib").display().to_string();
-        // Where the linker finds what a library it links needs itself.
+        // Where the linker finds the dependencies of a linked library.
         let (libraries, theirs) = (format!("-L{lib}"), format!("-Wl,-rpath-link,{lib}"));
         built::compile(&format!("hazards/{source}"), &to, &[&[&*libraries, &*theirs], flags].concat());
         to
@@ -135,26 +136,26 @@ impl Hazard {
         self
     }
 
-    /// With a variable set (`NAME=value`), after what its arguments are.
+    /// Sets a variable (`NAME=value`). Call this after all arguments are set.
     pub(crate) fn set(mut self, variable: &str) -> Self {
         let program = std::mem::replace(&mut self.program, "env".into());
         self.arguments.splice(0..0, [variable.into(), program]);
         self
     }
 
-    /// It ends by this signal.
+    /// The program ends by this signal.
     pub(crate) fn by(mut self, signal: i32) -> Self {
         self.signal = Some(signal);
         self
     }
 
-    /// A figure that the program measures may be this much larger with the hook.
+    /// This figure may be larger by `more` with the hook.
     pub(crate) fn allows(mut self, figure: &'static str, more: i64) -> Self {
         self.allowed.push((figure, more));
         self
     }
 
-    /// It cannot be tried on this machine.
+    /// A hazard that cannot run on this machine.
     ///
     /// # Panics
     /// In CI, where nothing may be missing.
@@ -169,8 +170,8 @@ impl Hazard {
         self
     }
 
-    /// Runs it unwatched, then watched in every case, and finds no difference. Gives what the collector that listens has heard of the
-    /// first build.
+    /// Runs the program alone and in every case, and checks that nothing differs. Returns what the listening
+    /// collector received with the default build.
     #[track_caller]
     pub(crate) fn is_harmless(&self) -> Vec<Speaker> {
         if let Some(missing) = &self.missing {
@@ -189,7 +190,7 @@ impl Hazard {
             }
             let never_ended = end.outcome.is_none();
             differences.extend(self.differences(case, &alone, &end));
-            // The next one would take as long.
+            // The next case would take as long.
             if never_ended {
                 break;
             }
@@ -198,8 +199,8 @@ impl Hazard {
         heard
     }
 
-    /// The same, and gives all that was said to the end. A hook waits 100 ms until its last word is taken and not longer, which on
-    /// a busy machine is too short now and then: it is then run again.
+    /// As [`Self::is_harmless`], and returns every message. A hook waits only 100 ms for its last message to
+    /// be taken. On a busy machine that may be too short, and the program is run again.
     #[track_caller]
     pub(crate) fn is_harmless_and_heard(&self) -> Vec<Speaker> {
         let mut heard = self.is_harmless();
@@ -212,7 +213,7 @@ impl Hazard {
         })
     }
 
-    /// It by itself.
+    /// Runs the program without the hook.
     #[track_caller]
     pub(crate) fn alone(&self) -> End {
         let mut command = self.place.command(&self.program);
@@ -240,7 +241,7 @@ impl Hazard {
         CASES.into_iter().filter(move |case| !only_disabled || matches!(case, Case::Disabled(_)))
     }
 
-    /// Nothing if that build of the hook is not there.
+    /// `None` if this build of the hook does not exist.
     #[track_caller]
     pub(crate) fn watched(&self, case: Case) -> Option<(End, Vec<Speaker>)> {
         let (Case::Watched(build, _) | Case::Disabled(build)) = case;
@@ -273,7 +274,7 @@ impl Hazard {
         (end, said)
     }
 
-    /// The differences from a run alone, a line each.
+    /// The differences from a run without the hook, one per line.
     pub(crate) fn differences(&self, case: Case, alone: &End, watched: &End) -> Vec<String> {
         let mut all = watched.differences_from(alone, &self.allowed);
         let leftovers = self.place.leftovers();

@@ -1,5 +1,5 @@
-"""What Python shows of its hooks and handlers, before the GPU is used, after it and a while later. Ends
-with exit code 0."""
+"""What Python shows of its hooks and signal handlers, before the GPU is used, after it and a while later. Ends with
+exit code 0."""
 
 import signal
 import sys

@@ -1,4 +1,5 @@
-/* SIGCHLD is ignored, so that nobody waits for children; and the program's own system() and waitpid go on as they do then. Exit code 0. */
+/* The program ignores SIGCHLD, so children leave no status. Its own system() and waitpid() must behave
+ * accordingly. Exit code 0. */
 #include "calls.h"
 #include <errno.h>
 #include <signal.h>

@@ -1,4 +1,5 @@
-/* System calls that a signal interrupts are interrupted, and those that go on go on: nobody else takes the signal, nor its time. Exit code 0. */
+/* A signal interrupts system calls, or restarts them, as the program has set it. The hook takes neither the
+ * signal nor its time. Exit code 0. */
 #include "calls.h"
 #include <errno.h>
 #include <poll.h>

@@ -1,5 +1,6 @@
-/* siglongjmp out of a launch, by a handler on the thread's own stack and by one on an alternate stack; then GEMMs, from the frame
- * that the jump went to and from one far below the call that was left. Exit code 0. */
+/* siglongjmp out of a launch, from a handler on the thread's own stack and from one on an alternate stack.
+ * Then GEMMs follow, from the frame that was jumped to and from a frame far below the call that was left.
+ * Exit code 0. */
 #include "calls.h"
 #include <setjmp.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* longjmp out of what a launch or a wait calls back, 1,000 times: calls after it are seen as those before it, and nothing piles up.
- * Exit code 0. */
+/* longjmp out of a callback of a launch or a wait, 1,000 times. Later calls are observed as earlier ones, and
+ * nothing accumulates. Exit code 0. */
 #include "calls.h"
 #include <setjmp.h>
 

@@ -1,4 +1,4 @@
-/* dlerror() reports the program's own last failure, whatever calls came after it. Exit code 0. */
+/* dlerror() reports the program's last failure, whatever calls came after it. Exit code 0. */
 #include "calls.h"
 #include <dlfcn.h>
 

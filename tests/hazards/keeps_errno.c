@@ -1,4 +1,4 @@
-/* errno after each call is what it was before it: none of these calls sets it. Exit code 0. */
+/* errno is the same after each call as before it: none of these calls sets it. Exit code 0. */
 #include "calls.h"
 #include <errno.h>
 

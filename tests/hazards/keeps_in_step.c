@@ -1,6 +1,6 @@
-/* A rank whose steps can be compared with those of another run: the number of steps (first argument), each some work of its own and a GEMM.
- * What they took, the most memory that was used, and what share of a core all other threads took, goes to a file (second argument), never
- * to stdout. Exit code 7. */
+/* A rank whose step times can be compared with those of another run. It runs the number of steps in its first
+ * argument, each with some CPU work and a GEMM. The file in its second argument gets the step times, the peak
+ * memory, and the share of a core that all other threads used; stdout gets none of it. Exit code 7. */
 #include "gpu.h"
 #include <string.h>
 #include <time.h>

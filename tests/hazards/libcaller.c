@@ -1,7 +1,7 @@
-/* A helper of dlopen_local.c: calls CUDA by plain undefined symbols, as libtorch_cuda does.
+/* A helper of dlopen_local.c: it calls CUDA by plain undefined symbols, as libtorch_cuda does.
  *
  * cc -shared -fPIC libcaller.c -o libcaller.so -L DIR -l:libcublas.so.13 -l:libcudart.so.13 -l:libnccl.so.2
- * where DIR holds the libraries under those names. */
+ * DIR holds the libraries under these names. */
 #include <stddef.h>
 
 typedef struct { char bytes[128]; } unique_id;

@@ -1,6 +1,7 @@
-/* Somebody else's preload, which stands in front of a few of the same calls as a profiler or an accounting tool does.
+/* A preload that is not the hook. It interposes some of the same calls, as a profiler or an accounting tool
+ * does.
  *
- * TELLS: at the end it says what it counted. */
+ * TELLS: it prints its counts at exit. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Stands in front of dlsym itself, as some preloads and programs do: counts the questions for NCCL's functions, and asks one of its own
- * within each. It says at the end how many there were. */
+/* Interposes dlsym itself, as some preloads and programs do. It counts the lookups of NCCL's group functions,
+ * and makes a lookup itself within each. At exit it prints the count. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ void *dlsym(void *handle, const char *name) {
     if (handle != RTLD_NEXT && !within && strncmp(name, "ncclGroup", 9) == 0) {
         within = 1;
         __atomic_fetch_add(&asked, 1, __ATOMIC_RELAXED);
-        /* By its own name: whoever is first is asked. */
+        /* Called by its own name, so the first dlsym in the process answers. */
         dlsym(handle, "ncclGroupEnd");
         within = 0;
     }

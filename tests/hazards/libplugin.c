@@ -1,5 +1,5 @@
-/* A plugin that is linked to a CUDA runtime, and to a library (libuser.c) that is linked to another one: for opens.c. What it is opened with
- * is the scope of that library too.
+/* A plugin linked to one CUDA runtime, and to a library (libuser.c) linked to another; for opens.c. The
+ * dependencies of the plugin are also the scope of that library.
  *
  * INNER: the library's function. */
 #include "standins/cuda.h"

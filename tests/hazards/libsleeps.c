@@ -1,5 +1,5 @@
-/* A library whose constructor waits for a signal to continue, and so holds the loader's lock; the program provides the function by which it
- * gets it. For exit_beside_loader.c and exit_while_importing.py. */
+/* A library whose constructor waits for a signal and so holds the loader's lock. The program has a function
+ * that the constructor calls once it holds the lock. For exit_beside_loader.c and exit_while_importing.py. */
 #include <poll.h>
 #include <stddef.h>
 

@@ -1,2 +1,2 @@
-/* No library of CUDA's, and a function of a name that one has. */
+/* A library that is not CUDA's, with a function that has the name of NCCL's. */
 int ncclGroupStart(void) { return 4711; }

@@ -1,8 +1,9 @@
-/* A library that uses the CUDA runtime it is linked against, as torch and CuPy each do theirs; for opens.c and two_runtimes.c.
+/* A library that uses the CUDA runtime that it is linked against, as torch and CuPy do; for opens.c and
+ * two_runtimes.c.
  *
- * RUN: the name of its function. BY_POINTER: it asks dlsym for what it calls, as libraries do that want to do without; BY_HANDLE: on the runtime's
- * handle. IN_CONSTRUCTOR,
- * IN_THREAD, IN_DESTRUCTOR: it makes its first, or its last, calls there too. */
+ * RUN: the name of its function. BY_POINTER: it gets each function from dlsym, as libraries do for which CUDA
+ * is optional. BY_HANDLE: it asks dlsym with the runtime's handle. IN_CONSTRUCTOR, IN_THREAD, IN_DESTRUCTOR:
+ * it also makes calls there, its first or its last. */
 #define _GNU_SOURCE
 #include "standins/cuda.h"
 #include <dlfcn.h>
@@ -13,7 +14,7 @@
 
 #if defined(BY_HANDLE)
 #define OWN(name) ((__typeof__(&name))by_handle(#name))
-/* Of the runtime it is linked against, which is the one that its own reference is bound to. */
+/* Looks up a function in the runtime that this library's own references are bound to. */
 static void *by_handle(const char *name) {
     Dl_info info;
     dladdr((void *)&standin_answers_from, &info);
@@ -27,7 +28,7 @@ static void *by_handle(const char *name) {
 #define OWN(name) name
 #endif
 
-/* A hundred times the number of the call that failed, and its answer; 0 if all went well. */
+/* 0, or a hundred times the number of the failed call plus its error code. */
 static int use(void) {
     const dim3_t one = {1, 1, 1};
     void *stream, *event, *memory;
@@ -49,7 +50,7 @@ static int use(void) {
     return 0;
 }
 
-/* Its runtime's number, and how it went. */
+/* Writes the number of the runtime, and the result. */
 int RUN(char *text, size_t bytes) { return snprintf(text, bytes, "runtime %d, answer %d", OWN(standin_answers_from)(), use()); }
 
 #if defined(IN_CONSTRUCTOR) || defined(IN_DESTRUCTOR)

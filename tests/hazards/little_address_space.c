@@ -1,4 +1,4 @@
-/* What of 4 GiB of address space is left for the program after it used the GPU. Exit code 0. */
+/* The limit of address space is 4 GiB: checks how much of it is left after the GPU was used. Exit code 0. */
 #include "calls.h"
 #include "figures.h"
 #include <sys/mman.h>

@@ -1,5 +1,4 @@
-"""The stack that Python may use is nearly used up while the GPU is used for the first time: no exception comes of it.
-Exit code 0."""
+"""Python's recursion limit is nearly reached while the GPU is first used: this causes no exception. Exit code 0."""
 
 import sys
 import threading

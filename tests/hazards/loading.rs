@@ -1,10 +1,11 @@
-//! The loader: which symbols each object finds, with one more library in the process.
+//! The loader: which symbols each object finds with one more library in the process.
 
 use xpu_tests::place::Place;
 
 use crate::{hazard::Hazard, stand_in};
 
-/// A C++ runtime of the program's own, which has this version of symbols and no other. `flags` link against it, and find it.
+/// A C++ runtime that belongs to the program, and has only this symbol version. The returned flags link
+/// against it and set its path.
 fn own_cxx(hazard: &Hazard, version: &str) -> [String; 3] {
     let folder = hazard.place.path("own");
     std::fs::create_dir(&folder).unwrap();
@@ -17,7 +18,7 @@ fn own_cxx(hazard: &Hazard, version: &str) -> [String; 3] {
     [library.display().to_string(), path, "-Wl,--disable-new-dtags".to_owned()]
 }
 
-/// No real one has this yet.
+/// A library that needs a symbol version which no real C++ runtime has yet.
 fn newer_library() -> Hazard {
     let hazard = Hazard::linked("needs_cxx.c", 0);
     let own = own_cxx(&hazard, "GLIBCXX_9.9.9");
@@ -27,7 +28,7 @@ fn newer_library() -> Hazard {
     hazard.with(library)
 }
 
-/// What others need of a real one it does not have.
+/// A program whose own C++ runtime lacks what other libraries need.
 fn older_program() -> Hazard {
     let hazard = Hazard::bare_and_uncompiled(0);
     stand_in::all(&hazard.place);
@@ -43,7 +44,7 @@ fn static_program() -> Hazard {
     hazard
 }
 
-/// By `env -i`: of the variables nothing is left when the program starts.
+/// `env -i` clears the environment before the program starts.
 fn without_environment() -> Hazard {
     let place = Place::new();
     let program = place.hazard("no_cuda");

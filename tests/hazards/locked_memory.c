@@ -1,4 +1,5 @@
-/* All memory of the process is locked, what comes later too: what somebody else's library maps takes real memory. Exit code 0. */
+/* All memory of the process is locked, also what is mapped later, so what another library maps takes real
+ * memory. Exit code 0. */
 #include "calls.h"
 #include "figures.h"
 #include <sys/mman.h>

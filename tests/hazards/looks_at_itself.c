@@ -1,5 +1,5 @@
-/* What the program finds of itself in /proc after it used the GPU: threads, descriptors, shared memory, handlers, priority. For a disabled
- * hook. Exit code 0. */
+/* What the program finds in /proc after it used the GPU: threads, descriptors, shared memory, handlers,
+ * priority. For a disabled hook. Exit code 0. */
 #define _DEFAULT_SOURCE
 #include "calls.h"
 #include <dirent.h>
@@ -26,7 +26,7 @@ static void show_lines(const char *path, const char *const *wanted, int starts) 
 
 int main(void) {
     static const char *const of_status[] = {"Threads", "SigBlk", "SigIgn", "SigCgt", "Seccomp:", NULL};
-    /* Of the hook's only the library itself. */
+    /* Of the hook, only the library itself may be mapped. */
     static const char *const of_maps[] = {"memfd:", "/dev/shm", "(deleted)", "ledger", NULL};
     for (int i = 0; i < 2; i++) {
         CHECK(use_everything());

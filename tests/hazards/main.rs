@@ -1,11 +1,11 @@
 //! One test per hazard: a program behaves the same with the hook preloaded as without, with every build of
-//! it, whatever its collector does, and when it is disabled.
+//! the hook, whatever its collector does, and with the hook disabled.
 //!
-//! The programs are beside this, and `README.md` describes each.
+//! The programs are in this folder, and `README.md` describes each.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-/// One test for each hazard that must only be harmless, and the list of these hazards for the table.
+/// One test for each hazard that only has to be harmless. Also lists these hazards for the table.
 macro_rules! harmless {
     ($($(#[$attribute:meta])* $test:ident: $hazard:expr;)*) => {
         $(

@@ -1,4 +1,5 @@
-/* The main thread ends by pthread_exit and leaves the work to another one; the process ends, with code 0, when that one does. Exit code 0. */
+/* The main thread ends by pthread_exit and leaves the work to another thread. The process ends when that
+ * thread ends. Exit code 0. */
 #include "calls.h"
 #include <pthread.h>
 #include <unistd.h>

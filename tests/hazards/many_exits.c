@@ -1,5 +1,5 @@
-/* Every way to end beside exit(): quick_exit with its handlers, _Exit, the bare system call, the end of main in a forked child, a kill by
- * itself; after CUDA was used, in a child each. Exit code 0. */
+/* All ways to end: quick_exit with its handlers, _Exit, the bare system call, exit(), SIGKILL from itself,
+ * exec, and the end of main in a forked child. Each is in its own child, after CUDA was used. Exit code 0. */
 #define _GNU_SOURCE
 #include "calls.h"
 #include <signal.h>

@@ -1,4 +1,4 @@
-//! The hook under valgrind, in those of the programs that keep to what valgrind can do.
+//! The hook under valgrind, with programs that do only what valgrind supports.
 
 use xpu_tests::{built, program::run};
 
@@ -8,8 +8,8 @@ use crate::{
     runtimes,
 };
 
-/// What valgrind finds it says on stderr and by exit code 99: neither is what the program does by itself. It keeps threads and address space
-/// for itself, so the programs that run short of them are not here.
+/// Valgrind reports errors on stderr and by exit code 99, and these programs do neither themselves. Valgrind
+/// needs threads and address space, so the programs that run short of them are not here.
 #[test]
 #[ignore = "needs valgrind, and a minute: make memcheck"]
 fn memory_is_not_misused() {

@@ -1,10 +1,10 @@
-//! The program's allocator is the program's, and its memory too.
+//! The program keeps its own allocator and its own memory.
 
 use std::path::Path;
 
 use crate::hazard::Hazard;
 
-/// Where Debian and others have them, and what brings them there.
+/// Where Debian and others install allocators, and the packages that contain them.
 const ALLOCATORS: &str = "/usr/lib/x86_64-linux-gnu";
 const REMEDY: &str = "make test-programs";
 

@@ -1,5 +1,6 @@
-/* A program that finds out which of its pages were written, as garbage collectors do: it protects them, and mends each fault. It times its own
- * faults, with 20,000 mappings in the process; the shortest of many rounds. Takes how many, and of how many pages. Exit code 0. */
+/* A program that finds which of its pages were written, as garbage collectors do: it protects them, and
+ * repairs each fault. It times its faults with few and with 20,000 mappings in the process, each as the
+ * shortest of many rounds. Takes the number of rounds and of pages. Exit code 0. */
 #include "calls.h"
 #include "figures.h"
 #include <signal.h>
@@ -31,13 +32,13 @@ static long nanoseconds(void) {
     return time.tv_sec * 1000000000L + time.tv_nsec;
 }
 
-/* Of one fault. */
+/* The time of one fault. */
 static long shortest(void) {
     long best = 1L << 60;
     for (int round = 0; round < rounds; round++) {
         mprotect(pages, (size_t)page_count * PAGE, PROT_READ);
         long begun = nanoseconds();
-        /* Every second one, so that what is mended lies alone. */
+        /* Every second page, so that each repaired page is a separate mapping. */
         for (int i = 0; i < page_count; i += 2) pages[(size_t)i * PAGE] = 1;
         long took = (nanoseconds() - begun) / (page_count / 2);
         if (took < best) best = took;

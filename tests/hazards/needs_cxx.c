@@ -1,4 +1,5 @@
-/* A library comes with a C++ runtime of its own, found by its path in the library, after the GPU was used. Takes the library. Exit code 0. */
+/* After the GPU was used, the program loads a library with its own C++ runtime, found by a path in the
+ * library. Takes the library. Exit code 0. */
 #include "calls.h"
 #include <dlfcn.h>
 

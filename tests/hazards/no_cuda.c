@@ -26,7 +26,8 @@ static int shared_mappings(void) {
 int main(void) {
     usleep(300 * 1000);
     printf("threads: %d\n", entries("/proc/self/task"));
-    /* The three, the one that reads the folder, and what the caller left open. */
+    /* Standard input, output and error, the descriptor that reads the folder, and what the caller left open.
+     */
     printf("descriptors: %d\n", entries("/proc/self/fd"));
     printf("shared mappings: %d\n", shared_mappings());
     return 0;

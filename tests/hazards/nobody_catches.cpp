@@ -1,4 +1,5 @@
-// An exception that nobody catches, thrown in a launch: the program's own terminate handler is called, and it ends by SIGABRT.
+// A launch throws an exception that nobody catches. The program's terminate handler runs, and the process
+// ends by SIGABRT.
 #include "calls.h"
 #include <exception>
 #include <stdexcept>

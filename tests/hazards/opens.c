@@ -1,9 +1,10 @@
-/* Opens libraries that use CUDA, calls into each of them in turn, and closes them. Exit code 0.
+/* Opens libraries that use CUDA, calls each of them in turn, and closes them. Exit code 0.
  *
  * opens ROUNDS FLAGS:LIBRARY...
- * FLAGS: l, g: RTLD_LOCAL, RTLD_GLOBAL. d: RTLD_DEEPBIND. z: RTLD_LAZY. n: in a namespace of its own. c: closed after each call, and
- * opened again for the next. m: and where it was there is something else meanwhile, so that it comes to another place. t: called in a thread
- * each time. */
+ *
+ * FLAGS: l, g: RTLD_LOCAL, RTLD_GLOBAL. d: RTLD_DEEPBIND. z: RTLD_LAZY. n: in its own namespace. c: closed
+ * after each call, and opened again for the next. m: as c, but its old address is taken meanwhile, so that it
+ * is mapped elsewhere. t: called in a new thread each time. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -26,7 +27,7 @@ static void *open_as(const char *how) {
     }
     void *handle = own_namespace ? dlmopen(LM_ID_NEWLM, path, flags) : dlopen(path, flags);
     if (!handle) {
-        /* Without the paths, of which one differs from run to run. */
+        /* Prints no path, because one of them differs from run to run. */
         const char *why = strrchr(dlerror(), ':');
         printf("not opened%s\n", why ? why : "");
         exit(99);
@@ -34,7 +35,7 @@ static void *open_as(const char *how) {
     return handle;
 }
 
-/* Something in the place of this address, where nothing is. */
+/* Maps something at this address, which is free. */
 static void take_the_place_of(void *address) {
     void *page = (void *)((size_t)address & ~(size_t)4095);
     mmap(page, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
@@ -72,7 +73,7 @@ int main(int argc, char **argv) {
                     take_the_place_of(runtime);
                     take_the_place_of(user);
                 }
-                /* The hook's thread has the time to call what is gone. */
+                /* Gives the hook's thread time to make a call into the closed library. */
                 usleep(60 * 1000);
             }
         }

@@ -1,4 +1,5 @@
-// Linked with an allocator of its own (jemalloc, tcmalloc): threads that allocate, use the GPU and end. Exit code 0.
+// A program linked with another allocator (jemalloc, tcmalloc). Its threads allocate, use the GPU and end.
+// Exit code 0.
 #include "calls.h"
 #include <map>
 #include <memory>

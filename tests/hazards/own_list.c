@@ -1,5 +1,5 @@
-/* The program has a dl_iterate_phdr of its own, as those that keep the list have for quick exceptions: at its first call
- * it asks dlsym for the next. Built with -rdynamic. Exit code 0. */
+/* The program has its own dl_iterate_phdr, as programs do that cache the list of objects for fast exceptions.
+ * At its first call it asks dlsym for the next one. Built with -rdynamic. Exit code 0. */
 #define _GNU_SOURCE
 #include "calls.h"
 #include <dlfcn.h>

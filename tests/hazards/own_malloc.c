@@ -1,4 +1,5 @@
-/* A malloc of the program's own that only its one thread may call: another one that does ends the program. Exit code 0. */
+/* The program's own malloc may only be called by its one thread: a call from another thread ends the program.
+ * Exit code 0. */
 #define _GNU_SOURCE
 #include "calls.h"
 #include <errno.h>
@@ -22,7 +23,7 @@ static void only_own_thread(void) {
     abort();
 }
 
-/* In front of each block its size. */
+/* The size is stored in front of each block. */
 static void *take(size_t bytes, size_t alignment) {
     only_own_thread();
     size_t from = (used + ALIGNMENT + alignment - 1) / alignment * alignment;

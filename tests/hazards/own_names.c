@@ -1,5 +1,5 @@
-/* Functions of the program's own have names that POSIX has functions for, and ISO C leaves to programs. Built with -rdynamic, so that the
- * loader shows them to everybody. Exit code 0. */
+/* The program's own functions have names that POSIX uses and ISO C leaves to programs. Built with -rdynamic,
+ * so that libraries find them too. Exit code 0. */
 #include "calls.h"
 #include <time.h>
 

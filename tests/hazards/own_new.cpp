@@ -1,5 +1,5 @@
-// Allocation functions of the program's own, each with its canary: a block that comes from elsewhere, or is freed by another function than made
-// it, ends the program. Exit code 0.
+// The program's own allocation functions put a canary in front of each block. A block from another allocator,
+// or one freed by the wrong function, ends the program. Exit code 0.
 #include "calls.h"
 #include <cstddef>
 #include <cstdint>

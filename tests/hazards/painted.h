@@ -1,4 +1,5 @@
-/* How much of a stack a call takes: the stack is painted beforehand, and what is no more of that colour was used. */
+/* Measures how much stack a call takes: the stack is filled with a pattern, and bytes that have changed were
+ * used. */
 #ifndef PAINTED_H
 #define PAINTED_H
 
@@ -8,7 +9,7 @@
 
 enum { PAINT = 0xa5 };
 
-/* Of `bytes`, with a page below it that may not be touched. */
+/* A stack of `bytes`, with an inaccessible page below it. */
 static inline unsigned char *painted_stack(size_t bytes) {
     unsigned char *at = mmap(NULL, bytes + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) return NULL;
@@ -17,7 +18,7 @@ static inline unsigned char *painted_stack(size_t bytes) {
     return at + 4096;
 }
 
-/* From its top down to the lowest byte that was written. */
+/* The bytes from the top of the stack down to the lowest one that was written. */
 static inline long used_of(const unsigned char *stack, size_t bytes) {
     size_t unused = 0;
     while (unused < bytes && stack[unused] == PAINT) unused++;

@@ -1,5 +1,5 @@
-/* Communicators that NCCL makes in a thread of its own, and the variables for their handles, which the program takes away as
- * soon as it may: whoever watches must not look there later. Exit code 0. */
+/* NCCL makes communicators in its own thread. The program unmaps the variables for their handles as soon as
+ * it may, and the hook must not read them later. Exit code 0. */
 #include "gpu.h"
 #include <sched.h>
 #include <sys/mman.h>
@@ -51,7 +51,8 @@ int main(void) {
         wait_for(comm);
         CHECK(ncclAllReduce(buffer, buffer, COUNT, GPU_NCCL_BF16, GPU_NCCL_SUM, comm, NULL));
 
-        /* The handle is there before the parent is asked whether it is; then the place is not. */
+        /* The handle is written before the program asks for the parent's state. Then the variable is
+         * unmapped. */
         void *volatile *of_child = place();
         expect(ncclCommSplit(comm, 0, 0, (void **)of_child, NULL), IN_PROGRESS);
         void *child = take(of_child);
@@ -59,7 +60,7 @@ int main(void) {
         wait_for(child);
         CHECK(ncclAllReduce(buffer, buffer, COUNT, GPU_NCCL_BF16, GPU_NCCL_SUM, child, NULL));
 
-        /* One in a group, and one that is never asked after. */
+        /* One communicator is made in a group, and the program never asks for its state. */
         of_child = place();
         CHECK(ncclGroupStart());
         CHECK(ncclCommSplit(comm, 0, 0, (void **)of_child, NULL));
@@ -71,7 +72,7 @@ int main(void) {
         CHECK(ncclCommDestroy(child));
         CHECK(ncclCommDestroy(comm));
 
-        /* One whose other rank never comes. */
+        /* The other rank of this communicator never joins. */
         at = place();
         CHECK(ncclGetUniqueId(&id));
         expect(ncclCommInitRankConfig((void **)at, 2, id, 0, &config), IN_PROGRESS);

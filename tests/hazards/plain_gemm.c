@@ -1,5 +1,4 @@
-/* A program that has nothing special about it: GEMMs, timed by its own events.
- * Exit code 7, so that one made up by somebody else is noticed. */
+/* An ordinary program: GEMMs, timed by its own events. Exit code 7, so that a wrong code is noticed. */
 #include "gpu.h"
 
 enum { N = 1024, GEMMS = 500 };

@@ -1,4 +1,4 @@
-/* A handler for each signal is set only where the program finds that nobody has one, as libraries do. Exit code 0. */
+/* The program sets a handler only for signals that have none, as libraries do. Exit code 0. */
 #include "calls.h"
 #include "each_signal.h"
 #include <unistd.h>
@@ -20,7 +20,7 @@ int main(int argc, char **argv) {
     kill(getpid(), signal_number);
     CHECK(use_everything());
     printf("saved %d\n", (int)saved);
-    /* The other way to ask. */
+    /* signal() returns the handler too. */
     void (*before)(int) = signal(signal_number, SIG_DFL);
     printf("its own: %s\n", before == on_signal ? "yes" : "no");
     return 0;

@@ -1,4 +1,4 @@
-//! Processes: forks, threads, and programs that have nothing to do with CUDA.
+//! Processes: forks, threads, and programs without CUDA.
 
 use std::process::Command;
 
@@ -16,7 +16,7 @@ use crate::{
     stand_in,
 };
 
-/// A program with a library of its own whose constructor makes the first call, before the hook's constructor.
+/// A program with a library whose constructor makes the first call, before the hook's constructor runs.
 fn constructed(source: &str) -> Hazard {
     let hazard = Hazard::bare_and_uncompiled(0);
     stand_in::all(&hazard.place);
@@ -68,12 +68,12 @@ fn a_hook_that_is_closed_stays_mapped() {
     closed_hook().is_harmless();
 }
 
-/// It opens the build that it is watched by, and by itself the default one.
+/// The program opens the preloaded build. Without the hook it opens the default build.
 pub(crate) fn closed_hook() -> Hazard {
     Hazard::new("dlclose_hook", 4).with(built::hook())
 }
 
-/// Fatal signals are noted, whoever made the first call.
+/// The hook notes fatal signals, whichever code made the first call.
 #[test]
 fn handlers_are_installed_after_a_constructor() {
     let fatal = 1 << 10 | 1 << 7 | 1 << 6 | 1 << 5 | 1 << 3;
@@ -102,7 +102,7 @@ fn disabled_means_nothing_is_made() {
     assert_eq!(listener.heard().len(), 0);
 }
 
-/// Programs that have nothing to do with CUDA, and that have been broken by preloaded libraries.
+/// Programs without CUDA that preloaded libraries have broken before.
 #[test]
 fn shells_and_interpreters_are_untouched() {
     let place = Place::new();

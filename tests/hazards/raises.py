@@ -1,5 +1,5 @@
-"""An exception that nobody catches, after the GPU was used: in a thread, of which only the end is reported, then in
-the main thread. Ends with exit code 1."""
+"""Uncaught exceptions after the GPU was used: in a thread, whose exception is only printed, and then in the main
+thread. Ends with exit code 1."""
 
 import sys
 import threading

@@ -1,5 +1,5 @@
-/* All threads of the program block signals, and one reads them by signalfd, also those that are faults when the kernel sends them. Sent to the
- * process, each must come there. Exit code 0. */
+/* All threads of the program block signals, and one reads them by signalfd, including the signals of faults.
+ * Each signal sent to the process must arrive there. Exit code 0. */
 #include "calls.h"
 #include <dirent.h>
 #include <poll.h>
@@ -12,7 +12,7 @@ static const int numbers[] = {SIGTRAP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS, 
                               SIGHUP,  SIGPROF, SIGXCPU, SIGPIPE, SIGCHLD, SIGQUIT, SIGALRM, SIGWINCH, SIGIO};
 enum { NUMBERS = sizeof numbers / sizeof numbers[0], ROUNDS = 12 };
 
-/* Threads other than this one that would take one of them, whichever comes first. */
+/* The number of other threads that do not block all of these signals. */
 static int takers(void) {
     unsigned long long wanted = 0;
     int count = 0;
@@ -36,7 +36,7 @@ int main(void) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     sigemptyset(&all);
     for (int i = 0; i < NUMBERS; i++) sigaddset(&all, numbers[i]);
-    /* As some programs do it: only when the others are there already. */
+    /* Like some programs, blocks the signals only after the libraries' threads exist. */
     CHECK(use_everything());
     usleep(50 * 1000);
     sigprocmask(SIG_BLOCK, &all, NULL);
@@ -49,7 +49,7 @@ int main(void) {
         if (poll(&ready, 1, 5000) != 1) printf("signal %d did not come\n", numbers[i]);
         else if (read(fd, &info, sizeof info) == sizeof info) printf("signal %d came\n", (int)info.ssi_signo);
         CHECK(use_everything());
-        /* Threads that come later are there by then. */
+        /* By then threads that start later exist too. */
         if (i == 0) {
             usleep(20 * 1000);
             printf("%d other threads take them\n", takers());

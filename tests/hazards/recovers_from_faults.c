@@ -1,5 +1,5 @@
-/* A handler of the program's own that mends faults or jumps out of them, as JVMs and Go do; set before CUDA is used, and after.
- * Exit code 0. */
+/* The program's handler repairs faults or jumps out of them, as in JVMs and Go. It is set before CUDA is
+ * used, and again afterwards. Exit code 0. */
 #define _GNU_SOURCE
 #include "gpu.h"
 #include <setjmp.h>
@@ -57,7 +57,7 @@ int main(int argc, char **argv) {
     faults();
     CHECK(gpu_gemm(blas, N, m[0], m[1], m[2]));
 
-    /* Set anew by a program that asks what was there, as libraries do. */
+    /* Sets the handler again and asks for the previous one, as libraries do. */
     struct sigaction before;
     sigaction(SIGSEGV, &action, &before);
     faults();
@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
     CHECK(cudaDeviceSynchronize());
     printf("mended %d, jumped %d, on the program's stack %d, wrongly %d\n", (int)mended, (int)jumped, (int)on_own_stack,
            (int)wrong);
-    /* Long enough for a collector to know it. */
+    /* Waits until a collector knows the process. */
     if (argc > 1) {
         sleep(1);
         return atoi(argv[1]);

@@ -1,4 +1,5 @@
-//! Several CUDA runtimes in a process, and libraries that come and go: each call reaches the one that its caller is bound to.
+//! A process with several CUDA runtimes, and libraries that are opened and closed: each call reaches the
+//! runtime that its caller is bound to.
 
 use xpu_tests::{
     host::Host,
@@ -7,10 +8,10 @@ use xpu_tests::{
 
 use crate::{hazard::Hazard, stand_in::StandIn};
 
-/// As auditwheel names one that a wheel brings along.
+/// A name as auditwheel gives to a library inside a wheel.
 const OF_A_WHEEL: &str = "libcudart-d0da41ae.so.12.4.127";
 
-/// The program that opens libraries: what of them, and how often.
+/// The program that opens libraries (`opens.c`), with the number of rounds and the libraries to open.
 fn opens(rounds: &str, users: &[User]) -> Hazard {
     let mut hazard = Hazard::bare("opens.c", 0).with(rounds);
     for user in users {
@@ -37,13 +38,13 @@ impl<'a> User<'a> {
         Self { flags, ..self }
     }
 
-    /// Its path.
+    /// Compiles the library, and returns its path.
     fn make(&self, hazard: &Hazard) -> String {
         self.runtime.put_into(&hazard.place.path("lib"));
         let linked = format!("-l:{}", self.runtime.soname);
-        // By copy: the same library may be there for several.
+        // The name contains the runtime's copy, so several libraries can use the same source.
         let name = format!("lib{}-{}.so", self.runtime.copy, self.how);
-        // Also where it asks for every function by name.
+        // Linked to the runtime even if the library looks up every function by name.
         let linker = "-Wl,-z,now,--no-as-needed";
         let flags = [&["-shared", "-fPIC", "-DRUN=user_run", linker, &linked], self.flags].concat();
         hazard.compile("libuser.c", &name, &flags).display().to_string()
@@ -61,7 +62,8 @@ fn thirteen() -> StandIn<'static> {
     StandIn::cudart(THIRTEEN, 13)
 }
 
-/// A plugin with a library of its own, each linked to a runtime (`libplugin.c`), opened as the flags of `opens.c` say.
+/// A plugin (`libplugin.c`) and its library, each linked to a runtime. The plugin is opened with the flags of
+/// `opens.c`.
 fn plugin(how: &str, outer: StandIn<'_>, inner: StandIn<'_>, flags: &[&str]) -> Hazard {
     let hazard = Hazard::bare("opens.c", 0).with("3");
     let lib = hazard.place.path("lib");
@@ -77,7 +79,7 @@ fn plugin(how: &str, outer: StandIn<'_>, inner: StandIn<'_>, flags: &[&str]) -> 
     hazard.with(format!("{how}:{}", plugin.display()))
 }
 
-/// Both linked into one program, with libraries of their own.
+/// A program linked to two libraries, each with its own runtime.
 fn linked(twelve: StandIn<'_>, thirteen: StandIn<'_>) -> Hazard {
     let hazard = Hazard::bare_and_uncompiled(0);
     let lib = hazard.place.path("lib");
@@ -91,7 +93,7 @@ fn linked(twelve: StandIn<'_>, thirteen: StandIn<'_>) -> Hazard {
     hazard
 }
 
-/// Another preload, which gives its functions no version, behind the hook or before it.
+/// Another preload, behind the hook or before it. Its functions have no symbol versions.
 fn with_another_preload(mut hazard: Hazard, is_first: bool) -> Hazard {
     let counter = hazard.compile("libcounter.c", "libcounter.so", &["-shared", "-fPIC", "-DTELLS"]);
     hazard.others = if is_first { (Some(counter), None) } else { (None, Some(counter)) };
@@ -177,7 +179,7 @@ fn a_second_copy_is_named_as_not_watched() {
     }
 }
 
-/// A library that looks up all its functions has no references, which would identify it.
+/// A library that looks up all its functions has no references by which its runtime could be known.
 #[test]
 fn a_copy_that_is_not_known_is_named_as_not_watched() {
     let pointers = &["-DBY_POINTER"];
@@ -192,7 +194,7 @@ fn a_copy_that_is_not_known_is_named_as_not_watched() {
 #[test]
 fn status_names_a_second_copy() {
     let host = Host::new();
-    // The third takes its time.
+    // The third library is opened and closed in each round, which takes time.
     let third = StandIn::cudart(OF_A_WHEEL, 11);
     let hazard = opens("1000", &[User::of("l", twelve()), User::of("l", thirteen()), User::of("lc", third)]);
     let mut command = hazard.place.watched(&hazard.program);
@@ -203,7 +205,7 @@ fn status_names_a_second_copy() {
     });
 }
 
-/// Those to look at under valgrind.
+/// The hazards that run under valgrind.
 pub(crate) fn checked() -> [(&'static str, Hazard); 4] {
     [
         ("two runtimes", opens("3", &[User::of("l", twelve()), User::of("l", thirteen())])),

@@ -1,4 +1,5 @@
-/* Two preloads stand in front of the same calls: each must see every one of them, once, whichever comes first. Exit code 0. */
+/* Two preloads interpose the same calls. Each must see every call once, whichever comes first. Exit code 0.
+ */
 #include "gpu.h"
 
 enum { N = 512, COUNT = 1 << 10 };

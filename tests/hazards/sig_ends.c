@@ -1,5 +1,5 @@
-/* A program with a handler of its own for SIGSEGV, set before the GPU is used or after, that ends the process in the way its argument says.
- * It trains a while before, for a collector to know it. */
+/* The program's handler of SIGSEGV, set before the GPU is used, ends the process as the argument says. Before
+ * that the program waits for its input, so that a collector knows it. */
 #define _GNU_SOURCE
 #include "gpu.h"
 #include <signal.h>
@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
     CHECK(cublasCreate_v2(&blas));
     gpu_matrices(256, m);
     char line[16];
-/* Its input says when to continue. */
+/* The program waits for a line of input before it continues. */
     CHECK(gpu_gemm(blas, 256, m[0], m[1], m[2]));
     CHECK(cudaDeviceSynchronize());
     if (!fgets(line, sizeof line, stdin)) return 1;

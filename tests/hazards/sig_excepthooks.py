@@ -1,6 +1,5 @@
-"""Exceptions that nobody catches, in a thread and then in the main thread, with Python's own hooks in place or one of
-the program's. Nothing of Python's is changed by the hook. With LOOK in its environment it says what was noted.
-Exit code 1.
+"""Uncaught exceptions in a thread and then in the main thread, with Python's own hooks or one of the program's. The
+hook library changes none of them. With LOOK in the environment, the script prints what was noted. Exit code 1.
 """
 
 import atexit

@@ -1,4 +1,5 @@
-/* `main` ends by pthread_exit(): the process ends with the last of the program's threads, as if that had called exit(0). Exit code 0. */
+/* `main` ends by pthread_exit(). The process ends with the program's last thread, as if that thread had
+ * called exit(0). Exit code 0. */
 #include "gpu.h"
 #include <pthread.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
-/* What a program asks for of its signals, it finds again, by whichever function, before and after the GPU is used; in a child that shares
- * its memory too, whose own handlers are none of its parent's. Exit code 0. */
+/* A program finds the signal actions that it has set, by each function that returns them, before and after
+ * the GPU is used. A child that shares its memory has its own handlers, which do not change the parent's.
+ * Exit code 0. */
 #define _GNU_SOURCE
 #include "gpu.h"
 #include <setjmp.h>
@@ -155,7 +156,7 @@ int main(int argc, char **argv) {
     fflush(stdout);
     child("clone", (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
 
-    /* A handler for one time, then the default action. */
+    /* A handler that runs once, and then the default action. */
     fflush(stdout);
     pid_t pid = fork();
     if (pid == 0) {
@@ -170,7 +171,7 @@ int main(int argc, char **argv) {
     waitpid(pid, &status, 0);
     printf("twice: signal %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
 
-    /* What is ignored stays so across exec, and what is handled is not. */
+    /* An ignored signal stays ignored across exec. A handled one gets its default action. */
     set(SIGSEGV, SIG_IGN, 0, 0);
     set(SIGBUS, one, 0, 0);
     set(SIGTERM, SIG_IGN, 0, 0);

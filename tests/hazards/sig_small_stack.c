@@ -1,4 +1,5 @@
-/* A handler on an alternate stack with hardly more room than the kernel's frame takes mends faults. Exit code 0. */
+/* A handler repairs faults on an alternate stack that is hardly larger than the kernel's frame. Exit code 0.
+ */
 #define _GNU_SOURCE
 #include "gpu.h"
 #include <signal.h>
@@ -6,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* What the handler needs for itself. */
+/* Bytes that the handler itself needs. */
 enum { SPARE = 192, WHOLE = 64 << 10 };
 
 static char *page, *stack_top;
@@ -42,7 +43,7 @@ int main(void) {
     stack_of(memory, WHOLE);
     faults(1);
     size_t needed = (depth + SPARE + 63) & ~(size_t)63;
-    /* What lies below so much of it is nobody's. */
+    /* Memory below the needed size is inaccessible. */
     mprotect(memory, WHOLE, PROT_NONE);
     stack_of(memory, WHOLE + needed);
     faults(10);

@@ -1,5 +1,5 @@
-/* A list of allowed system calls that knows no more than a program needs to mend a fault and to end. The word of its argument says how it
- * ends; whoever asks for more is killed. Exit code 5. */
+/* Only the system calls that a program needs to repair a fault and to end are allowed. The argument says how
+ * it ends. Any other system call kills the process. Exit code 5. */
 #define _GNU_SOURCE
 #include "gpu.h"
 #include <linux/filter.h>

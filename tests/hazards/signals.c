@@ -1,5 +1,5 @@
-/* The program's signals reach its main thread, the only one of its own that takes them, while the GPU is in use.
- * Exit code 0. */
+/* The program's signals reach its main thread, its only thread that takes them, while the GPU is in use. Exit
+ * code 0. */
 #include "gpu.h"
 #include <errno.h>
 #include <pthread.h>
@@ -46,7 +46,7 @@ int main(void) {
     while (children == 0) usleep(1000);
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {}
 
-    /* Blocked in the only thread of its own: it must stay pending, and not find a thread that takes it. */
+    /* The program's only thread blocks the signal, so it must stay pending. No other thread may take it. */
     sigset_t blocked, usr1;
     sigaction(SIGUSR1, &action, NULL);
     sigemptyset(&usr1);

@@ -1,4 +1,4 @@
-//! Signals: their handlers, and the threads that get them, are the program's.
+//! Signals: their handlers, and the threads that receive them, are the program's.
 
 use crate::{hazard::Hazard, unwinding::ABORTED};
 

@@ -1,5 +1,6 @@
-/* A handler of SIGSEGV on an alternate stack that holds the kernel's frame and 2,832 bytes more, which suffice for it: 6,464 bytes where there is
- * AVX-512. It mends, jumps out, and in the end gives up. Ends by SIGSEGV. */
+/* A handler of SIGSEGV on an alternate stack with 2,832 bytes beyond the kernel's frame, which suffice for
+ * it: 6,464 bytes in all with AVX-512. It repairs faults, jumps out, and at last gives up. Ends by SIGSEGV.
+ */
 #include "calls.h"
 #include "figures.h"
 #include "painted.h"
@@ -36,14 +37,15 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
 
 int main(void) {
     size_t bytes = (getauxval(AT_MINSIGSTKSZ) ? getauxval(AT_MINSIGSTKSZ) : 2048) + BEYOND_FRAME;
-    /* Below it there is nothing: what overflows it faults again. */
+    /* The page below the stack is inaccessible, so an overflow faults again. */
     unsigned char *stack_bytes = painted_stack(PAGES * PAGE);
     page = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     stack_t stack = {.ss_sp = stack_bytes, .ss_size = bytes};
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     if (!stack_bytes || bytes > PAGES * PAGE || sigaltstack(&stack, NULL) != 0) return 77;
     sigaction(SIGSEGV, &action, NULL);
-    /* What the handler calls is bound beforehand: the loader saves all registers for that, on some processors in more than there is. */
+    /* Binds the functions of the handler beforehand: binding saves all registers, which on some processors
+     * takes more than the stack has. */
     if (write(1, "", 0) < 0) return 77;
     if (sigsetjmp(back, 1) == 0) siglongjmp(back, 1);
     CHECK(use_everything());

@@ -1,5 +1,5 @@
-/* Threads with the smallest stack, most of it used, and no CUDA call: what a library keeps for each thread comes out of it.
- * Exit code 0. */
+/* Threads with the smallest stack, most of it used, and no CUDA call. What a library keeps for each thread
+ * reduces this stack. Exit code 0. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* A handler of a fault jumps out of its alternate stack, which is then unmapped; the program exits from a fibre whose stack lies below
- * it. Exit code 4. */
+/* A handler of a fault jumps out of its alternate stack, which is then unmapped. The program exits from a
+ * fibre whose stack lies below the unmapped one. Exit code 4. */
 #define _GNU_SOURCE
 #include "calls.h"
 #include <setjmp.h>

@@ -2,10 +2,10 @@
 
 use crate::hazard::Hazard;
 
-/// More than the call itself takes.
+/// Bytes that the hook may add to a call.
 const BYTES: i64 = 4 << 10;
 
-/// The time a handler may add before the program's own.
+/// Bytes that the hook may add before the program's own handler.
 const HANDLER_BYTES: i64 = 1 << 10;
 
 const SEGMENTATION_FAULT: i32 = 11;

@@ -1,24 +1,24 @@
-//! CUDA's libraries in C (`standins/`), compiled as a test wants them: under any soname, as one of several copies, with symbol versions
-//! or without.
+//! Compiles CUDA's libraries in C (`standins/`) as a test needs them: under any soname, as one of several
+//! copies, with or without symbol versions.
 
 use std::{fs, path::Path};
 
 use xpu_tests::{built, place::Place};
 
-/// What links a program against those of [`all`].
+/// Links a program against the libraries of [`all`].
 pub(crate) const LINKED: [&str; 3] = ["-l:libcudart.so.13", "-l:libcublas.so.13", "-l:libnccl.so.2"];
 
 /// A library of `standins/`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StandIn<'a> {
-    /// `cudart`, `cublas`, `nccl`.
+    /// `cudart`, `cublas` or `nccl`.
     pub(crate) library: &'a str,
     pub(crate) soname: &'a str,
-    /// Which one it says it is.
+    /// The number of the copy, which it returns.
     pub(crate) copy: u32,
-    /// Its symbols carry the soname of this number as their version, as those of NVIDIA's do.
+    /// The version of its symbols is the soname with this number, as for NVIDIA's libraries.
     pub(crate) version: Option<u32>,
-    /// It prints when it is loaded and unloaded.
+    /// Whether it prints when it is loaded and unloaded.
     pub(crate) tells: bool,
 }
 
@@ -31,7 +31,7 @@ impl<'a> StandIn<'a> {
         self.versioned_as(self.copy)
     }
 
-    /// auditwheel renames a library, and not its versions.
+    /// Sets another version: auditwheel renames a library, but not its symbol versions.
     pub(crate) fn versioned_as(self, number: u32) -> Self {
         Self { version: Some(number), ..self }
     }
@@ -40,7 +40,7 @@ impl<'a> StandIn<'a> {
         Self { tells: true, ..self }
     }
 
-    /// Under its soname in this folder.
+    /// Compiles the library into this folder, under its soname.
     #[track_caller]
     pub(crate) fn put_into(self, folder: &Path) {
         let to = folder.join(self.soname);
@@ -61,7 +61,7 @@ impl<'a> StandIn<'a> {
     }
 }
 
-/// Each of them once.
+/// Compiles each library once.
 #[track_caller]
 pub(crate) fn all(place: &Place) {
     let lib = place.path("lib");

@@ -1,4 +1,5 @@
-/* Linked against a C++ runtime of its own, found by a path in the program before any other. Exit code 0. */
+/* A program linked against its own C++ runtime, which a path in the program finds before any other. Exit code
+ * 0. */
 #include "calls.h"
 
 const char *which_cxx(void);

@@ -1,4 +1,4 @@
-/* Linked statically: a preload does not come into it. Exit code 6. */
+/* A statically linked program: a preload has no effect. Exit code 6. */
 #include <stdio.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-/* 5,000 streams, a few at a time, each with a little work, some of them destroyed while it runs: what was kept for a stream must not be kept
- * for ever, nor be mistaken for that of the next one at the same address. Exit code 0. */
+/* 5,000 streams, a few at a time, each with a little work. Some are destroyed while their work runs. State of
+ * a stream must not be kept for ever, nor used for the next stream at the same address. Exit code 0. */
 #include "gpu.h"
 
 enum { STREAMS = 5000, AT_ONCE = 10, N = 256, COUNT = 1 << 10 };

@@ -1,4 +1,5 @@
-/* A sandbox that allows the few system calls the program itself makes: at its end nobody may make another one. Exit code 3. */
+/* A sandbox allows only the few system calls that the program itself makes. The program's end may make no
+ * other call. Exit code 3. */
 #include "calls.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,5 +1,5 @@
-/* Observing goes off and on in one thread while another is anywhere in its calls, in the middle of a group too. Where
- * nobody observes there is no switch, and nothing to see. Exit code 0. */
+/* One thread switches the hook off and on while another is anywhere in its calls, also within a group.
+ * Without the hook there is no switch. Exit code 0. */
 #include "gpu.h"
 #include <pthread.h>
 

@@ -14,7 +14,7 @@ use crate::{
     loading, memory, processes, runtimes, signals, stacks, unwinding,
 };
 
-/// A hazard by the name of its test.
+/// A hazard, and the name of its test.
 pub(crate) type Named = (&'static str, fn() -> Hazard);
 
 /// Hazards whose tests check more than that they are harmless.
@@ -47,11 +47,11 @@ const COUNTED: &[Named] = &[
     ("dlclose_hook", processes::closed_hook),
 ];
 
-/// The cost a hook may have for a program: at start and end, and in memory.
+/// The extra time and memory that the hook may cost a program.
 const MOST_TIME: Duration = Duration::from_secs(1);
 const MOST_KIB: u64 = 10 << 10;
 
-/// The peak is polled: that of a shorter program says nothing.
+/// The peak is polled, so it means nothing for a shorter program.
 const LEAST_TIME: Duration = Duration::from_millis(5);
 
 const COLUMNS: [(&str, Case); 4] = [
@@ -61,7 +61,7 @@ const COLUMNS: [(&str, Case); 4] = [
     ("packaged, disabled", Case::Disabled(Build::Packaged)),
 ];
 
-/// Prints the differences and continues: the tests fail, not this.
+/// Prints the differences and continues. The tests fail for them; this table does not.
 #[test]
 #[ignore = "a table, and minutes: make hazards"]
 fn hazard_table() {
@@ -110,7 +110,7 @@ fn hazard_table() {
     println!("\n{} of {} alike", cells.0, cells.1);
 }
 
-/// What is beyond the allowance for all.
+/// The cost, if it exceeds the allowance.
 fn excess(alone: &End, end: &End) -> Option<String> {
     let is_dear = alone.took >= LEAST_TIME && end.peak_kib > alone.peak_kib + MOST_KIB;
     (is_dear || end.took > alone.took + MOST_TIME).then(|| cost(end))

@@ -1,4 +1,5 @@
-/* pthread_exit in what a launch or a wait calls back: the thread's handlers run and it is joined with its value. Exit code 0. */
+/* pthread_exit in a callback of a launch or a wait. The thread's cleanup handlers run, and it is joined with
+ * its value. Exit code 0. */
 #include "calls.h"
 #include <pthread.h>
 

@@ -1,5 +1,5 @@
-/* Threads of 16 to 64 KiB make the first call of the process, and each its own first one; each says what of its stack was used.
- * Exit code 0. */
+/* Threads with 16 to 64 KiB of stack make the first call of the process, and each its own first call. Each
+ * reports how much of its stack was used. Exit code 0. */
 #include "calls.h"
 #include "figures.h"
 #include "painted.h"

@@ -1,5 +1,5 @@
-/* 2,000 threads, each of which launches a little and ends: what is kept for a thread must not be kept for ever, nor
- * stop anything when it runs out. Exit code 0. */
+/* 2,000 threads, each of which makes a few launches and ends. State of a thread must not be kept for ever,
+ * and the program continues when the hook has no more space for it. Exit code 0. */
 #include "gpu.h"
 #include <pthread.h>
 

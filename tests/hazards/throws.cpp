@@ -1,5 +1,5 @@
-// What the GPU's library calls back throws, through the call that called it back: a launch, or a wait. All is caught, nothing that was to be
-// destroyed is left. Exit code 0.
+// A callback of a launch or a wait throws an exception through the call that called it back. All exceptions
+// are caught, and every object is destroyed. Exit code 0.
 #include "calls.h"
 #include <stdexcept>
 #include <string>
@@ -19,7 +19,7 @@ void throws(void *what) {
 
 void throws_number(void *) { throw 42; }
 
-// Caught where it is thrown: nothing passes through the call.
+// Caught where it is thrown, so nothing passes through the call.
 void catches(void *) {
     try {
         throw std::logic_error("inside");

@@ -1,5 +1,5 @@
-// Calls in what is run when a thread ends: a key's destructor, and that of a thread_local; in threads that called before and that did not.
-// Exit code 0.
+// Calls while a thread ends: in the destructor of a key, and in that of a thread_local. Some threads have
+// made calls before, others have not. Exit code 0.
 #include "calls.h"
 #include <atomic>
 #include <cstdio>

@@ -1,5 +1,5 @@
-/* Two processes forked before any CUDA call, as torchrun's workers are, reduce together: alone, in a group, by
- * ncclBcast, send and receive, and in a split. Exit code 0. */
+/* Two processes forked before any CUDA call, as by torchrun, reduce together: alone, in a group, by
+ * ncclBcast, by send and receive, and in a split communicator. Exit code 0. */
 #include "gpu.h"
 #include <sys/wait.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ static int rank_main(int rank, int from_first) {
     }
     CHECK(cudaStreamSynchronize(stream));
 
-    /* The same color for both, in reverse order; then one rank without a color. */
+    /* Both ranks have the same color, in reverse order. Then one rank has no color. */
     int count = -1, new_rank = -1;
     CHECK(ncclCommSplit(comm, 3, -rank, &half, NULL));
     CHECK(ncclCommCount(half, &count));

@@ -1,4 +1,4 @@
-/* Linked against two libraries that use CUDA, each with a runtime of its own. Exit code 0. */
+/* A program linked against two libraries that use CUDA, each with its own runtime. Exit code 0. */
 #include <pthread.h>
 #include <stdio.h>
 

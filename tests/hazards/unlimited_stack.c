@@ -1,5 +1,5 @@
-/* The limit of the stack is 64 GiB, which is what every thread gets that does not say otherwise, and address space for it is short.
- * Exit code 0. */
+/* The stack limit is 64 GiB, which is the stack size of every thread that sets no other, and address space is
+ * short. Exit code 0. */
 #include "calls.h"
 #include "figures.h"
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-//! Unwinding, jumps and exits through the hook, from within a program's call.
+//! Unwinding, jumps and exits through the hook, from within a call of the program.
 
 use crate::hazard::Hazard;
 

@@ -1,4 +1,4 @@
-//! Functions asked for by address: what is called through them counts as if it had been linked.
+//! Functions that are looked up by address: calls through the address count as calls of a linked function do.
 
 use xpu_wire::{
     frame::{Copies, Direction},
@@ -7,7 +7,7 @@ use xpu_wire::{
 
 use crate::Job;
 
-/// Each library by a handle of its own, as ctypes opens them: nothing here goes by the dynamic linker.
+/// Opens each library by its own handle, as ctypes does, so the dynamic linker resolves no call here.
 const HANDLES: &str = "
 nccl, cublas, cuda = (ctypes.CDLL(name) for name in ('libnccl.so.2', 'libcublas.so.13', 'libcuda.so.1'))
 def function(name, image=made(cuda.cuModuleLoadData, b'image')):

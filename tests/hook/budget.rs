@@ -1,11 +1,11 @@
-//! The hook's share of a program's time, and that it stays within its limit.
+//! The hook's share of a program's time stays within its budget.
 
 use xpu_tests::program::until;
 use xpu_wire::{frame::Summary, sampling::Rate};
 
 use crate::Job;
 
-/// 2,500 GEMMs a second, until the end of the input; a line of it is a new budget.
+/// Runs up to 2,500 GEMMs a second until the input ends. Each input line sets a new budget.
 const BUSY: &str = "
 import threading
 busy = True
@@ -21,7 +21,7 @@ while busy:
 listener.join()";
 
 impl Job {
-    /// What its one rank has said since its summary number `from`, when it has said this in one of them.
+    /// Waits for a summary, from number `from` on, that satisfies `check`. Returns all summaries up to it.
     #[track_caller]
     fn says(&self, what: &str, from: usize, check: impl Fn(&Summary) -> bool) -> Vec<Summary> {
         until(what, || {
@@ -48,7 +48,7 @@ fn what_is_timed_follows_the_budget() {
     let is_settled =
         |summary: &Summary| summary.hook.budget_ppm == Some(200) && summary.hook.gemm_rate > Rate(4);
     let settled = job.says("GEMMs timed more seldom", said.len(), is_settled).len();
-    // One summary later the jump is past.
+    // The change of the budget takes effect within one summary.
     let said = job.says("six summaries", settled + 6, |_| true);
     let (first, rest) = said[settled + 1..].split_first().unwrap();
     let spent = rest.last().unwrap().hook.spent.0 - first.hook.spent.0;

@@ -10,7 +10,7 @@ use xpu_wire::{
 
 use crate::Job;
 
-/// NCCL's hash of names since 2.26, written down once more: two lanes, stirred before each word of each part.
+/// NCCL's hash of names since 2.26, written independently: two lanes, mixed before each word of each part.
 fn hash(parts: &[&[u8]]) -> CommunicatorId {
     let (mut a, mut b) = (1_u64, 1_u64);
     for part in parts {
@@ -37,7 +37,8 @@ fn the_hash_is_nccls() {
     assert_eq!(child(CommunicatorId(0x6afe_1cc1_7717_e1f4), 1, 0), CommunicatorId(0x7903_0d07_3b3c_579f));
 }
 
-/// A rank's report of its communicators, in the order they were made, if it has no problems.
+/// A rank's report of its communicators, in the order in which they were made. The report may have no blind
+/// spots.
 #[track_caller]
 fn communicators(job: &Job, rank: usize) -> Vec<CommunicatorState> {
     let said = job.after_step(rank, 1);
@@ -71,7 +72,7 @@ hold()";
     let job = Job::of(4, &[("XPU_TOP_SAMPLE", "collective=1")], script);
     for rank in 0..4 {
         let mut known = communicators(&job, rank);
-        // A closed one comes with its samples.
+        // A closed communicator is reported together with its samples.
         let closed = known.split_off(3);
         assert!(
             closed.len() <= 1 && closed.iter().all(|closed| who(closed) == (rank as u32, 4, 1)),
@@ -87,7 +88,7 @@ hold()";
         assert_eq!(parents, [None, Some(root), Some(second)]);
         let names: Vec<_> = known.iter().map(|known| known.name.as_str()).collect();
         assert_eq!(names, ["data parallel", "pair", "pair"], "what has no configuration has its parent's");
-        // The key of the split turned the order round; that of its child kept it.
+        // The key of the split reversed the order of ranks. The key of its child kept the order.
         let place = 1 - rank as u32 / 2;
         assert_eq!(
             known.iter().map(who).collect::<Vec<_>>(),
@@ -185,7 +186,8 @@ hold()";
     job.end();
 }
 
-/// CUDA refuses an event of one device on a stream of another: each is timed by events of its own.
+/// CUDA refuses to record an event of one device on another device's stream, so each device has its own
+/// events.
 #[test]
 fn one_process_may_be_all_ranks() {
     let job = Job::alone(
@@ -253,7 +255,7 @@ hold()",
     job.end();
 }
 
-/// Address and all: handles are soon given out again.
+/// The new communicator may have the same address: handles are soon reused.
 #[test]
 fn a_communicator_that_comes_after_another_starts_anew() {
     let script = "
@@ -270,7 +272,7 @@ hold()";
         let known = communicators(&job, rank);
         let last = std::fs::read(job.place.path("id2")).expect("rank 0 has written it");
         assert_eq!((known[0].id, known[0].entered), (hash(&[&last]), 3));
-        // Closed ones come with their samples.
+        // Closed communicators are reported together with their samples.
         assert!(known[1..].iter().all(|closed| closed.entered < 3 && closed.completed == closed.entered));
         let said = job.after_step(rank, 1);
         let totals = said.summaries.iter().flat_map(|summary| &summary.collectives);

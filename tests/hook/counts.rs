@@ -1,4 +1,4 @@
-//! Counting: every launch once, under the caller's shape.
+//! Counting: every launch counts once, under the shape that the caller gave.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,7 +110,7 @@ hold()",
     job.end();
 }
 
-/// A message holds 128 shapes.
+/// One message holds 128 shapes.
 #[test]
 fn shapes_in_great_number_are_all_said() {
     let job = Job::alone(

@@ -1,4 +1,4 @@
-//! What the GPU is called: it says what could be reached at best.
+//! The name of the GPU, which determines its peak rate.
 
 use crate::Job;
 

@@ -1,4 +1,4 @@
-//! Sends and receives between ranks: alone, in groups, and beside collectives.
+//! Sends and receives between ranks: alone, in groups, and together with collectives.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::Job;
 
 const EVERY: &[(&str, &str)] = &[("XPU_TOP_SAMPLE", "collective=1")];
 
-/// Count and timed, by operation and size.
+/// The number of calls and of timed calls, by operation and size.
 fn totals(job: &Job, rank: usize) -> BTreeMap<(Operation, u64), (u64, u64)> {
     let said = job.after_step(rank, 1);
     said.collectives().into_iter().map(|(key, totals)| (key, (totals.count, totals.timed))).collect()
@@ -51,7 +51,7 @@ hold()";
     job.end();
 }
 
-/// Those of NCCL 2.31 with a configuration for the call; a refused one is the program's own error.
+/// The collectives that take a configuration since NCCL 2.31. An error of a refused one reaches the program.
 #[test]
 fn configured_collectives_are_counted_and_timed_as_those_without_one() {
     let script = "
@@ -124,11 +124,11 @@ hold()";
         let grouped: BTreeMap<_, _> =
             totals.iter().filter(|(_, (_, timed))| *timed > 0).map(|(key, totals)| (*key, *totals)).collect();
         let mut expected = BTreeMap::from([
-            // As `ncclAlltoAll` is said to move it: the rank's own part too.
+            // The bytes that `ncclAlltoAll` is documented to move, which include the rank's own part.
             ((Operation::AlltoAll, 3 * 2000), (3, 3)),
             ((Operation::AlltoAll, 3 * 1000), (1, 1)),
             ((Operation::SendRecv, 140), (1, 1)),
-            // What is more: two times its own size, or the sizes of the two others.
+            // The larger direction: it sends twice its own size, and receives the sizes of the other two ranks.
             ((Operation::SendRecv, [2 * 5, 2 * 4, 2 * 6][rank]), (1, 1)),
         ]);
         match rank {
@@ -144,7 +144,8 @@ hold()";
             .map(|one| (one.operation, one.peer, one.sequence.0, one.bus_bytes))
             .collect();
         messages.sort();
-        // Only of groups with one message each way: four of the pair came before, in other groups.
+        // Only groups with one message each way report their messages. Four messages of each pair came
+        // before, in other groups.
         let (next, last) = (Some((rank as u32 + 1) % 3), Some((rank as u32 + 2) % 3));
         let mut ends = vec![(Operation::Send, next, 4, 140), (Operation::Recv, last, 4, 140)];
         match rank {
@@ -216,7 +217,7 @@ hold()";
     job.end();
 }
 
-/// Stage 0 sends activations and receives gradients, one forward and one backward in turn.
+/// Stage 0 sends activations and receives gradients; forward and backward passes alternate.
 #[test]
 fn both_ends_of_a_message_time_the_same_ones() {
     let script = "
@@ -252,7 +253,8 @@ hold()";
     let rate = |(end, (bytes, took)): (_, &(u64, u64))| *bytes as f64 / *took.min(&other[end].1) as f64;
     let mut rates: Vec<_> = one.iter().map(rate).collect();
     rates.sort_by(f64::total_cmp);
-    // Without the wait for the other end. On a busy host a launch may come late.
+    // The rate without the wait for the other end. On a busy host a launch may be late, so the median is
+    // compared.
     let gb_s = rates[rates.len() / 2];
     assert!((gb_s / 100.0 - 1.0).abs() < 0.1, "{gb_s} GB/s");
     job.end();

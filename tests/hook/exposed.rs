@@ -1,12 +1,12 @@
-//! How long GEMMs were held up by communication, where it is known by construction.
+//! How long GEMMs were held up by communication, in scripts for which this time is known.
 
 use xpu_tests::listener::Speaker;
 use xpu_wire::{sampling::Rate, unit::Nanoseconds};
 
 use crate::Job;
 
-/// Each GEMM takes 1.374 ms and each collective of two ranks 5.369 ms. All of a script is launched while the GPU is busy with what comes
-/// before it on both ranks alike: so nothing in it depends on when that was.
+/// A GEMM takes 1.374 ms, and a collective of two ranks 5.369 ms. Each script is launched while earlier work
+/// keeps both GPUs equally busy, so the result does not depend on the time of the launches.
 const SET: [(&str, &str); 3] =
     [("SIMGPU_TFLOPS", "100"), ("SIMGPU_BUS_GB_S", "100"), ("SIMGPU_MEMORY_GB_S", "50")];
 const GEMM: f64 = 2.0 * 4096.0 * 4096.0 * 4096.0 / 100e12;
@@ -53,7 +53,7 @@ fn exposed(said: &Speaker) -> Option<Nanoseconds> {
     said.summaries.last().and_then(|summary| summary.exposed_for)
 }
 
-/// The output of both ranks of the script.
+/// The exposed time that both ranks report for the script.
 #[track_caller]
 fn both_say(sample: &str, script: &str) -> Option<f64> {
     let set = [SET[0], SET[1], SET[2], ("XPU_TOP_SAMPLE", sample)];
@@ -73,7 +73,7 @@ fn is_about(said: Option<f64>, expected: f64) {
     assert!((said - expected).abs() <= 0.02 * expected + 2e-4, "{said} s instead of {expected} s");
 }
 
-/// As in DDP: a reduction beside two GEMMs, then everything waits for it.
+/// As in DDP: a reduction runs together with two GEMMs, and everything after them waits for it.
 const STEPS: &str = "
 for _ in range(40):
     gemm()

@@ -1,5 +1,6 @@
-/* Calls every entry of cuBLAS that multiplies matrices once, each with an m of its own: 8 for the first, 16 for the second. Then each once
- * more, with a leading dimension of C that is too small. Prints what each answered. Works with the stand-in and with the real library. */
+/* Calls each entry of cuBLAS that multiplies matrices once, with its own m: 8 for the first entry, 16 for the
+ * second, and so on. Then calls each once more, with a leading dimension of C that is too small. Prints what each
+ * call returned. Works with the stand-in and with the real library. */
 #include "../hazards/gpu.h"
 #include <stdint.h>
 #include <string.h>
@@ -56,7 +57,7 @@ static const double scale[2]; /* zero in every type */
             blas, a, b, m, N, K, scale, matrix, BF16, lda, 0, matrix, BF16, ldb, 0, scale, matrix, BF16, ldc,   \
             m *N, BATCH, COMPUTE, DEFAULT);                                                                     \
     }                                                                                                           \
-    /* One of m, two of 2 m. */                                                                                 \
+    /* One GEMM of m, two of 2 m. */                                                                            \
     static int groups##tail(void *f, int a, int b, I m, I ldc) {                                                \
         int as[2] = {a, a}, bs[2] = {b, b};                                                                     \
         I ms[2] = {m, 2 * m}, ns[2] = {N, N}, ks[2] = {K, K}, sizes[2] = {1, 2};                                \

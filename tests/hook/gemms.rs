@@ -1,4 +1,4 @@
-//! Counting of GEMMs: every entry of cuBLAS, and cublasLt's descriptors.
+//! Counting GEMMs: every entry of cuBLAS, and cublasLt's descriptors.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,8 @@ use xpu_wire::{
 
 use crate::Job;
 
-/// Every line of [`gemms.c`]'s output: an entry, its m, whether A and B are transposed, and the shape they should come to.
+/// Parses [`gemms.c`]'s output. Each line has an entry, its m, and whether A and B are transposed. Returns
+/// the expected shape of each.
 fn called(output: &str) -> BTreeMap<String, GemmShape> {
     let mut called = BTreeMap::new();
     for line in output.lines().filter(|line| line.starts_with("cublas")) {
@@ -41,7 +42,7 @@ fn called(output: &str) -> BTreeMap<String, GemmShape> {
     called
 }
 
-/// What the only process that spoke has said when it was gone.
+/// Waits for the goodbye of the only process, and returns everything it sent.
 #[track_caller]
 fn last_speaker(listener: &Listener) -> Speaker {
     until("a goodbye", || listener.heard().into_iter().find(|speaker| speaker.goodbye))
@@ -107,7 +108,7 @@ hold()",
     job.end();
 }
 
-/// Layouts are destroyed after each GEMM, so that others take their places.
+/// Layouts are destroyed after each GEMM, so later layouts reuse their addresses.
 #[test]
 fn descriptors_say_what_a_gemm_is() {
     let job = Job::alone(
@@ -163,7 +164,7 @@ hold()",
     job.end();
 }
 
-/// NCCL calls that cannot be interposed look like a rank without shared communicators.
+/// A rank whose NCCL calls cannot be interposed looks like a rank without shared communicators.
 #[test]
 fn a_rank_of_many_that_meets_nobody_is_said_to_be_a_blind_spot() {
     let script = "

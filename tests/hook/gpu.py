@@ -1,7 +1,7 @@
-"""CUDA, cuBLAS and NCCL by their C functions, and the hook's own, for the scripts of this folder.
+"""CUDA, cuBLAS and NCCL by their C functions, and the hook's own functions, for the scripts of this folder.
 
-Every call goes through the global scope, so a preloaded library is reached as it is in a real job. Functions return the
-library's code; `ok` raises on one that is not 0.
+Every call goes through the global scope, so a preloaded library is reached as in a real job. Functions return the
+library's code; `ok` raises an exception if it is not 0.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ process = ctypes.CDLL(None)
 RANK = int(os.environ.get("RANK", 0))
 WORLD = int(os.environ.get("WORLD_SIZE", 1))
 if "UNNUMBERED" in os.environ:
-    # The program knows its rank, but its environment does not show it.
+    # The program knows its rank, but the environment does not show it.
     del os.environ["RANK"], os.environ["WORLD_SIZE"]
 
 
@@ -40,7 +40,7 @@ def ok(code):
 
 
 def made(function, *arguments):
-    """The handle a creating function answers with."""
+    """Calls a function that creates a handle, and returns the handle."""
     handle = c_void_p()
     ok(function(byref(handle), *arguments))
     return handle
@@ -56,7 +56,7 @@ one = byref(c_float(1.0))
 
 
 def gemm_ex(m, n, k, a=0, b=0, dtype=BF16, compute=COMPUTE_32F):
-    """`a` and `b`: 1 if transposed."""
+    """`a` and `b` are 1 if the matrix is transposed."""
     return process.cublasGemmEx(
         blas, a, b, m, n, k, one, memory, dtype, k if a else m, memory, dtype, n if b else k,
         one, memory, dtype, m, compute, -1,
@@ -76,7 +76,7 @@ def sgemm(m, n, k):
 
 
 def matmul(m, n, k, a=0, b=0, batch=1, dtype=BF16, b_type=None, out=None, row=False, with_c=True, compute=COMPUTE_32F):
-    """By cublasLt. Layouts are of the matrices before they are transposed, whatever order they lie in."""
+    """A GEMM by cublasLt. A layout describes its matrix before transposition, in row or column order."""
     description = made(process.cublasLtMatmulDescCreate, compute, FLOAT)
     for attribute, value in ((3, a), (4, b)):
         ok(process.cublasLtMatmulDescSetAttribute(description, attribute, byref(c_int(value)), c_size_t(4)))
@@ -102,7 +102,7 @@ def matmul(m, n, k, a=0, b=0, batch=1, dtype=BF16, b_type=None, out=None, row=Fa
 
 
 def kernel(number=0, blocks=1):
-    """Of the function of this number."""
+    """Launches the kernel of this number."""
     function = c_void_p(memory.value + 64 * number)
     threads = 1 if blocks == 1 else 256
     return process.__getattr__("__cudaLaunchKernel")(
@@ -115,7 +115,7 @@ def sync():
 
 
 class Config(ctypes.Structure):
-    """The front of ncclConfig_t as of 2.27, and no more of it."""
+    """The first fields of ncclConfig_t as of 2.27."""
 
     _fields_ = [
         ("size", c_size_t), ("magic", c_uint), ("version", c_uint), ("blocking", c_int), ("cga", c_int),
@@ -133,7 +133,7 @@ def config(name=None, blocking=True):
 
 
 def share(name, make):
-    """What rank 0 makes, on all ranks."""
+    """Gives all ranks what rank 0 makes."""
     meeting = Path(os.environ.get("RENDEZVOUS", "/nowhere")) / name
     if RANK == 0:
         what = make()
@@ -148,13 +148,14 @@ def share(name, make):
 
 
 def rounds():
-    """Numbers until the test writes `over`; all ranks end with the same one if each number has a collective."""
+    """Yields numbers until the test writes `over`. All ranks end with the same number if each number has a
+    collective."""
     over, last = (Path(os.environ["RENDEZVOUS"], name) for name in ("over", "last"))
     number = 0
     while not last.exists() or number < int(last.read_text()):
         number += 1
         if RANK == 0 and over.exists():
-            # Before its collective: whoever has ended this one can read it.
+            # Written before the collective of this number, so every rank that completes it can read the file.
             unfinished = last.with_suffix(".new")
             unfinished.write_text(str(number))
             unfinished.rename(last)
@@ -168,12 +169,12 @@ def new_id():
 
 
 def communicator():
-    """The job's; all ranks meet."""
+    """The communicator of all ranks of the job."""
     return made(process.ncclCommInitRank, WORLD, share("unique_id", new_id), RANK)
 
 
 def state(comm):
-    """What NCCL says of it: 0, 7 while something is being made, or what went wrong."""
+    """The state that NCCL reports: 0, 7 while a communicator is being made, or an error."""
     state = c_int(-1)
     ok(process.ncclCommGetAsyncError(comm, byref(state)))
     return state.value
@@ -244,7 +245,7 @@ class Group:
 
 
 def capture(work):
-    """What `work` launches as a graph, not launched yet."""
+    """Captures what `work` launches, and returns a function that launches the graph."""
     graph, executable = c_void_p(), c_void_p()
     ok(process.cudaStreamBeginCapture(stream, 0))
     work()
@@ -271,10 +272,10 @@ def counter(name):
 
 
 def next_line():
-    """A line from the test."""
+    """Reads a line from the test."""
     return sys.stdin.readline().strip()
 
 
 def hold():
-    """Until the test lets go."""
+    """Waits until the test closes the input."""
     sys.stdin.read()

@@ -11,7 +11,7 @@ use xpu_wire::{
 
 use crate::{Job, shape};
 
-/// The last word on each graph.
+/// The last totals of each graph.
 fn graphs(said: &Speaker) -> BTreeMap<u32, GraphTotals> {
     said.summaries
         .iter()

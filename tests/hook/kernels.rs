@@ -1,4 +1,4 @@
-//! Kernels: launched through the runtime and the driver, and those whose names were asked for.
+//! Kernels launched through the runtime and the driver, and kernels whose names the user asked for.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use xpu_wire::frame::{BlockingCall, KernelTotals};
 
 use crate::Job;
 
-/// Launches by all the ways there are.
+/// Launches kernels by every function that can launch one.
 const LAUNCHES: &str = "
 from itertools import repeat
 from ctypes import c_char_p
@@ -52,7 +52,7 @@ fn job(set: &[(&str, &str)], script: &str) -> Job {
     Job::of(1, &[&usual[..], set].concat(), &format!("{LAUNCHES}{script}{END}"))
 }
 
-/// The last word on each pattern.
+/// The last totals of each pattern.
 fn kernels(said: &Speaker) -> BTreeMap<String, KernelTotals> {
     let all = said.summaries.iter().flat_map(|summary| &summary.kernels);
     all.map(|kernel| (kernel.pattern.clone(), kernel.clone())).collect()
@@ -171,7 +171,8 @@ drive(function(b'other'), 3)",
     );
     let said = job.after_step(0, 1);
     assert_eq!(said.launches().kernels, 38);
-    // The first of each function is not timed: that it is wanted is known afterwards.
+    // The first launch of each function is not timed: only after it does the hook know that the name is
+    // wanted.
     assert_eq!(
         counts(&said),
         [("flash_fwd".to_owned(), 20, 18), ("layer_norm*grad".to_owned(), 6, 5)],
@@ -249,7 +250,8 @@ assert once(b'layer_norm_grad', 2) == first",
     job.end();
 }
 
-/// cuDNN fetches its launches by handle, out of the hook's sight: who asked for its attention must not read a silent zero.
+/// cuDNN launches through handles that the hook does not see. A user who asks for its attention kernels must
+/// not get a plain zero.
 #[test]
 fn a_pattern_that_nothing_matches_is_said() {
     let job = job(&[], "launch(registered(b'flash_fwd_kernel'), 2_000)");

@@ -1,4 +1,4 @@
-//! The ledger of a rank that hangs, waits, is stopped or is dead.
+//! The ledger of a rank that hangs, waits, was stopped or is dead.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use xpu_wire::{
 
 use crate::{Job, reads};
 
-/// Rank 1 does only five collectives; rank 0 continues until NCCL blocks it.
+/// Rank 1 makes only five collectives. Rank 0 continues until NCCL blocks it.
 #[test]
 fn the_ledger_reports_a_rank_that_hangs_is_stopped_or_is_dead() {
     let script = "
@@ -28,7 +28,7 @@ hold()";
     reads(&ledger, "rank 0 inside a collective", |reading| {
         hung(reading) && reading.communicators[0].completed == 5
     });
-    // It stays inside, and the hook's thread continues.
+    // The rank stays inside the collective, and the hook's thread continues.
     let first = reads(&ledger, "a collective that does not return", |reading| {
         let thread = reading.threads.first().filter(|thread| thread.call == Call::Collective);
         thread.is_some_and(|thread| reading.heartbeat.since(thread.since) > Duration::from_millis(300))
@@ -47,7 +47,7 @@ hold()";
     job.ranks[0].signal("STOP");
     until("rank 0 to be stopped", || (job.ranks[0].state() == Some('T')).then_some(()));
     let stopped = ledger.ledger().read();
-    // Meanwhile the other rank's thread goes on for a while.
+    // Meanwhile the other rank's hook thread continues for a while.
     let heartbeat = || job.ledger(1).ledger().read().heartbeat;
     let before = heartbeat();
     until("rank 1 to live on", || (heartbeat().since(before) > Duration::from_millis(200)).then_some(()));
@@ -61,7 +61,7 @@ hold()";
     assert!(!job.listener.speaker(job.ranks[0].pid()).unwrap().goodbye);
 }
 
-/// The first thing that hangs in many jobs is that not all ranks meet.
+/// The first hang of many jobs is in communicator creation, when a rank is missing.
 #[test]
 fn ranks_that_wait_for_others_to_meet_are_seen() {
     let script = "
@@ -74,7 +74,7 @@ communicator()";
     assert_eq!(job.listener.heard().len(), 1, "rank 1 has done nothing yet");
 }
 
-/// Nothing is timed; the ledger still knows which work is done and which is not.
+/// No collective is timed, but the ledger still shows which work is done.
 #[test]
 fn what_is_done_is_known_when_nothing_is_timed() {
     let script = "
@@ -99,7 +99,7 @@ hold()";
         }
         seen = ledgers[0].ledger().read().communicators[0].completed;
     }
-    // Rank 0 goes on alone: its later launches never finish.
+    // Rank 0 continues alone: its later launches never finish.
     let is_hung = |reading: &Reading| {
         let thread = reading.threads.first();
         thread.is_some_and(|thread| reading.heartbeat.since(thread.since) > Duration::from_millis(1500))
@@ -109,7 +109,7 @@ hold()";
     assert!(job.listener.speaker(job.ranks[0].pid()).unwrap().samples().is_empty());
 }
 
-/// Killed between one moment and the next, with no chance to say anything: the page is as it was.
+/// A rank that is killed cannot report anything. Its ledger page stays as it was.
 #[test]
 fn a_rank_killed_inside_a_group_shows_what_it_was_in() {
     let script = "
@@ -137,7 +137,7 @@ hold()";
     assert_eq!((line.last_operation, line.last_bytes), (Some(Operation::AllReduce), 6000));
 }
 
-/// Stopped between its calls, as by a debugger: it is inside of none.
+/// A rank that is stopped between its calls, as by a debugger, is in no call.
 #[test]
 fn a_rank_stopped_while_it_computes_is_inside_of_no_call() {
     let script = "

@@ -1,4 +1,4 @@
-//! Forks, the switch, collectors that come and go, ends.
+//! Forks, the switch, collectors that start and end, and exits.
 
 use std::collections::BTreeMap;
 
@@ -77,15 +77,14 @@ hold()",
         until("the hook to obey", || job.listener.speaker(pid).filter(|speaker| enabled(speaker) == on));
         job.ranks[0].write_line("again");
     }
-    // The one launched while it was off may have been reported late, when it was on again: one or two are
-    // seen, then all.
+    // The process may read the first line only after the hook is on again. Then both GEMMs count, otherwise one.
     let before = job.after_step(0, 2).launches().gemms;
     assert!((24..=25).contains(&before), "{before}");
     job.ranks[0].write_line("enough");
     job.end();
 }
 
-/// Ranks are switched one after another: they must agree on numbers all the same.
+/// Ranks are switched one after another, and must still agree on numbers.
 #[test]
 fn numbers_agree_after_one_rank_was_off() {
     let script = "

@@ -1,4 +1,5 @@
-//! Where something has a bound: more than fit into a ring, a group, a moment.
+//! Limits: more records than fit into a ring, more calls than fit into a group, and events that happen at the
+//! same moment.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,8 @@ fn a_quarter_million_operations_a_second_are_all_recorded() {
     assert_eq!(outcome.stdout, "0\n", "{outcome:?}");
 }
 
-/// One rank exchanges more than the other, as in an uneven all-to-all; both do the same collectives.
+/// One rank exchanges more messages than the other, as in an uneven all-to-all. Both make the same
+/// collectives.
 #[test]
 fn a_group_without_end_is_counted_and_numbered() {
     let script = "
@@ -58,7 +60,7 @@ hold()";
     job.end();
 }
 
-/// NCCL makes them when the group ends; before, nothing may be asked of them.
+/// NCCL makes the communicators when the group ends. Before that, the hook may not query them.
 #[test]
 fn communicators_made_in_a_group_are_known() {
     let script = "
@@ -95,7 +97,7 @@ hold()";
     job.end();
 }
 
-/// `cudaStreamEndCapture` on a stream without a capture ends none.
+/// `cudaStreamEndCapture` on a stream without a capture ends no capture.
 #[test]
 fn a_capture_ended_on_the_wrong_stream_goes_on() {
     let job = Job::alone(
@@ -118,8 +120,8 @@ hold()",
     job.end();
 }
 
-/// Reading the environment while the program changes it may crash the program; and a rank keeps the identity
-/// of its first call.
+/// Reading the environment while the program changes it may crash the program. A rank keeps the identity that
+/// it had at its first call.
 #[test]
 fn what_the_environment_says_is_read_at_the_first_call() {
     let script = "

@@ -1,4 +1,5 @@
-//! The hook's reports: scripts on the stand-in libraries, received through ZeroMQ and read from the ledger.
+//! The hook's reports: scripts run on the stand-in libraries, and the tests read ZeroMQ messages and the
+//! ledger.
 
 mod addresses;
 mod budget;
@@ -34,7 +35,7 @@ use xpu_wire::{
     ledger::{LedgerPage, Reading},
 };
 
-/// Ranks that run the same script, and who listens to them.
+/// Ranks that run the same script, and the collector that receives their messages.
 struct Job {
     place: Place,
     listener: Listener,
@@ -68,13 +69,13 @@ impl Job {
         Self { place, listener, ranks }
     }
 
-    /// A rank's summary when it reports that this step is complete.
+    /// Everything that a rank has sent, once it reports that this step is complete.
     #[track_caller]
     fn after_step(&self, rank: usize, step: u64) -> Speaker {
         self.listener.after_step(self.ranks[rank].pid(), step)
     }
 
-    /// The ledger of a rank, found as the collector finds it.
+    /// The ledger of a rank, found in the same way as by the collector.
     #[track_caller]
     fn ledger(&self, rank: usize) -> LedgerPage {
         let pid = self.ranks[rank].pid();
@@ -83,7 +84,7 @@ impl Job {
         LedgerPage::open(Pid(pid), descriptor).expect("it can be mapped")
     }
 
-    /// Lets the ranks end, as they should.
+    /// Ends the ranks, and checks that each ends without an error.
     #[track_caller]
     fn end(self) {
         for rank in self.ranks {
@@ -108,7 +109,7 @@ fn shape([m, n, k]: [u64; 3], datatype: DataType, transposed: (bool, bool)) -> G
     GemmShape { m, n, k, batch: 1, datatype, compute: ComputeType::Float32, transposed }
 }
 
-/// Waits until the ledger shows it.
+/// Waits until the ledger satisfies `check`.
 #[track_caller]
 fn reads(ledger: &LedgerPage, what: &str, check: impl Fn(&Reading) -> bool) -> Reading {
     until(what, || Some(ledger.ledger().read()).filter(&check))

@@ -1,4 +1,4 @@
-//! Memory held, copies, and the time threads were held.
+//! Memory that is held, copies, and the time that threads were blocked.
 
 use xpu_wire::{
     frame::{BlockingCall, Copies, Direction},
@@ -47,7 +47,7 @@ hold()",
     job.end();
 }
 
-/// NCCL allocates where nobody sees it; the program allocates in between.
+/// The hook does not see NCCL's allocations. The program allocates in between.
 #[test]
 fn what_nccl_takes_is_what_free_memory_falls_by_in_its_calls() {
     let script = "
@@ -143,7 +143,7 @@ hold()",
     job.end();
 }
 
-/// No collective is timed: what waited proves it.
+/// No collective is timed: a call that waited shows that they are done.
 #[test]
 fn a_call_that_waited_proves_what_is_done() {
     let script = "
@@ -169,7 +169,7 @@ hold()";
         for rank in [0, 1] {
             job.after_step(rank, step);
             let (enqueued, completed) = completed(&job, rank);
-            // Of what nothing waited for, more may be known by other means.
+            // In step 2 no call waited for the collectives, but the hook may know in other ways that they are done.
             assert_eq!(enqueued, expected.0, "step {step}");
             assert!(completed == expected.1 || step == 2, "step {step}: {completed}");
         }
@@ -178,7 +178,8 @@ hold()";
     job.end();
 }
 
-/// A rank that never comes: the other waits in the stream's synchronization, and the ledger says so.
+/// Rank 1 never enters the collective. Rank 0 waits in the stream's synchronization, and the ledger shows
+/// this.
 #[test]
 fn the_ledger_says_that_a_thread_waits_for_the_gpu() {
     let script = "

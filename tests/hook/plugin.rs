@@ -1,7 +1,8 @@
-//! NCCL's profiler plugin interface: what passes no interposed function is counted and timed by it, what does
-//! is counted once, and the program's own plugin gets every callback.
+//! NCCL's profiler plugin interface. It counts and times calls that pass no interposed function. A call that
+//! also passes one counts once. The program's own plugin gets every callback.
 //!
-//! `pncclAllReduce` and its like stand for an NCCL that is linked in or renamed: nothing interposes them.
+//! `pncclAllReduce` and the like simulate an NCCL that is linked in or renamed, because the hook does not
+//! interpose them.
 
 use std::{collections::BTreeMap, fs};
 
@@ -16,7 +17,7 @@ use crate::{Job, command};
 
 const PLAN: Plan = Plan { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 24 };
 
-/// On a communicator that the preload does not see.
+/// The communicator is one that the preload does not see.
 const UNSEEN: &str = "
 comm = made(process.pncclCommInitRank, WORLD, share('unique_id', new_id), RANK)
 def reduced(count): return process.pncclAllReduce(memory, memory, c_size_t(count), NCCL_BF16, 0, comm, stream)
@@ -63,7 +64,7 @@ fn watched(version: &str, set: &[(&str, &str)], script: &str) -> Job {
     Job::of(2, &[&mine, set].concat(), script)
 }
 
-/// Count, timed and plan, by operation and size.
+/// The number of calls, the number of timed calls, and the plan, by operation and size.
 fn totals(job: &Job, rank: usize) -> BTreeMap<(Operation, u64), (u64, u64, Option<Plan>)> {
     let said = job.after_step(rank, 1);
     let plan = |totals: &CollectiveTotals| said.nccl.plan_of(totals);
@@ -102,7 +103,7 @@ fn what_no_interposed_function_sees_is_counted_and_timed() {
     }
 }
 
-/// Version 4 has no streams, and versions 1 to 3 no ranks.
+/// Version 4 of the interface has no streams, and versions 1 to 3 have no ranks.
 #[test]
 fn an_older_interface_counts() {
     let job = watched("22703", &[], UNSEEN);
@@ -145,8 +146,8 @@ fn asked_not_to_use_it_the_hook_leaves_it_alone() {
     job.end();
 }
 
-/// A plugin of the program's, of this version, and what it has heard on each rank: without the hook, and with
-/// it.
+/// Runs the program with its own plugin of this version. Returns what the plugin received on all ranks,
+/// without the hook and with it.
 fn heard(nccl: &str, version: u32, mask: &str, more: &[(&str, &str)], script: &str) -> [Vec<String>; 2] {
     [false, true].map(|with_hook| {
         let place = Place::new();
@@ -181,7 +182,7 @@ fn heard(nccl: &str, version: u32, mask: &str, more: &[(&str, &str)], script: &s
     })
 }
 
-/// What the plugin of the program asks for, and of which version it is, makes no difference.
+/// The result does not depend on the plugin's version, nor on the events that it asks for.
 #[test]
 fn the_programs_own_plugin_hears_what_it_heard_without_the_hook() {
     for script in [UNSEEN, SEEN] {
@@ -190,7 +191,7 @@ fn the_programs_own_plugin_hears_what_it_heard_without_the_hook() {
             ("22907", 5, "2"),
             ("22809", 5, "4"),
             ("22809", 5, "0"),
-            // It knows no newer interface than this.
+            // This plugin has no newer interface than version 4.
             ("22809", 4, "6"),
             ("23102", 4, "2"),
         ] {

@@ -1,4 +1,4 @@
-"""Training loops that mark no steps, in the shapes that people write them. Each counts its own."""
+"""Training loops that mark no steps, in common shapes. Each program counts its own steps."""
 
 import os
 import sys
@@ -53,7 +53,7 @@ def optimizer(parameters):
 
 
 def log_entry(number, every=10):
-    """A figure, now and then."""
+    """Reduces a logged figure in every `every`th step."""
     if number % every == 0:
         ok(kernel(6))
         if comm:
@@ -110,7 +110,7 @@ def alone(number):
 
 
 def pipeline(number):
-    """One forward and one backward in turn, on two stages."""
+    """Forward and backward passes alternate, on two stages."""
     other = 1 - RANK
     if RANK == 0:
         forward(4)
@@ -166,7 +166,7 @@ def other_lengths(number):
 
 
 def alternates(number):
-    """It is undecidable how many of these are a step."""
+    """How many of these repetitions make a step cannot be decided."""
     for _ in range(8):
         ok(gemm_ex(512, 512, 512))
         ok(all_reduce(comm, 1 << 20))
@@ -175,7 +175,7 @@ def alternates(number):
 
 
 def norms(number):
-    """The norm of the gradients in every step, and a loss of the same size now and then."""
+    """Each step reduces the norm of the gradients. Every tenth also reduces a loss of the same size."""
     forward(6)
     loss()
     backward(6, 1 << 20)
@@ -188,7 +188,7 @@ def norms(number):
 
 
 def tensor_parallel(number):
-    """Evaluations reduce as steps do."""
+    """Evaluations make the same reductions as steps."""
 
     def reduced(blocks):
         for _ in range(6):
@@ -207,7 +207,7 @@ def tensor_parallel(number):
 
 
 def fully_sharded(number):
-    """Parameters are gathered twice, gradients scattered once; evaluations gather too."""
+    """A step gathers parameters twice and scatters gradients once. Evaluations gather too."""
 
     def gathered(blocks, scatters=False):
         for _ in range(6):
@@ -228,7 +228,7 @@ def fully_sharded(number):
 
 
 def answers(number):
-    """A model that generates tokens for batches of requests, and counts batches."""
+    """A model that generates tokens for batches of requests. It counts batches."""
     batch, tokens = 1 + number * 7919 % 16, 3 + number * 104_729 % 29
     for token in range(tokens):
         rows = batch * (64 if token == 0 else 1)
@@ -253,7 +253,7 @@ def launches(number):
 
 
 def launches_a_graph_after_five(number, graphs=[]):  # noqa: B006
-    """As JAX does: the same work, launched otherwise at first."""
+    """As JAX does: the first steps launch the same work in another way."""
     if number > 5 and not graphs:
         graphs.append(capture(lambda: launches(number)))
     if graphs:
@@ -265,7 +265,7 @@ def launches_a_graph_after_five(number, graphs=[]):  # noqa: B006
 
 
 def train(step):
-    """Until the test has seen enough: then all ranks stop after the same step."""
+    """Runs until the test has seen enough. Then all ranks stop after the same step."""
     number, done = 0, []
     last = Path(os.environ["RENDEZVOUS"], "last")
     while not last.exists() or number < int(last.read_text()):
@@ -273,7 +273,7 @@ def train(step):
         step(number)
         done.append((time.time(), number))
         if RANK == 0 and enough.exists() and not last.exists():
-            # The others are at most a few steps ahead.
+            # The other ranks are at most a few steps ahead.
             unfinished = last.with_suffix(".new")
             unfinished.write_text(str(number + 50))
             unfinished.rename(last)

@@ -1,4 +1,4 @@
-//! The record of the last NCCL calls in the ledger: each call in order, its caller, and its outcome.
+//! The record of the last NCCL calls in the ledger: each call in order, with its caller and its outcome.
 
 use std::process::Command;
 
@@ -68,7 +68,7 @@ hold()";
         [2, 4].iter().all(|&at| calls[at].queued) && !calls[3].queued,
         "the first of a group has the event"
     );
-    // ctypes calls through libffi: at one place, wherever each process has loaded it.
+    // ctypes calls through libffi, which is the same place in every process, wherever libffi is loaded.
     let native =
         |page: &LedgerPage, call: &CallReading| page.ledger().record.native_sites.read(call.returns_to);
     let (here, there) = (native(&page, &calls[0]), native(&other, &made(&other, 12)[0]));
@@ -77,7 +77,7 @@ hold()";
     job.end();
 }
 
-/// Under every Python that is there, and from places that call through others.
+/// Runs under every installed Python, with calls that go through other functions.
 #[test]
 fn the_place_in_python_is_known_under_every_version_that_is_there() {
     let script = "
@@ -127,7 +127,7 @@ hold()";
             format!("<module> <string> {}", line("range(3)")),
         ];
         assert_eq!(forward[0], inner, "{python}: {forward:?}");
-        // From 3.11 on functions say in which class they are.
+        // From 3.11 on, the name of a function includes its class.
         assert_eq!(forward[1].trim_start_matches("Trainer."), expected[0], "{python}: {forward:?}");
         assert_eq!(forward[2], expected[1], "{python}: {forward:?}");
         assert!(calls[200..203].iter().all(|call| call.site == calls[200].site), "one place, one site");

@@ -1,4 +1,4 @@
-//! The data of steps, and their sources.
+//! The figures of steps, and the sources of steps.
 
 use xpu_tests::{
     built,
@@ -30,7 +30,7 @@ hold()",
     job.end();
 }
 
-/// The hook's steps of rank `rank`, and its program's: number and median time in milliseconds.
+/// What a rank's hook reported of its steps, and the program's own median, both in milliseconds.
 #[derive(Debug)]
 struct Reported {
     completed: u64,
@@ -38,7 +38,7 @@ struct Reported {
     truth: f64,
 }
 
-/// The demo's `worker.py`, which marks nothing, to its end.
+/// Runs the demo's `worker.py`, which marks no steps, to its end.
 fn unmarked(world: usize, steps: u64) -> Vec<Reported> {
     let place = Place::new();
     let listener = Listener::at(&place.socket());
@@ -133,7 +133,7 @@ hold()",
     });
     assert_eq!(steps.source, StepSource::Detected);
     let median = steps.durations.median().unwrap().milliseconds();
-    // Times of GEMMs count from the hook's gathering.
+    // GEMMs get their times when the hook gathers them, so the median is not exact.
     assert!((16.0..40.0).contains(&median), "{median} ms for what sleeps 20");
     std::fs::write(job.place.path("enough"), "").unwrap();
     job.end();
@@ -145,7 +145,7 @@ import_torch()
 wait_until_watched()
 ";
 
-/// The steps in rank 0's last summary when these are completed.
+/// The last steps that rank 0 has reported, once this number is completed.
 #[track_caller]
 fn steps_at(job: &Job, completed: u64) -> Steps {
     job.after_step(0, completed)
@@ -176,7 +176,7 @@ hold()"
     job.end();
 }
 
-/// In training on CPUs, Python's lookup of PyTorch's module is the one call that the hook intercepts.
+/// In training on CPUs, Python's lookup of PyTorch's module is the only call that the hook intercepts.
 #[test]
 fn who_calls_no_cuda_is_seen_by_its_optimizers_steps() {
     let place = Place::new();
@@ -213,7 +213,7 @@ sys.stdin.read()",
     assert!(outcome.status.success() && outcome.stderr.is_empty(), "{outcome:?}");
 }
 
-/// Otherwise the hook would read Kineto's count before the step is in it.
+/// If the hook registered first, it would read Kineto's count before the step is counted.
 #[test]
 fn kineto_registers_before_the_hook() {
     let job = Job::of(
@@ -374,7 +374,8 @@ fn a_source_of_steps_that_is_none_is_complained_of() {
 
 #[test]
 fn steps_launched_in_a_burst_have_the_time_that_the_gpu_takes_for_each() {
-    // Marked, and by the optimizer: eight steps are launched at once, then the program waits for all.
+    // Steps are marked, or counted by the optimizer. The program launches eight steps at once, then waits for
+    // all of them.
     for mark in ["step()", "optimizer.step()"] {
         let script = format!(
             "{ATTACH}

@@ -1,4 +1,4 @@
-/* A runtime that reaches the driver by its public names: the launch that the program made is still one.
+/* A runtime that calls the driver by its public names. A launch of the program must still count once.
  *
  * cc -shared -fPIC through.c -o libthrough.so */
 #include <stddef.h>

@@ -1,4 +1,4 @@
-//! Timing: GEMMs, collectives alone and in groups, steps.
+//! Timing of GEMMs, of collectives alone and in groups, and of steps.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ hold()";
         assert_eq!(samples.iter().map(|sample| sample.sequence.0).collect::<Vec<_>>(), chosen);
         assert!(samples.iter().all(|sample| sample.communicator == first[0].communicator));
     }
-    // The shortest of a collective's durations is its transfer; the rest is waiting.
+    // The shortest duration of a collective is its transfer. The rest of a longer one is waiting.
     let shortest = first.iter().zip(&second).map(|(a, b)| a.duration.min(b.duration));
     let mut rates: Vec<f64> = shortest
         .map(|duration| GigabytesPerSecond::from_work(first[0].bus_bytes as f64, duration).unwrap().0)

@@ -1,7 +1,7 @@
-"""PyTorch's hook after a step of an optimizer, as its public API has it, for tests without PyTorch.
+"""PyTorch's hook after an optimizer step, with its public API, for tests without PyTorch.
 
-`import_torch()` makes it: a module `torch.optim.optimizer` with `register_optimizer_step_post_hook`. The `step` of the
-optimizers here calls what is registered. Real PyTorch is used by tests/zoo and tests/python/test_launchers.py.
+`import_torch()` makes a module `torch.optim.optimizer` with `register_optimizer_step_post_hook`. The `step` of the
+optimizers here calls each registered hook. tests/zoo and tests/python/test_launchers.py use real PyTorch.
 """
 
 import inspect
@@ -34,7 +34,8 @@ def import_torch():
 
 
 def wait_until_watched():
-    """Returns when the hook has registered. PyTorch's import takes longer than that; this module's does not."""
+    """Returns once the hook has registered. Importing PyTorch takes longer than that; importing this module does
+    not."""
     until = time.monotonic() + 30
     while not any(inspect.isfunction(hook) for hook in registered):
         assert time.monotonic() < until, "the hook has not registered with the optimizers"

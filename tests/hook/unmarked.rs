@@ -1,5 +1,5 @@
-//! Unmarked steps, in loops of each kind: equal to the program's own count and clock on every rank, or
-//! unknown.
+//! Unmarked steps in loops of each kind. On every rank they agree with the program's own count and clock, or
+//! are unknown.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use xpu_wire::{
 
 use crate::Job;
 
-/// A program's own report of its rank: when it completed which step.
+/// What a program reports of its rank: when it completed each step.
 type Own = Vec<(f64, u64)>;
 
-/// Runs a loop of `programs.py` until `seen` has seen enough. Returns each rank's reported steps, and its own
-/// account.
+/// Runs a loop of `programs.py` until `seen` is satisfied. Returns, for each rank, the steps that the hook
+/// reported and the program's own report.
 fn watch(world: usize, program: &str, seen: impl Fn(&[Steps]) -> bool) -> Vec<(Vec<Steps>, Own)> {
     let job = Job::of(world, &[], &format!("from programs import *\ntrain({program})"));
     let said = |rank: usize| -> Option<Vec<Steps>> {
@@ -39,13 +39,13 @@ fn watch(world: usize, program: &str, seen: impl Fn(&[Steps]) -> bool) -> Vec<(V
     all.into_iter().zip(own).collect()
 }
 
-/// The number of the last step completed before a moment.
+/// The number of the last step that was completed before this moment.
 fn own_at(own: &Own, moment: Moment) -> u64 {
     let at = moment.0 as f64 / 1e9;
     own.iter().take_while(|&&(then, _)| then <= at).last().map_or(0, |&(_, number)| number)
 }
 
-/// How long a step is of which the first of these is one and the last another, in milliseconds.
+/// The mean length of the steps between these two, in milliseconds.
 fn mean(from: (f64, u64), to: (f64, u64)) -> f64 {
     (to.0 - from.0) / (to.1 - from.1) as f64 * 1e3
 }
@@ -54,7 +54,7 @@ fn is_right(world: usize, program: &str) {
     is_right_but(0, world, program);
 }
 
-/// The number may be more than one step off in this many summaries.
+/// In up to `lapses` summaries the number may be wrong by more than one step.
 fn is_right_but(lapses: usize, world: usize, program: &str) {
     let lasts = |steps: &[Steps]| match (steps.first(), steps.last()) {
         (Some(first), Some(last)) => last.at.since(first.at) > Duration::from_secs(8),
@@ -124,7 +124,7 @@ fn figures_that_log_entries_reduce_too() {
 
 #[test]
 fn evaluations_with_the_operations_of_tensor_parallel_steps() {
-    // Until the first evaluation is over, the number of all-reduces is taken for that of steps.
+    // Until the first evaluation is over, the hook takes the number of all-reduces for the number of steps.
     is_right_but(1, 2, "tensor_parallel");
 }
 
@@ -142,7 +142,7 @@ fn where_the_first_steps_were_launched_otherwise_the_number_is_a_lower_bound() {
         let truth = own_at(&own, steps.at);
         assert!((truth - 7..=truth).contains(&steps.completed.0), "{} for {truth}", steps.completed.0);
     }
-    // On a busy machine a few steps take many times as long: medians are compared.
+    // On a busy machine a few steps take many times as long, so medians are compared.
     let mut lengths: Vec<f64> = own[5..].windows(2).map(|pair| mean(pair[0], pair[1])).collect();
     lengths.sort_by(f64::total_cmp);
     let (own, shown) = (lengths[lengths.len() / 2], said[said.len() - 1].durations.median());

@@ -1,6 +1,6 @@
-/* A profiler plugin of the program's own: writes each callback, one a line, to the file in USER_PLUGIN_LOG.
- * Versions 4 and 5 (-DVERSION=...), which differ in the arguments of init and in the width of an event's type.
- * Handles are numbers of its own; parents are written as it numbered them. */
+/* A profiler plugin of the program's own. Writes each callback as a line to the file in USER_PLUGIN_LOG.
+ * Versions 4 and 5 (-DVERSION=...) differ in the arguments of init and in the width of an event's type. The
+ * plugin numbers its handles; parents are written as these numbers. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static int start(void *context, void **handle, void *event) {
     if (type == 512 || type == 1024) func = *(const char **)((char *)event + 24);
     if (type == 2) func = *(const char **)((char *)event + 32);
     fprintf(log_file, "start %p type %d parent %p %s -> %p\n", context, (int)type, parent, func, *handle);
-    /* It asks for less from now on. */
+    /* From now on the plugin asks for fewer events. */
     if (func[0] && getenv("USER_PLUGIN_STOPS_AT") && handles >= atoi(getenv("USER_PLUGIN_STOPS_AT"))) *mask_place = 0;
     return 0;
 }

@@ -1,4 +1,4 @@
-//! `/api/v1` of a job that trains.
+//! `/api/v1` for a job that trains.
 
 use std::fs;
 
@@ -29,7 +29,7 @@ fn every_path_of_the_document_is_there(client: &Client) {
             assert_eq!(client.get(path).status, 404, "only with --compat");
             continue;
         }
-        // A stream has its own test, because it does not end soon.
+        // The stream of events has its own test, because it does not end soon.
         let methods_asked: &[&str] = if path == "/api/v1/events" {
             &["post", "put", "delete"]
         } else {
@@ -146,7 +146,7 @@ fn capture(demo: &Demo, client: &Client) {
     assert_eq!(of_time["ranks"].as_array().map(Vec::len), Some(2));
 }
 
-/// The report of a capture that is asked for.
+/// Requests a capture, and returns its report.
 fn captured(demo: &Demo, client: &Client, wanted: &Value) -> Value {
     let begun = client.post("/api/v1/capture", wanted);
     assert_eq!((begun.status, &begun.json()["state"]), (202, &json!("recording")), "{begun:?}");
@@ -162,7 +162,7 @@ fn captured(demo: &Demo, client: &Client, wanted: &Value) -> Value {
         (reported["state"] != "recording").then_some(reported)
     });
     assert_eq!(done["state"], "done", "{done:#}");
-    // Only the one that is of steps watches the job; and nobody has a keyboard.
+    // Only a capture of steps watches the job. The text must not name a key, because nobody has a keyboard.
     let said = done["said"].to_string();
     assert_eq!(said.contains("some seconds longer"), wanted["no_watch"].is_null(), "{said}");
     assert!(!said.contains("Ctrl-C"), "{said}");
@@ -172,7 +172,7 @@ fn captured(demo: &Demo, client: &Client, wanted: &Value) -> Value {
     serde_json::from_str(&run(report.args(["report", "--json"]).arg(&file)).stdout).expect("a report")
 }
 
-/// The body as it is: no text.
+/// The body in bytes, because it is not text.
 fn fetch(client: &Client, path: &str) -> Vec<u8> {
     use std::io::{Read as _, Write as _};
     let mut bytes = until("the server to take a request", || {

@@ -1,4 +1,4 @@
-//! Raw HTTP: a test can send what no library would.
+//! A raw HTTP client: a test can send what no library would.
 
 use std::{
     fmt::Write as _,
@@ -10,7 +10,7 @@ use std::{
 use serde_json::Value;
 use xpu_tests::program::until;
 
-/// A collector's HTTP port, and the frames given to it.
+/// A collector's HTTP port, and the token for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) address: SocketAddr,
@@ -41,7 +41,7 @@ impl Client {
         self.ask("GET", path, None)
     }
 
-    /// `/metrics`.
+    /// The text of `/metrics`.
     pub(crate) fn page(&self) -> String {
         let answer = self.get("/metrics");
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -56,7 +56,7 @@ impl Client {
         self.send(&self.request(method, path, body))
     }
 
-    /// The same where the server may say that it is too soon.
+    /// As [`Self::ask`], but also returns a 429.
     pub(crate) fn once(&self, method: &str, path: &str, body: Option<&str>) -> Answer {
         self.exchange(&self.request(method, path, body))
     }
@@ -74,7 +74,7 @@ impl Client {
         format!("{request}\r\n{}", body.unwrap_or_default())
     }
 
-    /// Sends these very bytes, again where that was too soon for the server; what comes back until the end.
+    /// Sends these bytes, again while the server answers 429. Returns the whole answer.
     pub(crate) fn send(&self, request: &str) -> Answer {
         until("the server to take a request", || {
             Some(self.exchange(request)).filter(|answer| answer.status != 429)
@@ -83,7 +83,7 @@ impl Client {
 
     fn exchange(&self, request: &str) -> Answer {
         let mut stream = self.connect();
-        // An early refusal need not be read to the end.
+        // The server may refuse early, without reading the whole request.
         let _ = stream.write_all(request.as_bytes());
         let mut bytes = Vec::new();
         let _ = stream.read_to_end(&mut bytes);

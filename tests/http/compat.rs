@@ -1,5 +1,5 @@
-//! What reads xpu-timer's page reads this one: names, label sets, types and units of the sample in its documentation
-//! (`xpu_timer_sample.txt`, one line of each).
+//! Programs that read xpu-timer's page can read this one. It has the names, label sets, types and units of
+//! the sample in xpu-timer's documentation (`xpu_timer_sample.txt`, one line of each).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,14 @@ use crate::{
 
 const SAMPLE: &str = include_str!("xpu_timer_sample.txt");
 
-/// Additional metrics, as in xpu-timer's code but not in its sample.
+/// Metrics that are in xpu-timer's code but not in its sample.
 const BESIDES: [&str; 1] = ["XPU_TIMER_MEMORY_COUNTER"];
 
 fn types(text: &str) -> BTreeMap<&str, &str> {
     text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect()
 }
 
-/// Label names of each metric; the shape in a name stands for all shapes.
+/// The label names of each metric. A shape in a name represents all shapes.
 fn label_sets(page: &Page) -> BTreeMap<String, BTreeSet<Vec<String>>> {
     let mut sets: BTreeMap<String, BTreeSet<Vec<String>>> = BTreeMap::new();
     for (name, series) in
@@ -46,7 +46,8 @@ fn compat(demo: &Demo) -> (Client, String) {
     (client, page)
 }
 
-/// What `DLRover`'s agent does with the page: it keeps lines that begin with this, and takes the last whole number of each.
+/// Parses the page as `DLRover`'s agent does: it keeps lines that begin with this, and takes the last integer
+/// of each.
 fn dlrover_hang(page: &str) -> Vec<i64> {
     let lines = page.lines().filter(|line| line.starts_with("XPU_TIMER_COMMON_HANG"));
     let last = |line: &str| {
@@ -87,7 +88,7 @@ fn what_reads_xpu_timer_reads_this() {
     control(&demo, &client);
 }
 
-/// The pretend GPU multiplies at 500 TFLOPS, and its links move 150 GB/s.
+/// The simulated GPU multiplies at 500 TFLOPS, and its links move 150 GB/s.
 fn units(demo: &Demo, page: &Page) {
     let status = demo.status().expect("a document");
     let all = |name: &str| page[name].iter().map(|(_, value)| *value).collect::<Vec<_>>();
@@ -96,7 +97,7 @@ fn units(demo: &Demo, page: &Page) {
         assert!((value / tflops - 1.0).abs() < 0.2, "{value} is not {tflops} TFLOPS");
     }
     for value in all("XPU_TIMER_COLL_KERNEL_BANDWIDTH") {
-        // With waiting in it, so never more than on the transfer alone: 1,200 Gbit/s.
+        // The time includes waiting, so the rate is at most that of the transfer alone: 1,200 Gbit/s.
         assert!((10.0..1300.0).contains(&value), "{value} Gbit/s");
     }
     let latencies = page.iter().filter(|(name, _)| name.ends_with("_LATENCY"));
@@ -120,7 +121,7 @@ fn units(demo: &Demo, page: &Page) {
     assert!(qps > 100.0, "{qps} GEMMs a second");
 }
 
-/// Its two requests, as its tools send them.
+/// Sends the two requests of xpu-timer's tools.
 fn control(demo: &Demo, client: &Client) {
     let gauges = |name: &str| {
         let page = parse(&client.page());
@@ -157,7 +158,7 @@ fn control(demo: &Demo, client: &Client) {
     assert!(!std::path::Path::new("/root/output").exists(), "a path in a request is not followed");
 }
 
-/// Rank 3 does not enter a collective. The other host cannot see it, and all of its ranks wait.
+/// Rank 3 does not enter a collective. The other host cannot see this, and all its ranks wait.
 #[test]
 fn every_host_of_a_job_that_hangs_says_so() {
     let demo = Demo::start("--ranks 4 --nodes 2 --hang 60:3 --stay", &[("XPU_TOP_COMPAT", "xpu-timer")]);

@@ -1,4 +1,5 @@
-//! Attacks by unauthorised clients: nothing leaks, the job is untouched, and permitted clients are answered.
+//! Attacks by unauthorised clients: nothing leaks, the job is not affected, and authorised clients are
+//! answered.
 
 use std::{
     io::{Read as _, Write as _},
@@ -51,7 +52,7 @@ fn strangers_learn_nothing_and_the_job_goes_on() {
         }
     }
     assert_eq!(stranger.get("/healthz").body, "ok\n");
-    // Who has the token finds nothing behind such paths either.
+    // With the token such paths return nothing either.
     for path in ["/api/v1/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/metrics/%2e%2e", "/metrics\0"] {
         let answer = client.get(path);
         assert!(matches!(answer.status, 400 | 404), "{path}: {answer:?}");
@@ -89,7 +90,7 @@ fn strangers_learn_nothing_and_the_job_goes_on() {
     drop(rank);
 }
 
-/// As many as one user can open, who come again and again.
+/// As many connections as one user can open, repeatedly.
 #[test]
 fn those_who_say_nothing_keep_nobody_out() {
     let host = Host::new();
@@ -106,7 +107,7 @@ fn those_who_say_nothing_keep_nobody_out() {
     drop((silent, rank));
 }
 
-/// A body of a gigabyte that is announced, and then sent until the connection closes.
+/// A body of one gigabyte is announced, and sent until the server closes the connection.
 fn a_gigabyte(client: &crate::client::Client) {
     let token = client.token.as_deref().unwrap_or_default();
     let head = format!(
@@ -121,7 +122,7 @@ fn a_gigabyte(client: &crate::client::Client) {
     }
 }
 
-/// Two thousand that say nothing, at a time as many as this machine allows.
+/// Two thousand connections that send nothing, as many at a time as this machine allows.
 fn many_connections(client: &crate::client::Client) {
     let open: Vec<TcpStream> = (0..800).filter_map(|_| TcpStream::connect(client.address).ok()).collect();
     assert!(open.len() > 100, "{}", open.len());

@@ -1,4 +1,4 @@
-//! A job to look at: `xpu-top demo`, whose collectors are real and have no key, and a host with a key.
+//! Jobs to query: `xpu-top demo`, whose collectors are real and have no key, and a host with a key.
 
 use std::{
     fs::File,
@@ -16,13 +16,13 @@ use xpu_tests::{
 
 use crate::client::Client;
 
-/// A demo that trains until it is dropped, on one pretend host.
+/// A demo on one simulated host, which trains until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Demo {
     pub(crate) place: Place,
     program: Option<Program>,
     base: u16,
-    /// One demo at a time: each takes all of a small machine.
+    /// A lock, so that one demo runs at a time: each demo takes all cores of a small machine.
     _turn: File,
 }
 
@@ -44,7 +44,7 @@ impl Demo {
         demo
     }
 
-    /// Of one of its pretend hosts.
+    /// A client of one simulated host.
     pub(crate) fn client(&self, node: u8) -> Client {
         Client { address: SocketAddr::from((Ipv4Addr::new(127, 0, 0, node), self.base)), token: None }
     }
@@ -68,14 +68,14 @@ impl Drop for Demo {
     }
 }
 
-/// `xpu-top`, at a home without a key.
+/// `xpu-top` with a home folder that has no key.
 fn command(place: &Place, line: &str) -> Command {
     let mut command = place.command(built::artifact("xpu-top"));
     command.env("HOME", place.path("")).env_remove("XDG_CONFIG_HOME").args(line.split_whitespace());
     command
 }
 
-/// For a host with a key: a client with its token, as `xpu-top keygen --token` prints it.
+/// A client for a host with a key. Its token is the output of `xpu-top keygen --token`.
 pub(crate) fn client_of(host: &Host) -> Client {
     let token = run(host.xpu_top("keygen --token -o").arg(host.key())).stdout.trim().to_owned();
     assert_eq!(token.len(), 64, "{token}");

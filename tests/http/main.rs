@@ -1,4 +1,4 @@
-//! The real collector over HTTP: pages of a job that trains, and what strangers try.
+//! The real collector over HTTP: the pages of a job that trains, and attacks by strangers.
 
 mod api;
 mod client;

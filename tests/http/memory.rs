@@ -1,4 +1,4 @@
-//! Reading from ranks takes memory only for the received data.
+//! Receiving from ranks takes memory only for the data that arrives.
 
 use xpu_tests::{host::Host, program::until};
 

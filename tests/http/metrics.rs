@@ -1,4 +1,4 @@
-//! The page of a job that trains.
+//! The metrics page of a job that trains.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use xpu_tests::program::until;
 
 use crate::job::Demo;
 
-/// Lines of a page by name, each with labels and value.
+/// The lines of a page by name, each with labels and value.
 pub(crate) type Page = BTreeMap<String, Vec<(BTreeMap<String, String>, f64)>>;
 
-/// Reads a page; a line that is none fails the test.
+/// Parses a page. An invalid line fails the test.
 pub(crate) fn parse(text: &str) -> Page {
     let mut page = Page::new();
     for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
@@ -26,7 +26,7 @@ pub(crate) fn parse(text: &str) -> Page {
     page
 }
 
-/// The value of the series with these labels among its own.
+/// The value of the series that has these labels.
 pub(crate) fn value(page: &Page, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
     let has = |of: &BTreeMap<String, String>| {
         labels.iter().all(|(name, text)| of.get(*name).is_some_and(|have| have == text))
@@ -69,7 +69,7 @@ fn the_page_says_what_status_says() {
         near("xpu_top_step_median_seconds", 1e-3, &of["step_ms_p50"], 0.5);
         near("xpu_top_step_mean_seconds", 1e-3, &of["step_ms_mean"], 0.5);
         near("xpu_top_bus_bandwidth_bytes_per_second", 1e9, &of["bus_gb_s"], 0.5);
-        // Asked later: the job has gone on.
+        // Asked later, when the job has made more steps.
         assert!(of["step"].as_f64().is_some_and(|step| on_page("xpu_top_steps_total") <= step), "{of:#}");
         assert_eq!(
             value(&page, "xpu_top_rank_state", &[("rank", &rank), ("state", "ok")]),
@@ -87,7 +87,8 @@ fn the_page_says_what_status_says() {
             .iter()
             .all(|(labels, _)| labels["communicator"] == "world" || !labels["communicator"].is_empty())
     );
-    // Both are the hook's counts since the job began, reported a second apart: some ten steps of 84 GEMMs.
+    // Both are the hook's counts since the job began, reported a second apart: some ten steps with 84 GEMMs
+    // each.
     let launched =
         value(&page, "xpu_top_launches_total", &[("rank", "0"), ("kind", "gemm")]).expect("launches");
     let of_rank = page["xpu_top_gemms_total"].iter().filter(|(labels, _)| labels["rank"] == "0");

@@ -1,4 +1,4 @@
-//! A receiver of OTLP/HTTP as small as can be, which decodes with OpenTelemetry's own types.
+//! A minimal receiver of OTLP/HTTP, which decodes with OpenTelemetry's own types.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -15,7 +15,7 @@ use xpu_tests::program::until;
 
 use crate::job::Demo;
 
-/// What was sent, once one message has all of these in it.
+/// The metrics of the first message that has all of these.
 fn received(listener: &TcpListener, wanted: &[&str]) -> Vec<Metric> {
     loop {
         let (stream, _) = listener.accept().expect("it is sent");

@@ -31,7 +31,7 @@ struct Event {
     data: Value,
 }
 
-/// Events of a stream, one by one; `gzip` asks for them compressed.
+/// Reads the events of a stream one by one; `gzip` requests compression.
 struct Listening(Box<dyn std::io::BufRead>);
 
 impl Listening {
@@ -46,7 +46,7 @@ impl Listening {
             .as_ref()
             .map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
         let accepts = if gzip { "Accept-Encoding: gzip\r\n" } else { "" };
-        // HTTP/1.0, so that the body comes as it is.
+        // HTTP/1.0, so that the body is not chunked.
         write!(stream, "GET {path} HTTP/1.0\r\nHost: {}\r\n{token}{accepts}\r\n", client.address)
             .expect("it is sent");
         let mut reader = BufReader::new(stream);
@@ -111,7 +111,7 @@ fn a_page_and_its_events_are_served() {
     });
     let seconds = began.elapsed().as_secs_f64();
     assert!(f64::from(came) <= seconds + 2.0, "{came} events in {seconds} s: one a second");
-    // All listeners get the same document of a second.
+    // All listeners get the same document in the same second.
     let steps: Vec<_> = (0..4).map(|_| step(&plain.next())).collect();
     let theirs: Vec<_> = (0..8).map(|_| step(&compressed.next())).collect();
     assert!(steps.iter().all(|step| theirs.contains(step)), "{steps:?} {theirs:?}");
@@ -126,7 +126,7 @@ fn a_page_and_its_events_are_served() {
     );
 }
 
-/// A browser gets nothing from other hosts, and no data.
+/// A browser gets nothing from other hosts, and files contain no data.
 fn files(client: &Client) {
     let page = client.get("/");
     assert!(page.status == 200 && page.head.contains("content-type: text/html"), "{page:?}");
@@ -174,7 +174,7 @@ while True:
     }
     let mut listening = Listening::to(&client, true);
     assert_eq!(listening.next().name, "status");
-    // Who asks too often for what needs no token takes nothing from who has it.
+    // Too many requests without a token do not affect clients with a token.
     for path in ["/", "/healthz"] {
         let mut refused = (0..1000).map(|_| stranger.once("GET", path, None).status);
         assert_eq!(refused.find(|&status| status != 200), Some(429), "{path}");
@@ -189,7 +189,7 @@ fn serve_prints_the_address_of_a_page_for_many_hosts() {
     let mut command = host.xpu_top("serve --job train --base-port");
     let hosts = format!("{},no host", host.address);
     command.args([BASE, "--hosts", &hosts, "--key-file"]).arg(host.key());
-    // Settings of collectors, which its page does not have.
+    // These are settings of collectors. The page that `serve` prints does not have them.
     command.env("XPU_TOP_NO_HTTP", "1").env("XPU_TOP_TOKEN_FILE", "/nonexistent");
     let serve = Program::start(&mut command);
     let line = until("an address", || {
@@ -219,7 +219,7 @@ fn a_collector_without_a_job_streams_that_and_listeners_are_bounded() {
         (event.name.as_str(), &event.data["error"]),
         ("problem", &Value::from("no job is known here"))
     );
-    // Of one address.
+    // All from one address.
     let many: Vec<_> = (0..80).map(|_| Listening::of(&client, "/api/v1/events", false)).collect();
     let open = many.iter().filter(|listening| listening.is_ok()).count();
     assert!((30..=48).contains(&open), "{open}");

@@ -1,4 +1,4 @@
-//! One Prometheus for many hosts: a relay's pages cover everything it receives.
+//! One Prometheus for many hosts: a relay's pages have everything that the relay receives.
 
 use std::net::SocketAddr;
 

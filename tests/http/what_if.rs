@@ -1,4 +1,4 @@
-//! `/api/v1/jobs/{job}/what-if` and its metrics, of a job with a slow data loader.
+//! `/api/v1/jobs/{job}/what-if` and its metrics, for a job with a slow data loader.
 
 use xpu_tests::program::until;
 

@@ -1,5 +1,5 @@
-//! A dynolog on the host, played by `dynolog.py`: whoever has the name has the ranks, the collector reports which of the two it is, and
-//! takes the name when dynolog ends.
+//! A dynolog on the host, simulated by `dynolog.py`. Whichever of the two has the name serves the ranks. The
+//! collector reports which it is, and takes the name when dynolog ends.
 
 use std::{fs, path::PathBuf};
 
@@ -21,7 +21,7 @@ impl Dynolog {
         Self(dynolog)
     }
 
-    /// It has the ranks: both write a trace at its word, and none a second.
+    /// dynolog serves the ranks: at its request each writes one trace, and no second one.
     fn traces(&mut self, host: &Host, ranks: &[Program]) {
         let each = |line: &str, said: &str| {
             ranks.iter().all(|rank| {
@@ -40,7 +40,7 @@ impl Dynolog {
     }
 }
 
-/// Its line about the name.
+/// The line of `doctor` about the name.
 fn doctor(host: &Host) -> (String, String) {
     let said = host.ask("doctor --json").stdout;
     let document: Value = serde_json::from_str(&said).unwrap();
@@ -75,7 +75,7 @@ fn a_dynolog_that_was_first_keeps_the_ranks_until_it_ends() {
     let (state, found) = doctor(&host);
     assert!(state == "warn" && found.contains(&format!("process {}", dynolog.0.pid())), "{found}");
 
-    // Like one that is killed, it leaves its file behind.
+    // Like a killed process, it leaves its file behind.
     dynolog.0.signal("KILL");
     until("the collector to take the name", || (served(&host) == 1).then_some(()));
     is_traced(&host, "taken");

@@ -1,7 +1,7 @@
-"""What PyTorch has of its own profiler, Kineto, as far as a daemon sees it, for tests without PyTorch.
+"""Kineto, PyTorch's profiler, as a daemon sees it, for tests without PyTorch.
 
-`Kineto()` is imported like PyTorch: it counts what optimizers do, asks the daemon at `$KINETO_IPC_SOCKET_DIR/dynolog`
-what to do, and writes a trace of the ordered steps. Real PyTorch is used by tests/python/test_kineto.py.
+`Kineto()` acts as in PyTorch: it counts optimizer steps, asks the daemon at `$KINETO_IPC_SOCKET_DIR/dynolog` what to
+do, and writes a trace of the ordered steps. tests/python/test_kineto.py uses real PyTorch.
 """
 
 import os
@@ -35,7 +35,7 @@ class Kineto:
         module = types.ModuleType("torch.autograd.profiler")
         module.KinetoStepTracker = self.tracker
         sys.modules["torch.autograd.profiler"] = module
-        # As `import torch` does where KINETO_USE_DAEMON is set.
+        # `import torch` does this too, if KINETO_USE_DAEMON is set.
         if os.environ.get("KINETO_USE_DAEMON"):
             torch_hooks.registered.append(self.after_step)
             threading.Thread(target=self.ask_for_ever, daemon=True).start()
@@ -82,7 +82,7 @@ class Kineto:
         self.told.append(config)
         self.config = config
         if "PROFILE_START_ITERATION" in config:
-            # One that is over means the next one, rounded up.
+            # If that step is over, the next one is used, rounded up.
             start, upto = int(config["PROFILE_START_ITERATION"]), int(config.get("PROFILE_START_ITERATION_ROUNDUP", 1))
             if start <= self.count:
                 start = -(-(self.count + 1) // upto) * upto
@@ -98,7 +98,7 @@ class Kineto:
         path = config["ACTIVITIES_LOG_FILE"].replace(".json", f"_{os.getpid()}.json")
         base = int(time.time()) * 10**9
         events = [EVENT.format(pid=os.getpid(), ts=(at * 1e9 - base) / 1e3) for at in calls]
-        # Some of it, so that it takes several parts.
+        # Enough text that the trace takes several parts.
         noise = "".join(f',\n{{"ph": "i", "name": "{os.urandom(16).hex()}"}}' for _ in range(60_000))
         with open(path + ".tmp", "w") as file:
             file.write(f'{{"schemaVersion": 1, "trace_id": "{config["REQUEST_TRACE_ID"]}",\n')

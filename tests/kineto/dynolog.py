@@ -1,8 +1,8 @@
-"""dynolog, as far as PyTorch's profiler sees it: `dynolog.py FOLDER`, the daemon of this folder.
+"""dynolog as PyTorch's profiler sees it: `dynolog.py FOLDER`, the daemon of this folder.
 
-It takes the name as dynolog does, removing what is there, and ends with its input. Each line of its input is
-a file: all processes that have polled are told once to write a trace of two steps there, as by
-`dyno gputrace --iterations 2 --log-file FILE`. Each process that is told is a line of its output.
+It removes an existing file and takes the name, as dynolog does, and ends when its input ends. Each line of input is a
+file: each process that has polled is asked once to write a trace of two steps there, as by `dyno gputrace
+--iterations 2 --log-file FILE`. Each process that was asked is a line of output.
 """
 
 import os
@@ -19,7 +19,7 @@ daemon.bind(name)
 os.chmod(name, 0o666)
 print("ready", file=sys.stderr, flush=True)
 
-# The configuration that each process gets at its next poll, by its number.
+# The configuration that each process gets at its next poll, by process id.
 processes = {}
 
 
@@ -55,5 +55,5 @@ while True:
         ]
         processes = dict.fromkeys(processes, "\n".join(lines) + "\n")
     else:
-        # Its file stays, as after a kill.
+        # The socket's file stays, as after a kill.
         break

@@ -1,7 +1,8 @@
 """Datagrams that no Kineto sends, to the daemon in a folder: `hostile.py FOLDER LEAST PID...`.
 
-At least LEAST, and until its input ends; PID are processes of the job, in whose names some are sent. Each
-datagram counts once the daemon's socket has taken it. At the end it writes how many of each kind were taken.
+It sends at least LEAST datagrams, and continues until its input ends. Some are sent in the name of the job's
+processes PID. A datagram counts once the daemon's socket has accepted it. At the end it prints how many of each kind
+were accepted.
 """
 
 import array
@@ -23,7 +24,7 @@ dice = random.Random(7)
 
 
 def bound():
-    """A socket by a name that a client may have."""
+    """A socket with a name that a client may have."""
     found = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     found.bind(os.path.join(folder, f"dynoconfigclient-{os.getpid()}-{next(numbers)}"))
     return found
@@ -66,7 +67,7 @@ def send(data, by=lasting, more=()):
 
 
 def leaves():
-    """Nobody is there any more when the answer comes."""
+    """The sender is gone when the answer comes."""
     one = bound()
     send(message(b"req", request(any_pids())), one)
     drop(one)
@@ -78,7 +79,7 @@ def passes_descriptors():
 
 
 def forges_credentials():
-    """Another process's, which only root may."""
+    """Credentials of another process, which only root may send."""
     theirs = struct.pack("=iii", os.getppid(), 65534, 65534)
     send(message(b"req", request(any_pids())), more=[(socket.SOL_SOCKET, socket.SCM_CREDENTIALS, theirs)])
 
@@ -112,7 +113,7 @@ if os.geteuid() == 0:
 
 
 def hears():
-    """What is answered to those who are still there: nothing to do, or a number of clients."""
+    """The answers to senders that still exist: nothing to do, or a number of clients."""
     for one in (lasting, stranger, unbound, abstract):
         while select.select([one], [], [], 0)[0]:
             answer = one.recv(1 << 16)

@@ -1,4 +1,5 @@
-//! Whatever comes to the socket: the collector lives, keeps its memory and descriptors, and serves the ranks meanwhile and after.
+//! Any datagrams on the socket: the collector survives, keeps its memory and descriptors, and serves the
+//! ranks during and after the attack.
 
 use std::{fs, time::Instant};
 
@@ -10,10 +11,11 @@ use xpu_tests::{
 
 use super::Host;
 
-/// Datagrams that the collector takes, of all kinds.
+/// Datagrams of all kinds that the collector accepts.
 const DATAGRAMS: u64 = 100_000;
 
-/// Memory that they may cost beyond what a trace of the job took before: 80 bytes lost with each would exceed it.
+/// The memory that they may cost beyond what a trace of the job took before. A leak of 80 bytes per datagram
+/// would exceed it.
 const MOST_KIB: u64 = 8 << 10;
 
 #[test]
@@ -65,7 +67,7 @@ fn descriptors(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
 }
 
-/// Of all its threads.
+/// The CPU seconds of all its threads.
 fn cpu_seconds(pid: u32) -> f64 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     let texts = tasks.filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());

@@ -1,5 +1,5 @@
 //! `xpu-top kineto` on a real collector and real hooks, with a stand-in for the profiler in PyTorch: its
-//! orders, the fetched traces, and the messages on failure.
+//! orders, the fetched traces, and the messages of failures.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -25,7 +25,7 @@ use xpu_tests::{
     program::{Outcome, Program, run, until},
 };
 
-/// Steps of 20 ms, which begin together on all ranks, with an optimizer that PyTorch reports.
+/// Steps of 20 ms that begin at the same time on all ranks, with an optimizer that PyTorch reports.
 const TRAINS: &str = "
 import sys
 from gpu import *
@@ -44,7 +44,7 @@ def train():
     while True: work()
 ";
 
-/// A host with a job on it: `xpu-top run` starts the collector too, as users have it.
+/// A host with a job. As for users, `xpu-top run` starts the collector too.
 struct Host {
     place: Place,
     base: u16,
@@ -94,7 +94,7 @@ impl Host {
         Program::start(&mut command)
     }
 
-    /// Both ranks, once both are known by their steps.
+    /// Starts both ranks, and waits until both have reported steps.
     fn job(&self, scripts: [&str; 2]) -> [Program; 2] {
         let ranks = [self.run(0, &[], scripts[0]), self.run(1, &[], scripts[1])];
         self.wait_for_steps();
@@ -139,7 +139,7 @@ impl Host {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// The collector that the job started.
+    /// The process id of the collector that the job started.
     fn collector(&self) -> Option<u32> {
         let mine = format!("--base-port={}", self.base);
         let is_mine = |process: &fs::DirEntry| {
@@ -156,7 +156,7 @@ impl Host {
     }
 }
 
-/// The collector that a job started goes with the test.
+/// Kills the collector that a job started.
 impl Drop for Host {
     fn drop(&mut self) {
         if let Some(pid) = self.collector() {
@@ -168,7 +168,7 @@ impl Drop for Host {
 #[test]
 fn both_ranks_trace_the_same_steps_and_their_traces_are_fetched() {
     let host = Host::new();
-    // The Kineto of the second has counted calls before: the counts differ.
+    // The second rank's Kineto has counted calls before, so the counts differ.
     let ahead = "kineto = Kineto()\nfor _ in range(7): kineto.after_step(None, (), {})\ntrain()";
     let ranks = host.job(["kineto = Kineto()\ntrain()", ahead]);
     let done = host.kineto("--steps 3 --record-shapes");
@@ -183,7 +183,7 @@ fn both_ranks_trace_the_same_steps_and_their_traces_are_fetched() {
         let trace = host.trace(rank);
         assert_eq!(trace["trace_id"], manifest["trace_id"]);
         assert!(one["uncompressed_bytes"].as_u64() > Some(1 << 21), "of several parts: {one}");
-        // Nothing is left where it was written.
+        // The file is removed from where Kineto wrote it.
         assert!(!PathBuf::from(trace["traceName"].as_str().unwrap()).exists());
     }
     assert!(
@@ -191,7 +191,7 @@ fn both_ranks_trace_the_same_steps_and_their_traces_are_fetched() {
         "{done:?}"
     );
 
-    // Once more into the same folder would write over it.
+    // A second request into the same folder would overwrite the traces.
     let again = host.kineto("--steps 3");
     assert!(again.status.code() == Some(64) && again.stderr.contains("it exists"), "{again:?}");
     assert!(host.log().contains("Kineto is served at"), "{}", host.log());
@@ -229,7 +229,7 @@ while True:
     assert_eq!(manifest["same_steps"], true, "{manifest:#}");
 }
 
-/// Equal numbers of calls are different steps then.
+/// If the number of calls per step varies, equal numbers of calls are different steps.
 #[test]
 fn where_calls_per_step_vary_a_time_is_traced() {
     let host = Host::new();
@@ -248,7 +248,7 @@ while True:
     assert!(manifest["window"]["duration_ms"].is_number(), "{manifest:#}");
 }
 
-/// Nothing knows its steps.
+/// Neither Kineto nor the hook knows the steps.
 #[test]
 fn without_a_step_time_half_a_second_is_traced() {
     let host = Host::new();
@@ -314,7 +314,7 @@ fn what_lies_in_the_folder_stays() {
     }
 }
 
-/// PyTorch's profiler needs longer to begin than a capture: both begin with the same step.
+/// PyTorch's profiler takes longer to start than a capture, but both begin with the same step.
 #[test]
 fn a_capture_has_the_traces_of_its_steps_beside_it() {
     let host = Host::new();
@@ -332,7 +332,7 @@ fn a_capture_has_the_traces_of_its_steps_beside_it() {
     assert_eq!(manifest["same_steps"], true, "{manifest:#}");
     assert_eq!(report["ranks"][1]["steps"].as_array().map(Vec::len), Some(3), "{report:#}");
 
-    // On one clock: what the profiler has of these steps lies within them.
+    // On one clock: the profiler's events of these steps are within them.
     let out = host.place.path("c.json");
     let exported = run(host.xpu_top().arg("export").arg(&file).arg("--chrome").arg(&out));
     assert_eq!(exported.status.code(), Some(0), "{exported:?}");
@@ -348,7 +348,7 @@ fn a_capture_has_the_traces_of_its_steps_beside_it() {
         let (steps, calls) = (of("step "), of("Optimizer.step#"));
         assert_eq!((steps.len(), calls.len()), (3, 3), "rank {rank}");
         for (step, call) in steps.iter().zip(&calls) {
-            // A call of an optimizer ends its step; 5 ms are allowed for.
+            // An optimizer call ends its step; 5 ms are allowed.
             let is_within = step.0 < call.0 && call.0 < step.1 + 5e3;
             assert!(is_within, "rank {rank}: {calls:?} in {steps:?}");
         }
@@ -377,7 +377,7 @@ fn ranks_can_be_chosen_by_their_processes_and_by_what_they_do() {
     assert_eq!(host.manifest()["ranks"].as_array().unwrap().len(), 1);
 }
 
-/// Over HTTP: asked for, waited for, fetched.
+/// Over HTTP: request, wait, fetch.
 #[test]
 fn traces_can_be_had_over_http() {
     let host = Host::new();
@@ -399,7 +399,7 @@ fn traces_can_be_had_over_http() {
         let status: u16 = String::from_utf8_lossy(&answer[9..12]).parse().unwrap();
         (status, answer.split_off(at))
     };
-    // Who asks too often is asked to wait.
+    // Clients that ask too often must wait.
     let request = |method: &str, path: &str, body: &str| {
         until("an answer", || Some(once(method, path, body)).filter(|(status, _)| *status != 429))
     };

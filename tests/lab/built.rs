@@ -1,4 +1,4 @@
-//! Programs that cargo has built, found relative to this test; refused if their sources are newer.
+//! Finds programs that cargo has built, relative to this test, and refuses those older than their sources.
 
 use std::{
     env, fs,
@@ -9,10 +9,10 @@ use std::{
 
 use crate::skip::skipped;
 
-/// Installs everything a test may look for.
+/// Builds everything that a test may look for.
 const REMEDY: &str = "cargo build --release --workspace";
 
-/// The libraries of simgpu, and the sonames programs know them under.
+/// The libraries of simgpu, and the sonames under which programs load them.
 pub const STAND_INS: [(&str, &str); 7] = [
     ("libsimgpu_driver.so", "libcuda.so.1"),
     ("libsimgpu_cudart.so", "libcudart.so.13"),
@@ -26,13 +26,13 @@ pub const STAND_INS: [(&str, &str); 7] = [
 /// A build of the hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Build {
-    /// For this machine, by its own linker and against its own C library.
+    /// For this machine, with its own linker and C library.
     Default,
-    /// As it is in the packages: by zig, against an old C library.
+    /// As in the packages: built by zig, for an old C library.
     Packaged,
 }
 
-/// What makes the hook of the packages.
+/// Builds the packages' hook.
 const PACKAGING: &str = "make packaged-hook";
 
 /// The path of `libxpu_hook.so`.
@@ -41,10 +41,10 @@ pub fn hook() -> PathBuf {
     artifact("libxpu_hook.so")
 }
 
-/// The path of this build of it. On a developer's machine that of the packages may not be there.
+/// The path of this build of the hook. On a developer's machine the packages' build may be missing.
 ///
 /// # Panics
-/// If CI has not built it, or it is older than its sources.
+/// If the packages' build is missing in CI, or if a build is older than its sources.
 #[track_caller]
 pub fn hook_of(build: Build) -> Option<PathBuf> {
     if build == Build::Default {
@@ -59,7 +59,7 @@ pub fn hook_of(build: Build) -> Option<PathBuf> {
     None
 }
 
-/// The paths of all builds that are there; one that is not is a skip.
+/// The paths of all existing builds. A missing build is noted as a skip.
 #[track_caller]
 pub fn hooks() -> Vec<PathBuf> {
     let found = [Build::Default, Build::Packaged].map(|build| {
@@ -75,7 +75,7 @@ pub fn hooks() -> Vec<PathBuf> {
 /// A library or program of the workspace.
 ///
 /// # Panics
-/// If it is missing or older than its sources: a test of an old build says nothing.
+/// If it is missing or older than its sources: a test of an old build proves nothing.
 #[track_caller]
 pub fn artifact(name: &str) -> PathBuf {
     fresh(directory().join(name), REMEDY)
@@ -93,7 +93,7 @@ fn fresh(path: PathBuf, remedy: &str) -> PathBuf {
     path
 }
 
-/// `target/<profile>`: this runs in `deps` or `examples` below it.
+/// `target/<profile>`. This program runs in `deps` or `examples` below it.
 fn directory() -> PathBuf {
     let here = env::current_exe().expect("Linux tells a program its path");
     here.parent().and_then(Path::parent).expect("cargo runs tests two folders deep").to_owned()
@@ -111,7 +111,7 @@ pub fn source(name: &str) -> PathBuf {
 /// Compiles a C or C++ source of `tests/` to `to`.
 ///
 /// # Panics
-/// If the compiler does not like it.
+/// If it does not compile.
 #[track_caller]
 pub fn compile(name: &str, to: &Path, flags: &[&str]) {
     let is_cpp = Path::new(name).extension().is_some_and(|extension| extension == "cpp");

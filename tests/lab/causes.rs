@@ -1,5 +1,5 @@
-//! The ten ways in which rank 1 of a job makes it hang, each with what has to be said of it; in real processes on the
-//! simulated GPU.
+//! The ten ways in which rank 1 of a job causes a hang, each with the expected report, in real processes on
+//! the simulated GPU.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::hung::{Hung, SAME, script};
 
-/// Where the program's own place has to be found.
+/// Where the report must show the place in the program.
 #[derive(Clone, Copy, Debug)]
 pub enum Site {
-    /// In the sentence.
+    /// In the evidence.
     Named(&'static str),
     /// Only on the stack of rank 1.
     OnStack(&'static str),
@@ -21,21 +21,21 @@ pub struct Cause {
     pub name: &'static str,
     pub script: String,
     pub class: &'static str,
-    /// The kind of divergence of the recorded calls, if these show it.
+    /// The kind of divergence, if the recorded calls show it.
     pub divergence: Option<&'static str>,
     pub site: Site,
-    /// How far rank 1's GPU may have come in the operation that the finding is about.
+    /// How far rank 1's GPU may have got in the operation that the finding is about.
     pub gpu: &'static [&'static str],
 }
 
 /// The report about a hung job.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// Rank 1 alone is named, by the right class.
+    /// Whether rank 1 alone is named, with the right class.
     pub culprit: bool,
     pub site: bool,
     pub gpu: bool,
-    /// From the last progress to the first report.
+    /// From the last progress to the first report, in seconds.
     pub seconds: f64,
     pub evidence: String,
 }
@@ -46,7 +46,7 @@ impl Verdict {
     }
 }
 
-/// How long a sentence may lack what is read after it: records and stacks.
+/// How long the evidence may lack the records and stacks, which are read after the first report.
 const COMPLETE: Duration = Duration::from_secs(12);
 
 const LOG: &str = "def log_metrics():
@@ -58,7 +58,7 @@ def writes_twice():
     with lock:
         with lock: pass";
 
-/// Its worker has died, and nobody puts a batch into the queue.
+/// The loader's worker has died, so nothing puts a batch into the queue.
 const LOADER: &str = "import queue
 batches = queue.Queue()
 def next_batch():
@@ -78,13 +78,13 @@ const PAIR: &str = "    if RANK == 0: ok(process.ncclSend(memory, c_size_t(64), 
     if RANK == 1: ok(process.ncclRecv(memory, c_size_t(64), NCCL_BF16, 0, comm, stream))
     if differs: drain()";
 
-/// The rest of the step is skipped, and the rank goes on with the next one.
+/// The exception skips the rest of the step, and the rank continues with the next step.
 fn swallowed() -> String {
     let script = script("", &format!("{SAME}\n    if differs: raise ValueError('a bad batch')"));
     script.replace("    train(at)\n", "    try: train(at)\n    except ValueError: pass\n")
 }
 
-/// All of them.
+/// All ten causes.
 pub fn causes() -> Vec<Cause> {
     let of =
         |name, script, class, divergence, site, gpu| Cause { name, script, class, divergence, site, gpu };
@@ -167,7 +167,7 @@ pub fn causes() -> Vec<Cause> {
             before("if (RANK, at) == (1, 60): os._exit(0)"),
             "not_entered",
             Some("not_entered"),
-            // Two collectives a step.
+            // A step has two collectives.
             Site::Named("number 120 of"),
             &["not_called"],
         ),
@@ -175,7 +175,7 @@ pub fn causes() -> Vec<Cause> {
 }
 
 impl Cause {
-    /// Runs it with this number of ranks, and waits for the report and for the later stacks and records.
+    /// Runs the job with this number of ranks. Waits for the report, and then for the stacks and records.
     pub fn run(&self, world: usize) -> Verdict {
         let job = Hung::of(world, &self.script);
         let (first, mut status) = job.hang();

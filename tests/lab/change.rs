@@ -1,4 +1,5 @@
-//! A simulated job is one thing from its start. This lets it become another one midway: totals go on from where they were.
+//! Changes a simulated job midway. A simulation is fixed from its start, so this carries the totals over to
+//! the changed job.
 
 use std::collections::HashMap;
 
@@ -8,7 +9,7 @@ use xpu_wire::{
     unit::Nanoseconds,
 };
 
-/// Added to each rank's totals since the last change.
+/// What is added to each rank's totals since the last change.
 #[derive(Default, Debug)]
 pub(crate) struct Change {
     added: HashMap<Rank, Added>,
@@ -31,10 +32,10 @@ fn ranks(frames: &[Frame]) -> impl Iterator<Item = &RankDigest> {
 }
 
 impl Change {
-    /// From what was said last to what the changed job says of the same second.
+    /// The difference between the last reported totals and the changed job's totals for the same second.
     ///
     /// # Panics
-    /// If the job became faster: then its totals would have to go back.
+    /// If the job became faster: its totals would have to decrease.
     pub(crate) fn between(before: &[Frame], after: &[Frame]) -> Self {
         let difference =
             |before: u64, after: u64| before.checked_sub(after).expect("a job only becomes slower");

@@ -1,4 +1,4 @@
-//! Many hosts in one process: each speaks over ZeroMQ as its collector would, of ranks that are only pretended.
+//! Many hosts in one process. Each sends over ZeroMQ as its collector would; its ranks are simulated.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -27,62 +27,62 @@ use xpu_wire::{
 };
 use zmq::{Context, DONTWAIT, SNDMORE, Socket};
 
-/// First port of every host; each has an address of its own.
+/// The first port of every host. Each host has its own address.
 pub const BASE: BasePort = BasePort(29_700);
 
-/// Hosts with neighbouring addresses.
+/// The number of hosts with consecutive addresses.
 const BLOCK: u32 = 250;
 
-/// Hosts of one ZeroMQ context, which takes 1023 sockets.
+/// The number of hosts per ZeroMQ context: a context allows 1023 sockets.
 const TOGETHER: usize = 500;
 
-/// Between two looks at what viewers ask: soon enough to be an answer.
+/// The interval between two checks for viewers' requests, short enough for a prompt answer.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Seconds a job has been running when it is first seen.
+/// How many seconds the job has run when it is first seen.
 const BEFORE: u64 = 1_800;
 
-/// A cluster that speaks until it is dropped.
+/// A cluster that sends until it is dropped.
 #[derive(Debug)]
 pub struct Crowd {
     hosts: u32,
-    /// test --Order--> the thread
+    /// From the test to the thread.
     orders: mpsc::Sender<Order>,
     tally: Arc<Tally>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What was sent.
+/// Counts of what was sent.
 #[derive(Debug, Default)]
 pub struct Tally {
     pub digests: AtomicU64,
     pub details: AtomicU64,
     pub snapshots: AtomicU64,
-    /// Frames that a full queue did not take.
+    /// Frames that a full queue did not accept.
     pub refused: AtomicU64,
-    /// How late the latest digest was, in microseconds.
+    /// The largest delay of a digest so far, in microseconds.
     pub late: AtomicU64,
 }
 
 #[derive(Debug)]
 enum Order {
-    /// These hosts speak from now on, or do not; an answer comes once their ports are bound, or closed.
+    /// Makes these hosts send, or stop. `done` gets a message once their ports are bound, or closed.
     Speak { hosts: std::ops::Range<u32>, on: bool, done: mpsc::Sender<()> },
 }
 
 impl Crowd {
-    /// None of its hosts speaks yet.
+    /// No host sends yet.
     pub fn new(hosts: u32, ranks_per_host: u32) -> Self {
         Self::of(Simulation::new(7, hosts, ranks_per_host))
     }
 
-    /// The hosts of this job.
+    /// The hosts of this job, none of which sends yet.
     pub fn of(simulation: Simulation) -> Self {
         Self::tracing(simulation, TRACE_PARTS)
     }
 
-    /// The same, with this many parts in the trace of every rank.
+    /// As [`Self::of`], with this many parts in the trace of every rank.
     pub fn tracing(simulation: Simulation, trace_parts: u32) -> Self {
         let hosts = simulation.hosts;
         let (orders, ordered) = mpsc::channel();
@@ -102,7 +102,7 @@ impl Crowd {
         Self { hosts, orders, tally, stop, thread: Some(thread) }
     }
 
-    /// Hosts as the command line takes them.
+    /// The hosts in the form of the command line.
     pub fn list(&self) -> String {
         let block = |first: u32| {
             let [a, b, c, d] = address(first).octets();
@@ -111,7 +111,7 @@ impl Crowd {
         (0..self.hosts).step_by(BLOCK as usize).map(block).collect::<Vec<_>>().join(",")
     }
 
-    /// Returns once somebody who connects is answered.
+    /// Returns once these hosts answer connections.
     pub fn speak(&self, hosts: std::ops::Range<u32>) {
         self.order(hosts, true);
     }
@@ -140,18 +140,18 @@ impl Drop for Crowd {
     }
 }
 
-/// Of this process's own: tests run beside each other.
+/// The address block belongs to this process, because tests run in parallel.
 fn address(host: u32) -> Ipv4Addr {
     let process = std::process::id();
     let block = (process / 100 + host / BLOCK) % 250;
     Ipv4Addr::new(127, 100 + (process % 100) as u8, block as u8, 1 + (host % BLOCK) as u8)
 }
 
-/// One host that speaks.
+/// A host that sends.
 struct Voice {
     data: Socket,
     control: Socket,
-    /// Ranks somebody looks at.
+    /// Ranks that a viewer looks at.
     watched: BTreeSet<Rank>,
 }
 
@@ -162,9 +162,9 @@ struct Cast {
     tally: Arc<Tally>,
     began: Instant,
     second: u64,
-    /// This second's frames that are still to be sent.
+    /// Frames of this second that are not sent yet.
     due: VecDeque<(u32, Frame)>,
-    /// What every host answers in this second, once somebody asked.
+    /// What every host answers in this second, computed at the first request.
     known: (u64, Vec<Frame>),
     profiler: Profiler,
 }
@@ -195,7 +195,7 @@ impl Cast {
         let _ = done.send(());
     }
 
-    /// Sends what is due, answers, and waits a moment.
+    /// Sends the due frames, answers requests, and waits a moment.
     fn play(&mut self) {
         let at = self.began.elapsed();
         if self.due.is_empty() && at >= Duration::from_secs(self.second) {
@@ -204,7 +204,7 @@ impl Cast {
             self.due = (0..).zip(digests).collect();
         }
         while let Some((host, _)) = self.due.front() {
-            // Hosts keep their own time: their digests are spread over the second.
+            // Each host has its own clock, so the digests are spread over the second.
             let share = f64::from(*host) / f64::from(self.simulation.hosts);
             let when = Duration::from_secs(self.second - 1) + Duration::from_secs_f64(share);
             let now = self.began.elapsed();
@@ -278,14 +278,15 @@ impl Cast {
     }
 }
 
-/// Parts of the trace of every rank, unless another number is given.
+/// The number of parts of a rank's trace, unless the test sets another.
 pub const TRACE_PARTS: u32 = 4;
 
-/// What every rank's Kineto has: a trace at once.
+/// Simulates every rank's Kineto: a trace is complete at once.
 struct Profiler {
     job: JobName,
     parts: u32,
-    /// One part of each trace, but for its first byte. Noise: a trace is compressed before it is sent.
+    /// One part of each trace, except its first byte. It is noise, because a trace is compressed before it is
+    /// sent.
     noise: Vec<u8>,
 }
 
@@ -344,7 +345,7 @@ impl Voice {
         Self { data, control, watched: BTreeSet::new() }
     }
 
-    /// Whose details are wanted: `\x01job/r/37/`.
+    /// Reads which ranks' details are wanted, from topics like `\x01job/r/37/`.
     fn learn(&mut self) {
         while let Ok(message) = self.data.recv_bytes(DONTWAIT) {
             let Some((wanted, topic)) = message.split_first() else { continue };

@@ -1,4 +1,5 @@
-//! A job filmed: as asciinema plays it (asciicast v2), and as an SVG that moves by itself wherever an SVG is shown.
+//! Films a job: as an asciicast v2 file, which asciinema plays, and as an SVG that is animated wherever SVGs
+//! are shown.
 
 use std::{
     cell::RefCell,
@@ -14,14 +15,14 @@ use xpu_tui::terminal::Pen;
 
 use crate::Lab;
 
-/// A frame's number is a bit: no film is longer.
+/// A frame's number is a bit of a `u64`, which limits the length of a film.
 const LONGEST: usize = 64;
 
 pub struct Film {
     size: (u16, u16),
     pen: Pen<Output>,
     output: Output,
-    /// How long each is shown, what is written on a terminal for it, and its picture.
+    /// For each frame: how long it is shown, what is written to a terminal, and its picture.
     frames: Vec<(Duration, String, String)>,
 }
 
@@ -33,19 +34,19 @@ impl std::fmt::Debug for Film {
 
 impl Film {
     /// # Panics
-    /// Never: memory takes what is written.
+    /// Never: writing to memory does not fail.
     pub fn new(width: u16, height: u16) -> Self {
-        // Whatever terminal the test runs on.
+        // Forces colours, whatever terminal the test runs on.
         force_color_output(true);
         let output = Output::default();
         let pen = Pen::sized(output.clone(), width, height).expect("memory takes all");
         Self { size: (width, height), pen, output, frames: Vec::new() }
     }
 
-    /// Shows what is on the screen for so long.
+    /// Adds a frame with the current screen, shown for this long.
     ///
     /// # Panics
-    /// If the film is too long.
+    /// If the film has too many frames.
     pub fn shoot(&mut self, lab: &mut Lab, shown: Duration) -> &mut Self {
         assert!(self.frames.len() < LONGEST, "a film has {LONGEST} frames at most");
         self.pen.draw(lab.app()).expect("memory takes all");
@@ -59,7 +60,7 @@ impl Film {
         self.frames.iter().map(|(shown, ..)| *shown).sum()
     }
 
-    /// When each frame is up, and once more the end.
+    /// When each frame begins, and at last the end of the film.
     fn times(&self) -> Vec<Duration> {
         let begins = self.frames.iter().scan(Duration::ZERO, |at, (shown, ..)| {
             let begin = *at;
@@ -69,10 +70,10 @@ impl Film {
         begins.chain([self.length()]).collect()
     }
 
-    /// As `asciinema play` takes it.
+    /// The film in the format of `asciinema play`.
     ///
     /// # Panics
-    /// Never: text is JSON.
+    /// Never: any text can be written as JSON.
     pub fn cast(&self, title: &str) -> String {
         let json = |text: &str| serde_json::to_string(text).expect("text is JSON");
         let (width, height) = self.size;
@@ -83,15 +84,16 @@ impl Film {
         for (at, (_, written, _)) in self.times().iter().zip(&self.frames) {
             let _ = writeln!(cast, "[{:.1}, \"o\", {}]", at.as_secs_f64(), json(written));
         }
-        // The last picture stays for its time.
+        // The last frame is shown for its time.
         let _ = writeln!(cast, "[{:.1}, \"o\", \"\"]", self.length().as_secs_f64());
         cast
     }
 
-    /// All frames in one picture: what several have in common is in it once, and each piece is seen while its frames are.
+    /// All frames in one SVG. An element that several frames share is written once, and is visible while one
+    /// of these frames is shown.
     pub fn svg(&self) -> String {
         let mut head = String::new();
-        // Grounds lie below blocks, blocks below letters, whatever the frames they are of.
+        // Backgrounds lie below blocks, and blocks below letters, whichever frames they belong to.
         let mut pieces: BTreeMap<(u8, &str), u64> = BTreeMap::new();
         for (frame, (_, _, picture)) in self.frames.iter().enumerate() {
             let mut lines = picture.lines();
@@ -119,7 +121,7 @@ impl Film {
         svg + "</svg>\n"
     }
 
-    /// When each group is seen. Who wants no motion sees the last frame.
+    /// When each group is visible. With reduced motion the last frame is shown.
     fn style(&self, groups: impl Iterator<Item = u64>) -> String {
         let (times, length) = (self.times(), self.length().as_secs_f64());
         let mut style = format!("<style>.f{{visibility:hidden;animation:{length}s step-end infinite}}\n");
@@ -148,7 +150,7 @@ impl Film {
     }
 }
 
-/// How high a piece of a picture lies.
+/// The layer of an element.
 fn depth(piece: &str) -> u8 {
     match piece {
         rect if rect.starts_with("<rect") && rect.contains("height=\"16\"") => 0,
@@ -157,7 +159,7 @@ fn depth(piece: &str) -> u8 {
     }
 }
 
-/// What a terminal would get.
+/// Collects what a terminal would receive.
 #[derive(Clone, Debug, Default)]
 struct Output(Rc<RefCell<Vec<u8>>>);
 

@@ -1,4 +1,4 @@
-//! A host of its own for a test: a real collector, and ranks under the real hook.
+//! A host for one test: a real collector, and ranks under the real hook.
 
 use std::{
     fs,
@@ -18,10 +18,10 @@ use crate::{
 /// The collector's first port.
 pub const BASE: &str = "29600";
 
-/// Counts the hosts of this process.
+/// The number of hosts that this process has made.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// A rank that trains without end: a GEMM, a collective over all ranks, a step.
+/// A rank that trains endlessly: in each step a GEMM and a collective over all ranks.
 pub const TRAINS: &str = "
 comm = communicator()
 while True:
@@ -32,7 +32,7 @@ while True:
     time.sleep(0.02)
 ";
 
-/// A host of its own: a loopback address nobody else has, and a collector with a key that listens there.
+/// A host with its own loopback address, and a collector with a key that listens there.
 #[derive(Debug)]
 pub struct Host {
     pub place: Place,
@@ -51,7 +51,7 @@ impl Host {
         Self::at(Place::new())
     }
 
-    /// One whose GPUs can be looked at from outside.
+    /// A host whose GPUs can be observed from outside.
     pub fn with_visible_gpus() -> Self {
         let place = Place::new();
         fs::create_dir(place.path("machine")).expect("a folder in a fresh folder");
@@ -60,7 +60,7 @@ impl Host {
 
     fn at(place: Place) -> Self {
         let [_, _, high, low] = id().to_be_bytes();
-        // One process may have several at once.
+        // A process may have several hosts at the same time.
         let number = 90 + NUMBER.fetch_add(1, Relaxed) % 100;
         let mut new = Self { address: format!("127.{number}.{high}.{}", low.max(1)), place, collector: None };
         assert!(run(new.xpu_top("keygen").arg("-o").arg(new.key())).status.success());
@@ -85,7 +85,7 @@ impl Host {
         self.place.path("run").join(format!("collector-{BASE}.sock"))
     }
 
-    /// `xpu-top`, at a home without a key.
+    /// `xpu-top` with a home folder that has no key.
     pub fn xpu_top(&self, line: &str) -> Command {
         let mut command = self.place.command(built::artifact("xpu-top"));
         command.env("HOME", self.place.path("")).env_remove("XDG_CONFIG_HOME");
@@ -94,7 +94,7 @@ impl Host {
         command
     }
 
-    /// The same for a command on this host's job, with the key.
+    /// As [`Self::xpu_top`], for this host's job and with its key.
     pub fn ask(&self, line: &str) -> Outcome {
         let mut command = self.xpu_top(line);
         command.args(["--hosts", &format!("{}:{BASE}", self.address), "--key-file"]).arg(self.key());
@@ -109,12 +109,12 @@ impl Host {
         }
     }
 
-    /// The collector ended by itself, or by a signal.
+    /// Waits until the collector ends by itself or by a signal.
     pub fn collector_ends(&mut self) -> Outcome {
         self.collector.take().expect("a collector").end()
     }
 
-    /// Sends the collector a signal by its name.
+    /// Sends a signal, given by its name, to the collector.
     pub fn signal_collector(&self, name: &str) {
         self.collector.as_ref().expect("a collector").signal(name);
     }
@@ -128,7 +128,7 @@ impl Host {
         serde_json::from_str(&self.ask("status --json --now").stdout).expect("a document")
     }
 
-    /// One of two ranks.
+    /// Starts one of two ranks.
     pub fn rank(&self, rank: usize, script: &str) -> Program {
         self.rank_of(rank, 2, script)
     }
@@ -137,12 +137,12 @@ impl Host {
         Program::start(&mut self.command_of(rank, world, script))
     }
 
-    /// One of two ranks, with these in its environment.
+    /// Starts one of two ranks, with these variables in its environment.
     pub fn rank_where(&self, rank: usize, set: &[(&str, &str)], script: &str) -> Program {
         self.rank_of_where((rank, 2), set, script)
     }
 
-    /// One of `world` ranks, with these in its environment.
+    /// Starts one of `world` ranks, with these variables in its environment.
     pub fn rank_of_where(
         &self,
         (rank, world): (usize, usize),
@@ -152,7 +152,7 @@ impl Host {
         Program::start(self.command_of(rank, world, script).envs(set.iter().copied()))
     }
 
-    /// A job of one rank, under this Python.
+    /// Starts a job with one rank, under this Python.
     pub fn alone_under(&self, python: &str, set: &[(&str, &str)], script: &str) -> Program {
         Program::start(self.command_under(python, 0, 1, script).envs(set.iter().copied()))
     }

@@ -1,4 +1,4 @@
-//! A job in real processes that hangs because its rank 1 does something else; and the report about it.
+//! A job in real processes that hangs because rank 1 does something else, and the report of it.
 
 use std::time::{Duration, Instant};
 
@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use crate::{host::Host, program::Program};
 
-/// From the start of the ranks to the finding, on a machine that does much else.
+/// The longest time from the start of the ranks to the finding, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// So long after progress stops a hang is named.
+/// A hang is named within this many seconds after progress stops.
 pub const SOON: f64 = 15.0;
 
-/// A training loop in which rank 1 does something else in its twelfth step.
+/// A training loop in which rank 1 does something else in its step 12.
 #[must_use]
 pub fn script(otherwise: &str, step: &str) -> String {
     format!(
@@ -37,7 +37,7 @@ for at in range(100000):
     )
 }
 
-/// A job that comes to hang, or not.
+/// A job that may hang.
 #[derive(Debug)]
 pub struct Hung {
     pub host: Host,
@@ -51,14 +51,14 @@ impl Hung {
 
     pub fn with(world: usize, set: &[(&str, &str)], script: &str) -> Self {
         let host = Host::new();
-        // Each rank has a GPU of its own.
+        // Each rank has its own GPU.
         let devices = world.max(8).to_string();
         let set = [set, &[("SIMGPU_DEVICES", devices.as_str())]].concat();
         let ranks = (0..world).map(|rank| host.rank_of_where((rank, world), &set, script)).collect();
         Self { host, ranks }
     }
 
-    /// The first hang that is found, and the status that says so.
+    /// The first hang or exit that is found, and the status that shows it.
     pub fn hang(&self) -> (Value, Value) {
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
@@ -69,14 +69,14 @@ impl Hung {
             {
                 return (hang, status);
             }
-            // Many ranks need the processor themselves.
+            // Many ranks need the CPU themselves.
             std::thread::sleep(Duration::from_millis(4 * self.ranks.len() as u64));
         }
         panic!("no hang was found: {}", self.host.collector_log());
     }
 }
 
-/// Rank 1 is named, by this class and with these words, and soon.
+/// Checks that rank 1 is named in time, with this class and these words in the evidence.
 pub fn named(world: usize, script: &str, class: &str, kind: &str, words: &[&str]) -> Hung {
     let job = Hung::of(world, script);
     let (hang, status) = job.hang();
@@ -86,7 +86,7 @@ pub fn named(world: usize, script: &str, class: &str, kind: &str, words: &[&str]
         assert!(evidence.contains(word), "{word}: {evidence}");
     }
     let since = hang["since_s"].as_f64().expect("a time");
-    // Many processes on few cores delay each other, and the viewer.
+    // Many processes on few cores delay each other and the viewer.
     let soon = if world > 8 { SOON + 5.0 } else { SOON };
     assert!(since <= soon, "{since}: {evidence}");
     let divergence = &status["divergence"];

@@ -1,4 +1,5 @@
-//! The lab: a pretend cluster, a clock moved by hand, an app; keys go in, screens come out.
+//! A test lab: a simulated cluster, a clock that the test sets, and an app. The test presses keys and reads
+//! screens.
 //!
 //! ```
 //! # use xpu_tests::Lab;
@@ -56,9 +57,9 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// Seconds a job has been running when it is first seen.
+/// How many seconds the job has run when it is first seen.
 const BEFORE: u64 = 1_800;
-/// Seconds that are watched of it.
+/// How many seconds of the job are watched.
 const WATCHED: u64 = 40;
 
 #[derive(Debug)]
@@ -70,12 +71,12 @@ pub struct Lab {
     effects: Vec<Effect>,
     change: Change,
     stall: Option<Stall>,
-    /// All that arrived, and when, by the viewer's clock.
+    /// Every frame that arrived, and when, by the viewer's clock.
     heard: Option<Vec<(Moment, Frame)>>,
 }
 
 impl Lab {
-    /// A job that has been watched for a while, in all colours.
+    /// A job that has been watched for a while, in true colour.
     pub fn new(simulation: Simulation) -> Self {
         Self::with_depth(simulation, Depth::True)
     }
@@ -90,7 +91,7 @@ impl Lab {
         lab.run(WATCHED)
     }
 
-    /// Hosts that were named and have not answered.
+    /// An app whose hosts are named and have not answered.
     pub fn at_rest(simulation: Simulation, look: impl Into<Look>) -> Self {
         let endpoints = (0..simulation.hosts).map(|host| endpoint(&simulation, host)).collect();
         let app = App::new(endpoints, None, look, simulation.started);
@@ -107,7 +108,7 @@ impl Lab {
         lab
     }
 
-    /// A new job whose arrivals are all kept.
+    /// A new job. The lab keeps every frame that arrives.
     pub fn recorded(simulation: Simulation) -> Self {
         let mut lab = Self::at_rest(simulation, Depth::True);
         lab.heard = Some(Vec::new());
@@ -116,7 +117,7 @@ impl Lab {
         lab
     }
 
-    /// What [`Lab::recorded`] kept, as a file would hold it.
+    /// The frames that [`Lab::recorded`] kept, in the format of a file.
     ///
     /// # Panics
     /// If nothing was kept.
@@ -124,7 +125,7 @@ impl Lab {
         self.recording_of(Duration::MAX)
     }
 
-    /// The same of the last so long.
+    /// As [`Lab::recording`], with only the frames of the last `long`.
     ///
     /// # Panics
     /// If nothing was kept.
@@ -143,9 +144,9 @@ impl Lab {
         writer.finish().expect("memory takes all").0
     }
 
-    /// What time it is for the viewer.
+    /// The time of the viewer's clock.
     pub fn now(&self) -> Moment {
-        // The viewer's clock is not the hosts': nothing may depend on it.
+        // The viewer's clock differs from the hosts': no result may depend on it.
         self.simulation.started.after(Duration::from_secs(self.second + 7))
     }
 
@@ -159,19 +160,19 @@ impl Lab {
         self
     }
 
-    /// From now on the rank does not enter the next collective, and all others wait.
+    /// From now on `missing` does not enter the next collective, and all other ranks wait.
     pub fn hang(mut self, missing: Rank) -> Self {
         self.stall = Some(Stall { since: self.second, missing });
         self
     }
 
-    /// The rank comes after all.
+    /// The missing rank enters the collective after all.
     pub fn go_on(mut self) -> Self {
         self.stall = None;
         self
     }
 
-    /// The stacks of these ranks come in, as collectors read them.
+    /// The stacks of these ranks arrive, as collectors read them.
     ///
     /// # Panics
     /// If the job does not hang.
@@ -179,7 +180,7 @@ impl Lab {
         self.read_stacks_with(ranks, |_| Vec::new())
     }
 
-    /// The same with the kernel on the GPU of each rank.
+    /// As [`Self::read_stacks`], with the kernel on the GPU of each rank.
     pub fn read_stacks_with(
         &mut self,
         ranks: impl IntoIterator<Item = u32>,
@@ -214,7 +215,7 @@ impl Lab {
         self.run_only(seconds, |_| true)
     }
 
-    /// One more second, and how long it took to take in what arrived in it.
+    /// Runs one more second, and returns the CPU time spent on its frames.
     pub fn timed_second(&mut self) -> Duration {
         self.second += 1;
         self.set_clock();
@@ -224,8 +225,8 @@ impl Lab {
         on_core().saturating_sub(began)
     }
 
-    /// One more second in which hosts report one after the other, in `parts` parts, with an action after
-    /// each. Returns the time to take in what arrived.
+    /// Runs one more second, in which the hosts report in `parts` groups, one after the other. Calls `after`
+    /// after each group. Returns the time spent on the frames.
     pub fn timed_parts(&mut self, parts: usize, mut after: impl FnMut(&mut App)) -> Duration {
         self.second += 1;
         self.set_clock();
@@ -246,7 +247,7 @@ impl Lab {
     pub fn run_only(mut self, seconds: u64, heard: impl Fn(&Frame) -> bool) -> Self {
         for _ in 0..seconds {
             self.second += 1;
-            // Somebody looks at it: what is worked out for a picture is so once a second.
+            // A viewer looks at the screen, which updates the derived figures once a second.
             self.app.settle();
             self.set_clock();
             let mut frames = self.digests();
@@ -283,7 +284,7 @@ impl Lab {
         }
     }
 
-    /// What hosts, processes and GPUs move and compute arrives too.
+    /// The load of hosts, processes and GPUs arrives too.
     pub fn load(&mut self) -> &mut Self {
         let frames = self.simulation.loads(self.second);
         self.arrive(frames);
@@ -295,10 +296,10 @@ impl Lab {
         self.effects.extend(update(&mut self.app, Action::Time(now)));
     }
 
-    /// Presses keys: `jj?`, `<Enter>`, `<Esc>`, `<Tab>`, `<PgDn>`, `<C-c>`.
+    /// Presses keys, such as `jj?`, `<Enter>`, `<Esc>`, `<Tab>`, `<PgDn>`, `<C-c>`.
     ///
     /// # Panics
-    /// On a key with a name it does not know.
+    /// If a key has an unknown name.
     pub fn keys(&mut self, keys: &str) -> &mut Self {
         let mut rest = keys;
         while let Some(first) = rest.chars().next() {
@@ -322,7 +323,7 @@ impl Lab {
         self
     }
 
-    /// Clicks on the first letter of this text, which is the `nth` that is so from the top.
+    /// Clicks on the first letter of this text. `nth` selects among several places, counted from the top.
     ///
     /// # Panics
     /// If it is not on the screen.
@@ -337,7 +338,7 @@ impl Lab {
         self.mouse(size, MouseEventKind::Down(MouseButton::Left), place)
     }
 
-    /// What the mouse does at a place, on a screen of this size.
+    /// Sends a mouse event at a place on a screen of this size.
     pub fn mouse(
         &mut self,
         (width, height): (u16, u16),
@@ -396,7 +397,7 @@ fn named(name: &str) -> Key {
     }
 }
 
-/// The content of the terminal.
+/// The content of a terminal.
 #[derive(Debug)]
 pub struct Screen {
     pub buffer: Buffer,
@@ -408,7 +409,7 @@ impl Screen {
         svg::picture(&self.buffer, self.theme)
     }
 
-    /// The letters alone, a line to a line, without blanks at the ends.
+    /// The letters alone, one text line per screen line, without trailing blanks.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for y in self.buffer.area.rows() {

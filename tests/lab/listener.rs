@@ -1,4 +1,4 @@
-//! A collector that only listens: it writes down what hooks say, so that a test can ask.
+//! A collector that only listens: it keeps what hooks send, so that a test can check it.
 
 use std::{
     collections::BTreeMap,
@@ -23,15 +23,15 @@ use xpu_wire::{
 
 use crate::program::until;
 
-/// How long a poll of the socket lasts before the thread checks whether it should end.
+/// How long one poll of the socket lasts. After it the thread checks whether it must end.
 const LOOK_MS: i64 = 5;
 
-/// What one process has said.
+/// What one process has sent.
 #[derive(Clone, Debug, Default)]
 pub struct Speaker {
     pub hellos: Vec<RankInfo>,
     pub summaries: Vec<Summary>,
-    /// The last.
+    /// The last report.
     pub nccl: NcclReport,
     pub goodbye: bool,
 }
@@ -47,7 +47,7 @@ pub struct Sample {
     pub peer: Option<u32>,
 }
 
-/// By ZeroMQ's name for the connection.
+/// Keyed by ZeroMQ's name for the connection.
 type Speakers = BTreeMap<Vec<u8>, Speaker>;
 
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub struct Listener {
     path: PathBuf,
 }
 
-/// A listener's action on the first message.
+/// What a listener does at the first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtFirstWord {
     Answers,
@@ -88,7 +88,7 @@ impl Listener {
         Self { heard, say, stop, thread: Some(thread), path: path.to_owned() }
     }
 
-    /// Says something to every hook that has connected.
+    /// Sends a command to every connected hook.
     pub fn say(&self, command: Command) {
         self.say.lock().expect("the listening thread does not panic").push(command);
     }
@@ -97,12 +97,12 @@ impl Listener {
         self.heard.lock().expect("the listening thread does not panic").values().cloned().collect()
     }
 
-    /// What process `pid` has said.
+    /// What process `pid` has sent.
     pub fn speaker(&self, pid: u32) -> Option<Speaker> {
         self.heard().into_iter().find(|speaker| speaker.hellos.iter().any(|hello| hello.pid == Pid(pid)))
     }
 
-    /// Everything that process `pid` has sent up to this number of completed steps.
+    /// Waits until process `pid` has completed this number of steps, and returns everything it has sent.
     #[track_caller]
     pub fn after_step(&self, pid: u32, step: u64) -> Speaker {
         until(&format!("process {pid} to say that step {step} is completed"), || {
@@ -133,7 +133,7 @@ fn listen(
         number += 1;
         let host = HostName::from("test");
         let frame = Frame { host, number, now: Moment::now(), lost: 0, body: Body::Command(command) };
-        // One that has ended meanwhile cannot receive it.
+        // A process that has ended meanwhile cannot receive it.
         let _ = socket.send_multipart([who, &codec::encode(&frame)], zmq::DONTWAIT);
     };
     while !stop.load(Relaxed) {
@@ -177,12 +177,12 @@ impl Speaker {
         self.summaries.iter().rev().find_map(|summary| Some(summary.steps.as_ref()?.completed.0))
     }
 
-    /// The last report of launches.
+    /// The launches in the last summary.
     pub fn launches(&self) -> Launches {
         self.summaries.last().map(|summary| summary.launches).unwrap_or_default()
     }
 
-    /// The last word on each shape.
+    /// The last totals of each shape.
     pub fn gemms(&self) -> BTreeMap<GemmShape, GemmTotals> {
         self.summaries
             .iter()
@@ -191,13 +191,13 @@ impl Speaker {
             .collect()
     }
 
-    /// The last word on each operation and size, communicators aside.
+    /// The last totals of each operation and size. Communicators are not distinguished.
     pub fn collectives(&self) -> BTreeMap<(Operation, u64), CollectiveTotals> {
         let all = self.summaries.iter().flat_map(|summary| &summary.collectives);
         all.map(|totals| ((totals.operation, totals.bytes), totals.clone())).collect()
     }
 
-    /// All timed collectives, in the order of their numbers.
+    /// All timed collectives, sorted by communicator and number.
     pub fn samples(&self) -> Vec<Sample> {
         let mut samples = Vec::new();
         for summary in &self.summaries {

@@ -1,5 +1,4 @@
-//! What a collector that ran for a day leaves in its runtime directory: made here in a moment, from given
-//! frames.
+//! Makes the history that a collector leaves in its runtime directory after a day, from given frames.
 
 use std::{fs::File, path::Path, time::Duration};
 
@@ -11,16 +10,17 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// Timed collectives that a coarse digest holds.
+/// The number of timed collectives in a coarse digest.
 const COARSE: usize = 8;
 
-/// The three tiers, by the names of their files: how far apart digests are, and how far back they reach.
+/// The three tiers, by the suffix of their files: the interval between digests, and how far back they reach,
+/// both in seconds.
 const TIERS: [(&str, u64, u64); 3] = [("", 1, 600), ("-tens", 10, 7_200), ("-minutes", 60, 86_400)];
 
-/// Leaves it, as it was at `now`, of the digests `of` that many seconds ago.
+/// Writes the history as it is at `now`. `of` gives the digest of that many seconds ago.
 ///
 /// # Panics
-/// If the disk does not take it.
+/// If the disk is full.
 pub fn leave(runtime: &Path, base: BasePort, now: Moment, of: impl Fn(u64) -> Frame) {
     for (name, apart, back) in TIERS {
         let file = RuntimeDir::at(runtime).history(base);
@@ -30,7 +30,7 @@ pub fn leave(runtime: &Path, base: BasePort, now: Moment, of: impl Fn(u64) -> Fr
         let mut packer = Packer::closing_after(Duration::from_secs(apart * 20));
         for ago in (1..back).rev().filter(|ago| (now.0 / 1_000_000_000 - ago + 1).is_multiple_of(apart)) {
             let mut frame = of(ago);
-            // The others of its interval are in it.
+            // The frame also has the samples of the other seconds in its interval.
             (1..apart).for_each(|before| merge(&mut frame, of(ago + before)));
             thin(&mut frame, apart);
             let at = Moment(now.0 - ago * 1_000_000_000);
@@ -55,7 +55,7 @@ fn merge(frame: &mut Frame, mut before: Frame) {
     }
 }
 
-/// As a collector does: those that a coarser rate would have timed.
+/// Keeps only the samples that a coarser rate would have timed, as a collector does.
 fn thin(frame: &mut Frame, apart: u64) {
     let rarity = |sequence: u64| priority(sequence).leading_zeros();
     for digest in ranks(frame).iter_mut().filter(|_| apart > 1) {

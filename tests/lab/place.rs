@@ -1,4 +1,4 @@
-//! A place of its own for a test: the stand-in libraries, a runtime directory, and the programs that run there.
+//! A folder for one test: the stand-in libraries, a runtime directory, and the programs that run there.
 
 use std::{
     ffi::OsStr,
@@ -13,7 +13,7 @@ use xpu_wire::endpoint::variable;
 
 use crate::built;
 
-/// Variables of the surroundings that would change what a program does here.
+/// Prefixes of inherited variables that would change how a program behaves here.
 const FOREIGN: [&str; 10] = [
     "XPU_TOP_",
     "KINETO_",
@@ -39,10 +39,10 @@ impl Default for Place {
 }
 
 impl Place {
-    /// A place with the stand-ins of `simgpu`.
+    /// A place with the stand-in libraries of `simgpu`.
     ///
     /// # Panics
-    /// If they are not built, or the disk does not take it.
+    /// If they are not built, or the disk is full.
     #[track_caller]
     pub fn new() -> Self {
         let place = Self::bare();
@@ -53,10 +53,10 @@ impl Place {
         place
     }
 
-    /// One with no library in it.
+    /// A place without any library.
     ///
     /// # Panics
-    /// If the disk does not take it.
+    /// If the disk is full.
     #[track_caller]
     pub fn bare() -> Self {
         let place =
@@ -71,12 +71,12 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// Where the hook looks for its collector.
+    /// The path at which the hook looks for its collector.
     pub fn socket(&self) -> PathBuf {
         self.path("collector.sock")
     }
 
-    /// A program of `tests/hazards`, compiled.
+    /// Compiles a program of `tests/hazards`, and returns its path.
     #[track_caller]
     pub fn hazard(&self, name: &str) -> PathBuf {
         let program = self.path(name);
@@ -86,7 +86,7 @@ impl Place {
         program
     }
 
-    /// A program in this place that nobody watches.
+    /// A program in this place, without the hook.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         let foreign = |name: &OsStr| FOREIGN.iter().any(|prefix| name.to_string_lossy().starts_with(prefix));
@@ -99,35 +99,35 @@ impl Place {
             .env(variable::RUNTIME_DIR, self.path("run"))
             .env(variable::SOCKET, self.socket())
             .env("XDG_STATE_HOME", self.path("state"))
-            // One name for the whole host: a test that wants Kineto has a folder of its own.
+            // A host has one such socket name. A test of Kineto sets its own folder.
             .env("XPU_TOP_KINETO_SOCKET", "off");
-        // Without the folder the GPUs are nobody's but the ranks' own.
+        // Without this folder, only the ranks themselves see the GPUs.
         if self.path("machine").exists() {
             command.env("SIMGPU_MACHINE_DIR", self.path("machine"));
         }
         command
     }
 
-    /// The same with the hook in front.
+    /// As [`Self::command`], with the hook preloaded.
     #[track_caller]
     pub fn watched(&self, program: impl AsRef<OsStr>) -> Command {
         self.watched_by(&built::hook(), program)
     }
 
-    /// The same with this build of it.
+    /// As [`Self::watched`], with this build of the hook.
     pub fn watched_by(&self, hook: &Path, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.command(program);
         command.env("LD_PRELOAD", hook);
         command
     }
 
-    /// A Python script in this place, watched, that may import `tests/hook/gpu.py`.
+    /// A Python script in this place, with the hook. It may import `tests/hook/gpu.py`.
     #[track_caller]
     pub fn script(&self, text: &str) -> Command {
         self.script_under("python3", text)
     }
 
-    /// The same under this Python.
+    /// As [`Self::script`], under this Python.
     #[track_caller]
     pub fn script_under(&self, python: &str, text: &str) -> Command {
         let mut command = self.watched(python);
@@ -138,7 +138,7 @@ impl Place {
         command
     }
 
-    /// Files that somebody left behind here, or in the host's shared memory.
+    /// Files that a program left behind here, or in the host's shared memory.
     pub fn leftovers(&self) -> Vec<PathBuf> {
         let ours = |path: &PathBuf| path.to_string_lossy().contains("xpu-top");
         let host = entries(Path::new("/dev/shm")).into_iter().filter(ours);

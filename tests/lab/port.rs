@@ -1,11 +1,12 @@
-//! Ports nobody has.
+//! Free ports.
 
 use std::net::{Ipv4Addr, TcpListener};
 
-/// The first of three in a row. Another process may take them before who asked does: it begins to look where few others do.
+/// The first of three free ports in a row. Another process may take them before the caller does, so the
+/// search starts where few programs look.
 ///
 /// # Panics
-/// If there are none.
+/// If there are no three free ports in a row.
 pub fn free_base() -> u16 {
     let seed = std::process::id() as u16;
     let free =

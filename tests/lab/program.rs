@@ -1,4 +1,4 @@
-//! A program that runs for a test: never longer than its deadline, never after the test.
+//! A program that runs for a test. It never outlives its deadline or the test.
 
 use std::{
     fs::{self, File},
@@ -10,13 +10,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Longer than anything takes on a machine that does much else.
+/// Longer than anything takes on a busy machine.
 pub const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Polling interval for conditions without notification.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// All that a program showed to the outside.
+/// Everything visible of a program that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub stdout: String,
@@ -32,7 +32,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts it in a process group of its own.
+    /// Starts the program in its own process group.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -51,12 +51,12 @@ impl Program {
         Self { child, stdout, stderr }
     }
 
-    /// Its standard error so far.
+    /// The program's standard error so far.
     pub fn said(&self) -> String {
         so_far(&self.stderr)
     }
 
-    /// The same of its standard output.
+    /// The program's standard output so far.
     pub fn wrote(&self) -> String {
         so_far(&self.stdout)
     }
@@ -65,17 +65,17 @@ impl Program {
         self.child.id()
     }
 
-    /// Writes a line to its input.
+    /// Writes a line to the program's standard input.
     ///
     /// # Panics
-    /// If it does not listen any more.
+    /// If the program has closed its input.
     #[track_caller]
     pub fn write_line(&mut self, line: &str) {
         let input = self.child.stdin.as_mut().expect("its input is open");
         writeln!(input, "{line}").expect("it reads its input");
     }
 
-    /// Ends its input, and waits for its end.
+    /// Closes the program's input, and waits for the program to end.
     ///
     /// # Panics
     /// If it does not end before the deadline.
@@ -84,7 +84,7 @@ impl Program {
         self.end_watched(|_| ()).unwrap_or_else(|| panic!("waited {DEADLINE:?} for a program to end"))
     }
 
-    /// The same, with a look at it every now and then; nothing if it does not end before the deadline.
+    /// As [`Self::end`], but calls `look` repeatedly, and returns `None` at the deadline.
     pub fn end_watched(mut self, mut look: impl FnMut(&Self)) -> Option<Outcome> {
         drop(self.child.stdin.take());
         let begun = Instant::now();
@@ -99,7 +99,7 @@ impl Program {
         None
     }
 
-    /// Sends a signal by its name: `STOP`, `KILL`.
+    /// Sends a signal, given by its name: `STOP`, `KILL`.
     ///
     /// # Panics
     /// If there is no such process.
@@ -108,12 +108,12 @@ impl Program {
         assert!(kill(&format!("-{name}"), &self.pid().to_string()), "no process {} to signal", self.pid());
     }
 
-    /// The kernel's letter for what it does: `R`, `S`, `T` for stopped.
+    /// The process state as a letter of the kernel: `R`, `S`, or `T` for stopped.
     pub fn state(&self) -> Option<char> {
         stat(&Path::new("/proc").join(self.pid().to_string()))?.chars().next()
     }
 
-    /// The most memory it has had at once so far, in KiB (`VmHWM`).
+    /// The peak of the program's memory so far, in KiB (`VmHWM`).
     pub fn peak_kib(&self) -> Option<u64> {
         peak_kib(self.pid())
     }
@@ -122,7 +122,7 @@ impl Program {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Threads of the hook in this program, or in one that it forked: the most in one process.
+    /// The largest number of hook threads in one process, over this program and those that it forked.
     pub fn hook_threads(&self) -> usize {
         let group = self.pid().to_string();
         let in_group = |stat: String| stat.split(' ').nth(2) == Some(&group);
@@ -141,7 +141,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // The whole group: what it forked may outlive it.
+        // Kills the whole group, because forked processes may outlive the program.
         kill("-KILL", &format!("-{}", self.pid()));
         let status = self.child.wait();
         if thread::panicking() {
@@ -150,23 +150,23 @@ impl Drop for Program {
     }
 }
 
-/// The same of any process.
+/// The peak of the memory of any process, in KiB.
 pub fn peak_kib(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Runs a program to its end.
+/// Runs a program, and waits for its end.
 #[track_caller]
 pub fn run(command: &mut Command) -> Outcome {
     Program::start(command).end()
 }
 
-/// Looks until there is something to see.
+/// Calls `look` until it returns a value.
 ///
 /// # Panics
-/// At the deadline, naming what was waited for.
+/// At the deadline, with the name of the awaited condition.
 #[track_caller]
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
@@ -192,7 +192,7 @@ fn kill(signal: &str, whom: &str) -> bool {
 
 fn so_far(file: &File) -> String {
     let mut bytes = vec![0; file.metadata().map_or(0, |file| file.len() as usize)];
-    // Not from where the file stands: that is where the program writes.
+    // Reads at an offset, because the program shares the file's position and writes there.
     let read = file.read_at(&mut bytes, 0).unwrap_or(0);
     String::from_utf8_lossy(&bytes[..read]).into_owned()
 }

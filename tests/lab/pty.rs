@@ -1,4 +1,4 @@
-//! A terminal with somebody at it: keys go in, and the screen is read as a terminal would show it.
+//! A terminal with a simulated user: the test types keys, and reads the screen as a terminal shows it.
 
 use std::{
     fs,
@@ -25,31 +25,31 @@ use vt100::{Callbacks, MouseProtocolMode, Parser, Screen};
 
 use crate::program::{DEADLINE, until};
 
-/// Between two looks at the screen.
+/// Interval between two checks of the screen.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// How long a look at the terminal waits before its thread sees whether it should end.
+/// How long one poll of the terminal lasts. After it the thread checks whether it must end.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
 #[allow(missing_debug_implementations, reason = "neither pseudo-terminals nor parsers have one")]
 pub struct Terminal {
     child: Child,
-    /// `None` once the line was cut.
+    /// `None` once the connection was cut.
     pty: Option<Arc<Pty>>,
     shown: Arc<Mutex<Shown>>,
     cut: Arc<AtomicBool>,
     reader: Option<JoinHandle<()>>,
 }
 
-/// The bytes that arrived over the line.
+/// What arrived over the connection.
 struct Shown {
     parser: Parser<Clipboard>,
-    /// What came of a picture that is not whole yet.
+    /// Output of a frame that is not complete yet.
     held: Vec<u8>,
     bytes: usize,
 }
 
-/// What a program has put where the terminal pastes from, as it came: in base64.
+/// What a program last copied to the clipboard, in base64 as it arrived.
 #[derive(Debug, Default)]
 struct Clipboard(String);
 
@@ -60,7 +60,7 @@ impl Callbacks for Clipboard {
 }
 
 impl Terminal {
-    /// Starts a program on a terminal of its own, as its only one.
+    /// Starts a program as the only one on a new terminal.
     ///
     /// # Panics
     /// If there is no pseudo-terminal, or the program cannot be started.
@@ -69,7 +69,7 @@ impl Terminal {
         Self::start_on(command, columns, lines, None)
     }
 
-    /// The same on a terminal whose answer to OSC 11 is this colour, as `ffff/ffff/ffff`.
+    /// As [`Self::start`], on a terminal that answers OSC 11 with this colour, such as `ffff/ffff/ffff`.
     ///
     /// # Panics
     /// If there is no pseudo-terminal, or the program cannot be started.
@@ -100,10 +100,10 @@ impl Terminal {
         self.pty.as_ref().expect("the line was not cut")
     }
 
-    /// Types this. Control keys are themselves: `\r`, `\x1b`, `\x1a`.
+    /// Types these keys. Control keys are given as characters: `\r`, `\x1b`, `\x1a`.
     ///
     /// # Panics
-    /// If the line was cut.
+    /// If the connection was cut.
     #[track_caller]
     pub fn keys(&self, keys: &str) -> &Self {
         (&mut self.pty()).write_all(keys.as_bytes()).expect("a terminal takes what is typed");
@@ -111,10 +111,10 @@ impl Terminal {
     }
 
     /// # Panics
-    /// If the line was cut.
+    /// If the connection was cut.
     #[track_caller]
     pub fn resize(&self, columns: u16, lines: u16) -> &Self {
-        // The emulator first: what is drawn for the new size must not find the old one.
+        // Resizes the emulator first, so that it has the new size when the program draws for it.
         self.shown().parser.screen_mut().set_size(size(lines), size(columns));
         self.pty().resize(Size::new(lines, columns)).expect("a terminal has a size");
         self
@@ -124,28 +124,28 @@ impl Terminal {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is on the screen, without blanks at the ends of lines: those written and those left out look alike.
+    /// The screen without trailing blanks, because written and unwritten blanks look the same.
     pub fn text(&self) -> String {
         let contents = self.shown().parser.screen().contents();
         contents.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
     }
 
-    /// What was copied last, decoded; empty if nothing was.
+    /// The text that was copied last, decoded. Empty if nothing was copied.
     pub fn copied(&self) -> String {
         decoded(&self.shown().parser.callbacks().0)
     }
 
-    /// The colour of this letter of the screen.
+    /// The colour of the letter at this place.
     pub fn colour(&self, column: u16, line: u16) -> vt100::Color {
         self.shown().parser.screen().cell(line, column).map_or_else(Default::default, vt100::Cell::fgcolor)
     }
 
-    /// Bytes that came over the line so far.
+    /// The number of bytes that have arrived over the connection so far.
     pub fn bytes(&self) -> usize {
         self.shown().bytes
     }
 
-    /// Waits until the screen is as `looks` wants it.
+    /// Waits until `looks` accepts the screen.
     ///
     /// # Panics
     /// At the deadline, with what the screen shows.
@@ -165,27 +165,27 @@ impl Terminal {
         }
     }
 
-    /// Waits until this is on the screen.
+    /// Waits until this text is on the screen.
     #[track_caller]
     pub fn shows(&self, text: &str) -> &Self {
         self.wait(&format!("{text:?}"), |screen| screen.contains(text))
     }
 
-    /// Waits until this is not on the screen.
+    /// Waits until this text is not on the screen.
     #[track_caller]
     pub fn hides(&self, text: &str) -> &Self {
         self.wait(&format!("no {text:?}"), |screen| !screen.contains(text))
     }
 
-    /// The line the cursor is in.
+    /// The line with the cursor.
     pub fn cursor_line(&self) -> usize {
         self.shown().parser.screen().cursor_position().0.into()
     }
 
-    /// The last line this is in.
+    /// The last line with this text.
     ///
     /// # Panics
-    /// If it is not on the screen.
+    /// If the text is not on the screen.
     #[track_caller]
     pub fn line_of(&self, text: &str) -> usize {
         let screen = self.text();
@@ -193,7 +193,7 @@ impl Terminal {
         line.unwrap_or_else(|| panic!("{text:?} is not on the screen:\n{screen}"))
     }
 
-    /// The differences from a shell's state, in words; empty if there are none.
+    /// How the terminal differs from one that a shell uses, in words. Empty if it does not differ.
     pub fn disorder(&self) -> String {
         let modes = tcgetattr(self.pty()).expect("a terminal has modes").local_modes;
         let is_raw = !modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
@@ -202,7 +202,7 @@ impl Terminal {
             + &self.disorder_of_screen()
     }
 
-    /// The same without what a shell changes itself while it edits a line.
+    /// As [`Self::disorder`], without the modes that a shell changes while it edits a line.
     fn disorder_of_screen(&self) -> String {
         let shown = self.shown();
         let screen = shown.parser.screen();
@@ -219,16 +219,16 @@ impl Terminal {
     /// Waits until the terminal is as a shell left it.
     ///
     /// # Panics
-    /// At the deadline, with what is not.
+    /// At the deadline, with the differences.
     #[track_caller]
     pub fn is_given_back(&self) -> &Self {
         self.is_orderly(Self::disorder)
     }
 
-    /// The same where a shell has it now.
+    /// As [`Self::is_given_back`], while a shell edits a line on the terminal.
     ///
     /// # Panics
-    /// At the deadline, with what is not.
+    /// At the deadline, with the differences.
     #[track_caller]
     pub fn is_given_back_to_a_shell(&self) -> &Self {
         self.is_orderly(Self::disorder_of_screen)
@@ -247,10 +247,10 @@ impl Terminal {
         }
     }
 
-    /// Has somebody else write on the screen.
+    /// Writes on the screen as another program would.
     ///
     /// # Panics
-    /// If the program is gone.
+    /// If the program has ended.
     #[track_caller]
     pub fn spoil(&self, text: &str) -> &Self {
         fs::write(format!("/proc/{}/fd/1", self.pid()), text).expect("the program has its terminal open");
@@ -261,19 +261,19 @@ impl Terminal {
         self.child.id()
     }
 
-    /// Sends a signal by its name to the program.
+    /// Sends a signal, given by its name, to the program.
     ///
     /// # Panics
-    /// If it is gone.
+    /// If the program has ended.
     #[track_caller]
     pub fn signal(&self, name: &str) -> &Self {
         self.send(name, &self.pid().to_string())
     }
 
-    /// The same to what the program, a shell, has started.
+    /// The program is a shell: sends a signal to the process that it has started.
     ///
     /// # Panics
-    /// If it has started nothing, or more than one.
+    /// If it has started no process, or more than one.
     #[track_caller]
     pub fn signal_child(&self, name: &str) -> &Self {
         let pid = self.pid();
@@ -288,7 +288,7 @@ impl Terminal {
         self
     }
 
-    /// Cuts the line, as a lost connection does.
+    /// Closes the connection, as if it were lost.
     pub fn cut(&mut self) {
         self.cut.store(true, Relaxed);
         if let Some(reader) = self.reader.take() {
@@ -297,7 +297,7 @@ impl Terminal {
         self.pty = None;
     }
 
-    /// Waits for the program's end.
+    /// Waits for the program to end.
     ///
     /// # Panics
     /// At the deadline.
@@ -326,7 +326,7 @@ fn size(cells: u16) -> NonZeroU16 {
     NonZeroU16::new(cells).expect("a terminal has cells")
 }
 
-/// Of base64.
+/// Decodes base64.
 fn decoded(text: &str) -> String {
     let value = |byte: u8| match byte {
         b'A'..=b'Z' => Some(byte - b'A'),
@@ -347,11 +347,11 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Questions a program has for the terminal: what it is, and the colour of its background.
+/// Questions of a program to the terminal: its type, and the colour of its background.
 const WHAT: &[u8] = b"\x1b[c";
 const GROUND: &[u8] = b"\x1b]11;?";
 
-/// A terminal's answers; without a colour, only its name.
+/// The terminal's answers. Without a colour it answers only the question for its type.
 fn answer(asked: &[u8], ground: Option<&str>) -> String {
     let ground = ground.filter(|_| find(asked, GROUND).is_some());
     let ground = ground.map_or_else(String::new, |ground| format!("\x1b]11;rgb:{ground}\x1b\\"));
@@ -365,19 +365,19 @@ fn read(pty: &Pty, shown: &Mutex<Shown>, cut: &AtomicBool, ground: Option<&str>)
         if !matches!(poll(&mut ready, Some(&LOOK)), Ok(1..)) {
             continue;
         }
-        // Once nobody has the other end any more, there is only an error to read.
+        // Once the program has closed its end, reading only returns an error.
         let Ok(length @ 1..) = (&mut &*pty).read(&mut bytes) else {
             thread::yield_now();
             continue;
         };
         let answer = answer(&bytes[..length], ground);
-        // A program that is gone needs no answer.
+        // A program that has ended needs no answer.
         let _ = (&mut &*pty).write_all(answer.as_bytes());
         shown.lock().unwrap_or_else(PoisonError::into_inner).take(&bytes[..length]);
     }
 }
 
-/// Begin and end of a picture: between them a terminal shows nothing new.
+/// Begin and end of a frame: a terminal shows nothing new between them.
 const BEGIN: &[u8] = b"\x1b[?2026h";
 const END: &[u8] = b"\x1b[?2026l";
 
@@ -391,13 +391,13 @@ impl Shown {
         }
     }
 
-    /// Length of the held output that can be shown: up to the end of a picture, or to the begin of the next.
+    /// Length of the held output that can be shown: up to the end of a frame, or to the begin of the next.
     fn whole(&self) -> Option<usize> {
         let held = &self.held[..];
         if held.starts_with(BEGIN) {
             return find(held, END).map(|at| at + END.len());
         }
-        // The begin of a picture may have come in part.
+        // The sequence that begins a frame may have arrived in part.
         let part = (1..BEGIN.len()).rev().find(|&length| held.ends_with(&BEGIN[..length])).unwrap_or(0);
         let end = find(held, BEGIN).unwrap_or(held.len() - part);
         (end > 0).then_some(end)

@@ -1,4 +1,4 @@
-//! A relay for a test: the real program, before hosts of the test's own.
+//! A relay for a test: the real program, in front of the test's hosts.
 
 use std::{net::TcpStream, path::Path, process::Command};
 
@@ -11,7 +11,8 @@ use crate::{
 /// The relay's first port.
 pub const BASE: u16 = 29_610;
 
-/// `xpu-collector --relay` at `address`, before `hosts`, which have `hosts_base` as their first port.
+/// The command for `xpu-collector --relay` at `address`, in front of `hosts`, whose first port is
+/// `hosts_base`.
 pub fn command(place: &Place, address: &str, hosts: &str, hosts_base: u16, key: Option<&Path>) -> Command {
     let mut command = place.command(built::artifact("xpu-collector"));
     command.args(["--relay", "--hosts", hosts, "--hosts-base-port", &hosts_base.to_string()]);
@@ -23,10 +24,10 @@ pub fn command(place: &Place, address: &str, hosts: &str, hosts_base: u16, key: 
     command
 }
 
-/// The same, once it listens.
+/// Starts the relay, and waits until it listens.
 ///
 /// # Panics
-/// If it does not come to that.
+/// If it does not listen before the deadline.
 #[track_caller]
 pub fn start(place: &Place, address: &str, hosts: &str, hosts_base: u16, key: Option<&Path>) -> Program {
     let relay = Program::start(&mut command(place, address, hosts, hosts_base, key));

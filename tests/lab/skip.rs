@@ -1,9 +1,9 @@
-//! Skipped tests. Each is printed, and noted for the end of `make test`. Under `CI=true`, where everything
-//! installable should be there, it is a failure, except for what no CI machine has.
+//! Skipped tests. Each is printed, and noted for the end of `make test`. Under `CI=true` a skip is a failure,
+//! except for what no CI machine provides.
 
 use std::{env, fs::OpenOptions, io::Write as _, thread};
 
-/// Something that can be installed, or had for the asking, is not there.
+/// Skips a test because something that can be installed is missing.
 ///
 /// # Panics
 /// Under `CI=true`.
@@ -18,7 +18,7 @@ fn refuse(why: &str, ci: Option<&str>) {
     assert!(!matches!(ci, Some("true" | "1")), "skipped under CI=true: {why}");
 }
 
-/// Things that CI's containers usually lack, and that no installation provides.
+/// What CI's containers usually lack, and no installation provides.
 #[derive(Clone, Copy, Debug)]
 pub enum Beyond {
     NetworkNamespaces,
@@ -28,7 +28,7 @@ pub enum Beyond {
     Cores,
 }
 
-/// Likewise, of what may be missing in CI, too.
+/// Skips a test because something is missing that may also be missing in CI.
 pub fn skipped_beyond_ci(what: Beyond, why: &str) {
     note(&format!("{why} ({what:?}, which CI has not either)"));
 }
@@ -38,7 +38,7 @@ fn note(why: &str) {
     let line = format!("{}: {why}\n", thread::current().name().unwrap_or("a test"));
     print!("SKIPPED: {line}");
     let Some(path) = env::var_os("XPU_TEST_SKIPPED") else { return };
-    // One write: tests run beside each other.
+    // Writes once, because tests run in parallel.
     let written = OpenOptions::new().append(true).create(true).open(path);
     written.and_then(|mut file| file.write_all(line.as_bytes())).expect("skipped tests can be written down");
 }

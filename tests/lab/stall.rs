@@ -7,7 +7,7 @@ use xpu_wire::{
     unit::{Moment, Nanoseconds},
 };
 
-/// Since when, and the missing rank.
+/// When the hang began, and the missing rank.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stall {
     pub since: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Stall {
 }
 
 impl Stall {
-    /// Replaces the frames of `second` by those of its beginning.
+    /// Turns frames of the hang's first second into those of `second`.
     pub(crate) fn apply(self, now: &[Frame], frames: &mut [Frame], second: u64) {
         for (frame, now) in frames.iter_mut().zip(now) {
             (frame.number, frame.now) = (now.number, now.now);
@@ -37,7 +37,7 @@ impl Stall {
         }
     }
 
-    /// A collector's readings of one of its ranks.
+    /// What a collector reads of one rank's stacks.
     pub(crate) fn stacks(self, job: &JobName, rank: Rank, read_at: Moment) -> RankStacks {
         let main = if rank == self.missing {
             thread("MainThread", true, &MISSING, None)

@@ -1,5 +1,5 @@
-//! How jobs are started and reached: launchers' variables, Slurm, ssh, a name with several addresses. With
-//! the real ones, if this machine has them; missing ones are reported.
+//! How jobs are started and reached: launchers' variables, Slurm, ssh, a name with several addresses. Uses
+//! the real programs that this machine has, and reports the missing ones.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -29,9 +29,9 @@ step()
 hold()
 ";
 
-/// What each launcher sets for the second of four ranks, the first of its two hosts having two.
+/// The variables that each launcher sets for the second of four ranks. The first of two hosts has two ranks.
 const LAUNCHERS: [(&str, &[(&str, &str)]); 8] = [
-    // accelerate and deepspeed set the same.
+    // accelerate and deepspeed set the same variables.
     ("torchrun", &[("RANK", "1"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1"), ("LOCAL_WORLD_SIZE", "2")]),
     ("srun", &[("SLURM_PROCID", "1"), ("SLURM_NTASKS", "4"), ("SLURM_LOCALID", "1"), ("SLURM_JOB_ID", "7")]),
     (
@@ -90,7 +90,7 @@ fn every_launcher_says_which_rank_it_is() {
     }
 }
 
-/// Two jobs of a host at once are two jobs.
+/// Two jobs on a host at the same time stay separate.
 #[test]
 fn jobs_of_one_host_are_apart() {
     let host = Host::new();
@@ -126,7 +126,7 @@ fn has(program: &str) -> bool {
     looked.is_ok_and(|found| found.success())
 }
 
-/// `true` if something is missing, which is reported.
+/// `true` if a program is missing, which is reported as a skip.
 fn lacks(programs: &[&str], package: &str) -> bool {
     let missing: Vec<_> = programs.iter().filter(|program| !has(program)).collect();
     if !missing.is_empty() {
@@ -135,7 +135,7 @@ fn lacks(programs: &[&str], package: &str) -> bool {
     !missing.is_empty()
 }
 
-/// Processes with this in their command line.
+/// The processes of `program` with `what` in their command line.
 fn running(what: &str, program: &str) -> Vec<PathBuf> {
     let all = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
     let line = |path: &PathBuf| {
@@ -149,7 +149,7 @@ fn running(what: &str, program: &str) -> Vec<PathBuf> {
     .collect()
 }
 
-/// A name that stands for two hosts, as that of a headless service does.
+/// A name with the addresses of two hosts, as a headless service has.
 #[test]
 fn all_addresses_of_a_services_name_are_watched() {
     let hosts = [Host::new()];

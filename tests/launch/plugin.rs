@@ -1,5 +1,5 @@
-//! NCCL's profiler plugin under `xpu-top run`: the hook where nobody has set one, or else the user's, which
-//! hears of all behind the hook; either way each operation counts once.
+//! NCCL's profiler plugin under `xpu-top run`: the hook, or the user's plugin if there is one, which then
+//! gets all events behind the hook. In both cases each operation counts once.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ step(1)
 hold()
 ok(process.ncclCommDestroy(comm))";
 
-/// The plugin that NCCL gets, and the NCCL calls that the collector counts.
+/// The plugin that NCCL loads, and the NCCL calls that the collector counts.
 fn reduces(own: Option<&str>) -> (Host, String, Value) {
     let host = Host::new();
     let place = |name: &str| host.place.path(name);

@@ -1,4 +1,4 @@
-//! A job under Slurm, watched by its number.
+//! A job under Slurm, watched by its job id.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf, process::Command};
 
@@ -13,7 +13,7 @@ use xpu_tests::{
 
 use crate::{TRAINS, free_port, lacks, running};
 
-/// munge, a controller and a node daemon of Slurm's, in a folder of their own.
+/// munge, a controller and a node daemon of Slurm, in a separate folder.
 struct Slurm {
     dir: tempfile::TempDir,
     host: String,
@@ -102,7 +102,7 @@ impl Slurm {
 impl Drop for Slurm {
     fn drop(&mut self) {
         let _ = self.command("scancel").args(["--user", "root", "--signal=KILL"]).status();
-        // Steps are children of a process that slurmd starts, which ends when they have.
+        // Steps are children of a process that slurmd starts. It ends after them.
         for _ in 0..100 {
             let left = run(self.command("squeue").arg("-h"));
             if left.stdout.trim().is_empty() {
@@ -168,7 +168,7 @@ fn a_job_of_slurm_is_watched_by_its_number() {
         status["ranks"][0]["exit"]["signal"].is_string().then_some(status)
     });
     assert_eq!(ended["ranks"][0]["exit"]["signal"], "SIGTERM", "{ended}");
-    // `run` made it nobody's child.
+    // `run` detached the collector from its parent.
     for collector in running(&format!("--base-port={base} "), "xpu-collector") {
         run(Command::new("kill").arg(collector.file_name().unwrap()));
     }

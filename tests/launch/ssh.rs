@@ -1,4 +1,4 @@
-//! A host that only ssh reaches.
+//! A host that is reachable only by ssh.
 
 use std::{fs, process::Command};
 
@@ -13,7 +13,7 @@ use xpu_tests::{
 
 use crate::{TRAINS, free_port, lacks, running};
 
-/// sshd of this user, which lets this user in with a key, on a port of its own.
+/// An sshd of this user, which accepts this user's key, on a separate port.
 struct Sshd {
     dir: tempfile::TempDir,
     daemon: Program,
@@ -48,7 +48,7 @@ impl Sshd {
             at("user"),
         );
         fs::write(at("config"), lines).unwrap();
-        // What sshd separates privileges in; only root's needs it, and only root can make it.
+        // sshd's directory for privilege separation. Only root's sshd needs it, and only root can make it.
         let _ = fs::create_dir("/run/sshd");
         let daemon = Program::start(Command::new("/usr/sbin/sshd").args(["-D", "-e", "-f", &at("sshd")]));
         let this = Self { dir, daemon };
@@ -110,7 +110,7 @@ fn a_host_whose_ports_are_closed_is_reached_through_ssh() {
     let Some(sshd) = Sshd::start() else { return };
     let closed = Closed::start();
     let far = format!("far:{}", closed.base);
-    // Nobody but ssh knows this name.
+    // Only ssh knows this name.
     let direct = run(closed.xpu_top("status --json --now --hosts").arg(&far));
     assert_eq!(direct.status.code(), Some(3), "{direct:?}");
     let ssh = format!("--ssh=ssh -F {}", sshd.config());
@@ -122,7 +122,7 @@ fn a_host_whose_ports_are_closed_is_reached_through_ssh() {
     assert_eq!((&status["job"], &status["ranks"][0]["host"]), (&"train".into(), &"sim".into()));
     let forwarded = format!("-control:127.0.0.1:{}", closed.base + 2);
     until("ssh to end with the program", || running(&forwarded, "ssh").is_empty().then_some(()));
-    // It ends with a program that is killed too.
+    // The ssh connection also ends when the program is killed.
     let recorder =
         closed.xpu_top("record -o").arg(closed.place.path("r")).args(["--hosts", &far, &ssh]).spawn();
     let mut recorder = recorder.unwrap();
@@ -132,7 +132,7 @@ fn a_host_whose_ports_are_closed_is_reached_through_ssh() {
     until("ssh to end with a program that was killed", || {
         running(&forwarded, "ssh").is_empty().then_some(())
     });
-    // A rejected key is reported in ssh's own words.
+    // ssh's own message about a rejected key is shown.
     fs::write(sshd.dir.path().join("authorized"), "").unwrap();
     let refused = run(closed.xpu_top("status --json --now --hosts").args([&far, &ssh]));
     assert!(
@@ -144,6 +144,6 @@ fn a_host_whose_ports_are_closed_is_reached_through_ssh() {
         .map(|entry| entry.file_name())
         .filter(|name| name.to_string_lossy().starts_with("ssh-"))
         .collect();
-    // The one of an ended program is removed with the next one.
+    // The socket of an ended program is removed by the next program.
     assert!(left.len() <= 1, "sockets are left behind: {left:?}");
 }

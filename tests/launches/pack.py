@@ -1,8 +1,8 @@
-"""Makes the files of this folder of what a hook with record.patch wrote beside the zoo's logs.
+"""Makes the files of this folder from what a hook with record.patch wrote next to the zoo's logs.
 
     python3 tests/launches/pack.py OUT
 
-OUT is the zoo's: each program's folder holds own.RANK and own.launches.RANK.
+OUT is the zoo's output: each program's folder has own.RANK and own.launches.RANK.
 """
 
 import gzip

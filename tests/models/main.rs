@@ -1,8 +1,8 @@
 //! Lock-free handovers between threads and processes, in every order that the memory model allows (loom).
 //!
-//! The sources of the hook and of the ledger are taken in as they are, with loom's atomics and cells in the place of the real
-//! ones: once as written, and once for each ordering or check that could have been left out. Such a mutant must fail: a model
-//! that it passes would prove nothing.
+//! The models include the sources of the hook and of the ledger unchanged, with loom's atomics and cells in
+//! place of the real ones. They run once on the sources as written, and once for each ordering or check that
+//! could be missing. Such a mutant must fail, because a model that it passes proves nothing.
 #![allow(dead_code, unused_imports, unreachable_pub, reason = "of each source a model needs a part")]
 #![allow(missing_debug_implementations, reason = "loom's types have none")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -14,7 +14,7 @@
 
 use xpu_wire::{collective, id, ledger, unit};
 
-/// As written: what a mutant does not replace.
+/// The unchanged parts, used for what a mutant does not replace.
 mod real {
     pub(crate) use loom::{
         cell::UnsafeCell,
@@ -26,7 +26,7 @@ mod real {
     };
 }
 
-/// The sources, and what they promise, with some of what they are made of replaced.
+/// The sources and their promises, with some parts replaced.
 macro_rules! variant {
     ($(#[$doc:meta])* $name:ident { $($replaced:tt)* }) => {
         $(#[$doc])*
@@ -54,7 +54,7 @@ macro_rules! variant {
     };
 }
 
-/// An atomic whose exchanges and sums are a load and a store.
+/// An atomic whose exchanges and additions are a load and a store.
 macro_rules! torn {
     ($name:ident: $word:ty) => {
         #[derive(Debug, Default)]
@@ -118,7 +118,7 @@ macro_rules! torn {
 variant! { as_written {} }
 
 variant! {
-    /// A reader that sees a store need not see earlier writes.
+    /// A reader that sees a store need not see the writes before it.
     without_release {
         #[allow(non_upper_case_globals, reason = "in the place of another")]
         pub(crate) const Release: Ordering = Relaxed;
@@ -127,7 +127,7 @@ variant! {
 }
 
 variant! {
-    /// A reader that has seen a store need not see earlier writes.
+    /// A reader that has seen a store need not see the writes before it.
     without_acquire {
         #[allow(non_upper_case_globals, reason = "in the place of another")]
         pub(crate) const Acquire: Ordering = Relaxed;
@@ -142,14 +142,14 @@ variant! {
 }
 
 variant! {
-    /// Two may both be the first.
+    /// Two threads may both be the first.
     without_exchange {
         torn! { AtomicU32: u32 }
         torn! { AtomicU64: u64 }
     }
 }
 
-/// A test that the promise is kept as written, and one for each mutant that must break it.
+/// A test that the promise holds as written, and one for each mutant that must break it.
 macro_rules! promises {
     ($($promise:ident: $($mutant:ident),*;)*) => {$(
         mod $promise {

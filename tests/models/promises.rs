@@ -1,4 +1,4 @@
-//! The promises between the sources, each tested on the smallest part that could break it.
+//! The promises between the sources. Each is tested on the smallest part that could break it.
 
 use loom::{cell::UnsafeCell, model::Builder, sync::Arc, thread};
 
@@ -7,17 +7,17 @@ use super::{
 };
 use crate::{collective::Operation, id::CommunicatorId, ledger::{self, Call}, unit::Moment};
 
-/// All orders with at most two switches from a thread that could go on.
+/// Tries all orders with at most two switches away from a thread that could continue.
 ///
-/// The writer is the first thread: loom tries other orders where a load comes after a store, and a thread
-/// that only writes its own counters loads them first.
+/// The writer is the first thread. loom tries other orders where a load follows a store, and a thread that
+/// only writes its own counters loads them first.
 fn model(run: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(2);
     builder.check(run);
 }
 
-/// Two fit; of three that are pushed the last may be dropped.
+/// The ring has space for two records. Of three that are pushed, the last may be dropped.
 pub(crate) fn records_arrive_whole_and_in_order() {
     model(|| {
         let ring = Arc::new(Ring::<u64>::new(2).unwrap());
@@ -33,8 +33,7 @@ pub(crate) fn records_arrive_whole_and_in_order() {
     });
 }
 
-/// The launching thread fills a pair in and pushes it, the hook's thread reads it and gives it back,
-/// repeatedly.
+/// The launching thread fills a pair and pushes it; the hook's thread reads it and returns it, repeatedly.
 pub(crate) fn a_pair_is_one_threads_at_a_time() {
     struct Timers {
         free: Free<1>,
@@ -49,7 +48,7 @@ pub(crate) fn a_pair_is_one_threads_at_a_time() {
             move || {
                 for _ in 0..2 {
                     if let Some(number) = timers.ring.pop() {
-                        // SAFETY: the model says whether it is so: loom finds two threads in one cell.
+                        // SAFETY: the model checks this: loom finds two threads in one cell.
                         assert!(timers.pair.with(|pair| unsafe { *pair }) > 0);
                         timers.free.give_back(number);
                     }
@@ -67,7 +66,7 @@ pub(crate) fn a_pair_is_one_threads_at_a_time() {
     });
 }
 
-/// Three threads want it, and one that had it is gone.
+/// Three threads want the lane, and one that had it has ended.
 pub(crate) fn a_lane_is_one_threads_at_a_time() {
     struct Lane {
         tenant: Tenant,
@@ -121,8 +120,8 @@ pub(crate) fn what_is_done_was_enqueued_and_entered() {
     }
 }
 
-/// A second thread launches on a stream that never ends, while another waits for the first stream. (`progress` is compiled with
-/// the real ledger's `Writers`.)
+/// A second thread launches on a stream that never ends, while another waits for the first stream.
+/// (`progress` is compiled with the real ledger's `Writers`.)
 pub(crate) fn a_stream_proves_what_ran_there() {
     const ENDS: u64 = 64;
     const NEVER_ENDS: u64 = 128;
@@ -140,7 +139,7 @@ pub(crate) fn a_stream_proves_what_ran_there() {
     }
 }
 
-/// Two threads launch graphs that hold collectives of one communicator.
+/// Two threads launch graphs with collectives of the same communicator.
 pub(crate) fn no_launch_is_lost() {
     model(|| {
         let progress = Arc::new(Progress::default());
@@ -154,7 +153,7 @@ pub(crate) fn no_launch_is_lost() {
     });
 }
 
-/// A line is closed and opened for another while it is read.
+/// A line is closed and opened for another communicator while it is read.
 pub(crate) fn a_line_shows_one_communicator() {
     model(|| {
         let line = Arc::new(CommunicatorLine::default());
@@ -176,7 +175,7 @@ pub(crate) fn a_line_shows_one_communicator() {
     });
 }
 
-/// Two communicators are made at once, or two threads come, and one line is free.
+/// Two communicators are made at the same time, or two threads want a line, and one line is free.
 pub(crate) fn a_free_line_goes_to_one() {
     fn race<T: Default + Sync + Send + 'static>(take: fn(&T, u64) -> bool) {
         model(move || {
@@ -193,7 +192,8 @@ pub(crate) fn a_free_line_goes_to_one() {
     race(|line: &ThreadLine, thread| line.claim(thread as u32));
 }
 
-/// A thread comes late, as the hook's own that learns that a collective is done: the communicator is gone, and its line another's.
+/// A thread is late, such as the hook's own when it learns that a collective is done: the communicator no
+/// longer exists, and its line belongs to another.
 pub(crate) fn nobody_counts_for_the_next() {
     const GONE: CommunicatorId = CommunicatorId(7);
     let late = |count: fn(&CommunicatorLine)| {
@@ -219,7 +219,7 @@ pub(crate) fn nobody_counts_for_the_next() {
     late(|line| line.point_to_point(GONE, 41, Writers::Many));
 }
 
-/// A thread goes from one call into another while it is watched.
+/// A thread leaves one call and enters another while it is watched.
 pub(crate) fn a_call_is_shown_with_its_own_beginning() {
     model(|| {
         let line = Arc::new(ThreadLine::default());

@@ -1,4 +1,4 @@
-"""Chromium without a window, and a page of it that nothing may go wrong on."""
+"""Headless Chromium, and a page of it on which nothing may go wrong."""
 
 import contextlib
 import os
@@ -9,12 +9,12 @@ from conftest import ROOT, skip
 
 UNPACKED = ROOT / "tests/browser/unpacked/chromium"
 
-# For the first figures of a job that has just begun.
+# Long enough for the first figures of a job that has just begun.
 PATIENCE_MS = 60_000
 
 
 def program():
-    """Chromium as `make browser` unpacked it, or XPU_TEST_CHROMIUM."""
+    """Starts Chromium as `make browser` unpacked it, or the one that XPU_TEST_CHROMIUM names."""
     named = os.environ.get("XPU_TEST_CHROMIUM")
     found = shutil.which(named) if named else str(UNPACKED) if UNPACKED.exists() else None
     if found is None:
@@ -30,14 +30,14 @@ def chromium():
     except ImportError:
         skip("no Playwright: `make browser` installs it", beyond_ci="Chromium")
     with sync_playwright() as driver:
-        # As root, and in containers, it has no sandbox. What it loads is ours.
+        # Chromium's sandbox does not work as root or in containers. The tests load only their own pages.
         browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"], chromium_sandbox=False)
         yield browser
         browser.close()
 
 
 class Visit:
-    """One page of a browser. Every request and every message of its console is kept."""
+    """One page of a browser. It keeps every request, and every message of the console."""
 
     def __init__(self, browser, scheme="dark", size=(1440, 900)):
         self.page = browser.new_page(color_scheme=scheme, viewport={"width": size[0], "height": size[1]})
@@ -48,12 +48,12 @@ class Visit:
         self.page.on("request", lambda request: self.asked.append(request.url))
 
     def hear(self, message):
-        # `colours` reads canvases back, which the page does not.
+        # Only `colours` reads canvases back; the page itself does not.
         if "willReadFrequently" not in message:
             self.said.append(message)
 
     def open(self, address):
-        """A page whose script does not load fails here, with the reason."""
+        """Fails with the reason if the page's script does not load."""
         self.address = address
         self.page.goto(address)
         thrown = [said for said in self.said if said.startswith("thrown: ")]
@@ -65,7 +65,7 @@ class Visit:
             self.page.keyboard.press(key)
 
     def shows(self, text, where="body"):
-        """Waits for a text, and gives the element that has it."""
+        """Waits for a text, and returns the element that has it."""
         found = self.page.locator(where).filter(has_text=text).first
         found.wait_for(state="visible")
         return found
@@ -74,7 +74,7 @@ class Visit:
         return self.page.evaluate(expression)
 
     def colours(self, nth=0):
-        """How many pixels of a heatmap have which colour, the most frequent first."""
+        """The number of pixels of each colour in a heatmap, the most frequent colour first."""
         return (
             self.page.locator("canvas")
             .nth(nth)
@@ -93,7 +93,7 @@ class Visit:
         )
 
     def is_clean(self):
-        """Nothing was wrong on the console, and nobody else was asked for anything."""
+        """Checks that the console has no message, and that the page asked no other host."""
         assert not self.said, self.said
         own = urlsplit(self.address).netloc
         others = [url for url in self.asked if urlsplit(url).netloc != own and not url.startswith("blob:")]

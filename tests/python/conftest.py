@@ -13,15 +13,15 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# Where cargo has put the programs. XPU_TEST_PROFILE=debug takes those of a development build.
+# The folder with cargo's programs. XPU_TEST_PROFILE=debug selects a development build.
 BUILT = ROOT / "target" / os.environ.get("XPU_TEST_PROFILE", "release")
 
-# CI may be a container itself, has no time for PyTorch, and may have no network for Debian's packages and npm's.
+# CI may run in a container, has no time for PyTorch, and may have no network for the packages of Debian and npm.
 BEYOND_CI = ("docker", "PyTorch", "Prometheus", "Chromium")
 
 
 def skip(why, beyond_ci=None):
-    """Writes the reason down for the end of `make test`. Under CI=true it fails, except for one of BEYOND_CI."""
+    """Notes the reason for the end of `make test`. Under CI=true it fails, except for one of BEYOND_CI."""
     assert beyond_ci is None or beyond_ci in BEYOND_CI, beyond_ci
     if beyond_ci:
         why = f"{why} ({beyond_ci}, which CI may lack)"
@@ -35,14 +35,14 @@ def skip(why, beyond_ci=None):
 
 
 def with_torch(program):
-    """The bin folder of an environment with PyTorch; the program is in it, or in PATH."""
+    """The bin folder of an environment with PyTorch. The program is in it, or in PATH."""
     found = os.environ.get("XPU_TEST_TORCH")
     if not found or not shutil.which(program, path=f"{found}:{os.environ['PATH']}"):
         skip(f"no {program}: `make torch` installs it, or XPU_TEST_TORCH names a bin folder", beyond_ci="PyTorch")
     return found
 
 
-# Below the ports that the kernel gives to connections, which would take one between its choice and its use.
+# Below the ports that the kernel gives to connections, so that no connection takes a port between choice and use.
 PORTS = range(10_000, 19_000)
 tried = itertools.count(os.getpid() * 37)
 
@@ -58,7 +58,7 @@ def free_port(together=1):
 
 def is_free(port):
     with socket.socket() as found:
-        # As servers do: connections that have ended do not count.
+        # As servers do: ended connections do not count.
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             found.bind(("", port))
@@ -69,7 +69,7 @@ def is_free(port):
 
 @pytest.fixture(scope="session", autouse=True)
 def nobodys_home(tmp_path_factory):
-    """No key and no settings of whoever runs the tests."""
+    """Removes the user's key and settings."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
         for name in ["XDG_CONFIG_HOME", *(name for name in os.environ if name.startswith("XPU_TOP_"))]:
@@ -79,7 +79,7 @@ def nobodys_home(tmp_path_factory):
 
 @pytest.fixture
 def runtime_dir(tmp_path):
-    """A runtime directory short enough for a Unix socket, and no configuration of the user's."""
+    """A runtime directory whose path is short enough for a Unix socket."""
     path = tmp_path / "run"
     path.mkdir(mode=0o700)
     return path
@@ -93,7 +93,7 @@ def environment(runtime_dir, tmp_path):
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory):
-    """The bin directory of a fresh environment with the built wheel in it."""
+    """The bin directory of a fresh environment with the built wheel."""
     wheels = sorted(ROOT.glob("dist/*.whl"))
     assert wheels, "no wheel in dist/: run `make wheel`"
     place = tmp_path_factory.mktemp("venv")
@@ -105,7 +105,7 @@ def installed(tmp_path_factory):
 
 @contextlib.contextmanager
 def running_demo(*arguments):
-    """`xpu-top demo --headless` of this checkout while the body runs; gives the base port it says it took."""
+    """Runs this checkout's `xpu-top demo --headless` during the body. Yields the base port that the demo prints."""
     program = BUILT / "xpu-top"
     demo = subprocess.Popen(
         [program, "demo", "--headless", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True

@@ -1,6 +1,7 @@
-"""A client made of docs/wire-format.md: its table of kinds and its list of types are read, nothing else is known here.
+"""A client made from docs/wire-format.md: it reads the page's table of kinds and its list of types, and knows nothing
+else.
 
-A struct is a dict, an enum a pair of the variant's name and what is in it, a tuple a list.
+A struct becomes a dict, an enum a pair of the variant's name and its content, a tuple a list.
 """
 
 import pathlib
@@ -15,7 +16,7 @@ PLAIN = UNSIGNED | SIGNED | {"u8", "bool", "f64", "char", "string", "bytes"}
 
 
 class Reader:
-    """Of one definition: fields, or an enum."""
+    """Parses one definition: fields, or an enum."""
 
     def __init__(self, text):
         self.tokens = TOKEN.findall(text)
@@ -37,7 +38,7 @@ class Reader:
         assert self.take(wanted), f"{wanted} expected before {self.tokens[self.at :]}"
 
     def note(self):
-        """What is said of a field: in parentheses, or after a colon up to the end."""
+        """Skips the note on a field: text in parentheses, or text after a colon up to the end."""
         if self.take("("):
             deep = 1
             while deep:
@@ -59,7 +60,7 @@ class Reader:
                 return ("struct", fields)
 
     def types(self):
-        """Within parentheses: of a tuple, whose parts may have names."""
+        """Parses a tuple within parentheses. Its parts may have names."""
         types = []
         while True:
             is_named = re.fullmatch(r"\w+", "".join(self.tokens[self.at + 1 : self.at + 2]))
@@ -106,7 +107,7 @@ class Reader:
 
 
 def definitions(page):
-    """By name, as the indented block has them; a line that is indented further goes on."""
+    """The definitions of the indented block by name. A line with deeper indentation continues the one before."""
     texts, name = {}, None
     for line in page.splitlines():
         if begun := re.match(r"    (\w+) +(\S.*)", line):
@@ -140,7 +141,7 @@ class Client:
         self.envelope = whole(envelope[1])
 
     def read(self, frame):
-        """Kind, envelope and body."""
+        """Returns the kind, the envelope and the body."""
         magic, version, kind, length = struct.unpack("<4sHHI", frame[:12])
         assert (magic, version, length) == (b"xput", 1, len(frame) - 12)
         payload = Payload(frame[12:])
@@ -209,7 +210,7 @@ class Payload:
             number = self.varint()
             return -(number + 1) // 2 if number % 2 else number // 2
         if of == "f64":
-            # As it is: two numbers that are none may differ.
+            # The bytes, because NaN differs from NaN.
             return self.take(8)
         if of in ("string", "bytes"):
             content = self.take(self.varint())

@@ -1,6 +1,6 @@
 """A real Prometheus for a test: Debian's package, unpacked below target/.
 
-It is not installed, so no service is started and no root is needed.
+The package is not installed, so no service starts and root is not needed.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ LONGEST = 60
 
 
 def programs():
-    """The directory with prometheus and promtool, or why there is none."""
+    """The directory with prometheus and promtool, or the reason why there is none."""
     if all(shutil.which(name) for name in ("prometheus", "promtool")):
         return pathlib.Path(shutil.which("prometheus")).parent, None
     unpacked = CACHE / "usr/bin"
@@ -34,7 +34,7 @@ def programs():
     download = ["apt-get", "download", "-q", "prometheus"]
     tried = subprocess.run(download, cwd=CACHE, capture_output=True, text=True, check=False)
     if tried.returncode != 0:
-        # A machine on which nothing was ever installed has no lists yet.
+        # A machine on which nothing was ever installed has no package lists yet.
         update = ["apt-get", "update", "-q"]
         if os.geteuid() != 0:
             update = ["sudo", "-n", *update]
@@ -59,18 +59,18 @@ class Prometheus:
             with urllib.request.urlopen(url, timeout=10) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
-            # While it reads its files it says that it is not ready: an OSError, after which it is asked again.
+            # Prometheus is not ready while it reads its files. The caller catches this OSError and asks again.
             if error.code == http.HTTPStatus.SERVICE_UNAVAILABLE:
                 raise
             raise AssertionError(f"{query}: {error.read().decode()}") from error
 
     def ask(self, expression):
-        """The series an expression has now: labels and value."""
+        """The current series of an expression: labels and value."""
         result = self.get("/api/v1/query", query=expression)["data"]["result"]
         return [(series["metric"], float(series["value"][1])) for series in result]
 
     def wait_for(self, expression, enough=bool):
-        """The same, once there is enough of it."""
+        """Asks repeatedly until `enough` accepts the series."""
         deadline = time.monotonic() + LONGEST
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError):
@@ -83,13 +83,13 @@ class Prometheus:
 
 @contextlib.contextmanager
 def scraping(where, place, targets):
-    """A Prometheus that scrapes these every second and evaluates the alerts while the body runs."""
+    """Runs a Prometheus during the body. It scrapes the targets every second and evaluates the alerts."""
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(ROOT / "deploy/prometheus/alerts.yml")],
         "scrape_configs": [{"job_name": "xpu-top", "static_configs": [{"targets": targets}]}],
     }
-    # JSON is YAML.
+    # JSON is valid YAML.
     (place / "prometheus.yml").write_text(json.dumps(config))
     port = free_port()
     command = [

@@ -1,4 +1,5 @@
-"""What Holistic Trace Analysis says of a folder of traces, as JSON. Run by the Python of an environment that has it."""
+"""Prints Holistic Trace Analysis's figures of a folder of traces, as JSON. Needs the Python of an environment with
+it."""
 
 import json
 import sys

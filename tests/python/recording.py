@@ -60,7 +60,7 @@ class Recording:
             at += BLOCK_HEADER + block["stored"]
 
     def index(self):
-        """Offsets of the blocks as the file's end tells them; None of a file that was not closed."""
+        """The offsets of the blocks from the index at the file's end; None if the file was not closed."""
         place, checksum, end = struct.unpack("<QI4s", self.bytes[-16:])
         if end != b"xpue" or checksum != zlib.crc32(self.bytes[-16:-8]):
             return None
@@ -76,7 +76,7 @@ class Recording:
         return zstandard.ZstdDecompressor().decompress(stored, max_output_size=block["raw"])
 
     def frames(self, kinds=(OVERVIEW, DETAILS)):
-        """(when it came in, whose detail or None, the frame's bytes) of every frame."""
+        """Yields every frame: when it arrived, the rank of a detail or None, and its bytes."""
         for block in self.blocks:
             if block["kind"] not in kinds:
                 continue

@@ -1,4 +1,5 @@
-"""Optimizers as people use them, on a CPU, with the hook's own source attached: calls of it, and steps made.
+"""Optimizers in usual loops, on a CPU, with the hook's own source attached: how often it was called, and how many
+steps were made.
 
 Prints a JSON object with both for each name.
 """
@@ -78,7 +79,7 @@ def lbfgs():
 
 
 class Sharded(torch.optim.SGD):
-    """One whose groups cannot be read, or hold what is no list."""
+    """An optimizer whose groups cannot be read, or are no list."""
 
     def __init__(self, parameters, groups):
         super().__init__(parameters, lr=0.1)
@@ -111,7 +112,7 @@ def raises():
 
 
 def compiled():
-    """The hook's function is of C: PyTorch's compiler would warn of it if it looked into the caller."""
+    """The hook's function is written in C, so PyTorch's compiler would warn of it if it traced into the caller."""
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, foreach=False)
     step = torch.compile(lambda: optimizer.step(), backend="eager")

@@ -1,4 +1,4 @@
-"""The Kubernetes examples parse, and name nothing that they do not have; the image is made of the package."""
+"""The Kubernetes examples parse and name only what they contain. The image is built from the package."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""A capture in other programs' forms: read with Perfetto's own classes, and as JSON."""
+"""A capture exported for other programs: read with Perfetto's own classes, and as JSON."""
 
 import collections
 import json

@@ -1,6 +1,6 @@
-"""Captures in Kineto's form, read by Holistic Trace Analysis: where `make torch` has installed it.
+"""Captures in Kineto's format, read by Holistic Trace Analysis, if `make torch` has installed it.
 
-Without it these say SKIPPED.
+Without it these tests print SKIPPED.
 """
 
 import gzip
@@ -20,7 +20,7 @@ RANKS, STEPS = 4, 4
 
 @pytest.fixture(scope="module")
 def captures(tmp_path_factory):
-    """Of steps without and with all kernels, and of a time."""
+    """Captures of steps without and with all kernels, and of a period."""
     place = tmp_path_factory.mktemp("captures")
     with running_demo("--ranks", str(RANKS), "--nodes", "2", "--steps", "100000") as base:
         where = ["--hosts", "127.0.0.[1-2]", "--base-port", str(base)]
@@ -87,7 +87,7 @@ def test_hta_finds_what_the_report_has(captures, tmp_path, name):
     assert [row["rank"] for row in found["temporal"]] == list(range(RANKS))
     for row, overlap, rank in zip(found["temporal"], found["overlap"], ours["ranks"]):
         summary = rank["summary"]
-        # HTA's time is from the first kernel to the last, and knows no steps.
+        # HTA's time reaches from the first kernel to the last; HTA knows no steps.
         assert row["compute_time(us)"] == pytest.approx(summary["compute_ns"] / 1e3, rel=0.03), (row, summary)
         assert 0 < row["idle_time(us)"] < row["kernel_time(us)"]
         hidden = 1 - summary["exposed_ns"] / summary["communication_ns"]

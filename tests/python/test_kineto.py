@@ -1,6 +1,6 @@
-"""The profiler of real PyTorch, asked from outside: where `make torch` has installed it.
+"""The profiler of real PyTorch, started from outside, if `make torch` has installed PyTorch.
 
-PyTorch is too large for `make test` to install: without it these say SKIPPED.
+PyTorch is too large for `make test` to install. Without it these tests print SKIPPED.
 """
 
 import gzip
@@ -15,7 +15,8 @@ from test_launchers import LONGEST, PROGRAM, RANKS, Job, all_train
 
 @pytest.fixture
 def job(tmp_path, environment):
-    # The daemon's name is the host's: a folder of this test's own in its place, short enough for a client's name.
+    # The host has only one daemon name. This test uses its own folder instead, whose path is short enough for a
+    # client's name.
     with tempfile.TemporaryDirectory(prefix="k-", dir="/tmp") as sockets:
         job = Job("torchrun", tmp_path, {**environment, "KINETO_IPC_SOCKET_DIR": sockets})
         try:
@@ -49,13 +50,13 @@ def test_all_ranks_trace_the_same_steps(job, tmp_path):
     traces = [trace(tmp_path / "steps", rank) for rank in range(RANKS)]
     starts = [optimizer_steps(found) for found in traces]
     assert [len(steps) for steps in starts] == [3] * RANKS
-    # Nobody begins one before all have ended the one before: an all-reduce is in each.
+    # No rank begins a step before all have ended the step before, because each step has an all-reduce.
     for number in range(2):
         assert max(steps[number] for steps in starts) < min(steps[number + 1] for steps in starts), starts
     assert {found["trace_id"] for found in traces} == {manifest["trace_id"]}
     assert any("Input Dims" in event.get("args", {}) for event in traces[0]["traceEvents"])
 
-    # It goes on training, and can be asked again.
+    # The job continues to train, and can be traced again.
     timed = kineto(job, tmp_path / "time", "--duration", "300ms", "--with-stack", "--ranks", "0,3")
     assert [rank["rank"] for rank in timed["ranks"]] == [0, 3]
     assert any(event.get("cat") == "python_function" for event in trace(tmp_path / "time", 3)["traceEvents"])
@@ -75,7 +76,7 @@ def test_a_capture_has_the_traces_and_the_stacks_of_its_steps(job, tmp_path):
     assert [rank["why"] for rank in report["python"]["ranks"]] == [None] * RANKS, report["python"]
     assert {row["file"].rsplit("/")[-1] for row in report["python"]["functions"]} >= {"trains_with_gloo.py"}
 
-    # On one clock: a call of an optimizer ends the step that it is in, and arrows connect all ranks.
+    # All use one clock: an optimizer call ends the step that contains it, and arrows connect all ranks.
     timeline = tmp_path / "c.json"
     subprocess.run([PROGRAM, "export", capture, "--chrome", timeline], check=True)
     events = json.loads(timeline.read_text())["traceEvents"]
@@ -107,11 +108,11 @@ def read_with_torch(script, *arguments):
 def test_pytorch_and_hta_read_the_traces_of_all_ranks(job, tmp_path):
     folder = tmp_path / "steps"
     kineto(job, folder, "--steps", "2", "--record-shapes")
-    # PyTorch's readers open plain files.
+    # PyTorch's readers open uncompressed files.
     for rank in range(RANKS):
         (tmp_path / f"{rank}.json").write_bytes(gzip.decompress((folder / f"rank-{rank:04}.json.gz").read_bytes()))
 
-    # The layer's product, (8, 64) by (64, 64), once a step: its operations from the shapes in the trace.
+    # The layer multiplies (8, 64) by (64, 64) once a step. Its FLOPs follow from the shapes in the trace.
     by_torch = """
 import json, sys
 from torch._inductor.analysis.profile_analysis import JsonProfile
@@ -128,7 +129,7 @@ print(json.dumps(flops))
     flops = read_with_torch(by_torch, *(tmp_path / f"{rank}.json" for rank in range(RANKS)))
     assert flops == [[2 * 8 * 64 * 64] * 2] * RANKS
 
-    # HTA's other analyses are of GPU events, which gloo has none of.
+    # HTA's other analyses need GPU events, and gloo has none.
     by_hta = """
 import json, pathlib, sys
 from hta.trace_analysis import TraceAnalysis

@@ -1,6 +1,6 @@
-"""Real PyTorch under real launchers: where `make torch` has installed them.
+"""Real PyTorch under real launchers, if `make torch` has installed them.
 
-PyTorch is too large for `make test` to install: without it these say SKIPPED. See docs/measurements-log.md.
+PyTorch is too large for `make test` to install. Without it these tests print SKIPPED. See docs/measurements-log.md.
 """
 
 import json
@@ -27,12 +27,12 @@ LAUNCHERS = {
 
 
 class Job:
-    """Of one launcher, under `xpu-top run` or by itself."""
+    """A job under one launcher, with or without `xpu-top run`."""
 
     def __init__(self, launcher, place, environment, watched=True, fails=()):
         path = f"{with_torch(launcher)}:{environment['PATH']}"
         self.base, meet = free_port(3), str(free_port())
-        # DeepSpeed asks how many accelerators there are.
+        # DeepSpeed counts the accelerators.
         more = {"PATH": path, "MEET_AT": meet, "LOCAL_SIZE": str(RANKS), "DS_ACCELERATOR": "cpu"}
         self.environment = {**environment, **more, "XPU_TOP_BASE_PORT": str(self.base), "OMP_NUM_THREADS": "1"}
         self.enough = place / "enough"

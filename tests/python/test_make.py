@@ -1,4 +1,4 @@
-"""`make test` itself, with programs that only say how they were called."""
+"""`make test` itself, with replaced programs that only print how they were called."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from conftest import ROOT
 
 
 def make_test(place, nextest, pytest_ends, skips=""):
-    """Its exit code, what it said, and what was run."""
+    """The exit code, the output, and the list of programs that ran."""
     calls = place / "calls"
     stubs = {
         "cargo": f'echo "cargo $1 $2" >> {calls}; test "$2" != run || exit {nextest}',

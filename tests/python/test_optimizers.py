@@ -1,4 +1,4 @@
-"""The hook's source for PyTorch's optimizers, in real PyTorch: where `make torch` has installed it."""
+"""The hook's source for PyTorch's optimizers, in real PyTorch, if `make torch` has installed it."""
 
 import json
 import pathlib
@@ -20,7 +20,8 @@ def test_each_step_of_an_optimizer_is_one_call_however_it_is_used(environment):
     )
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout.splitlines()[-1])
-    # PyTorch calls a fused optimizer also where its kernel skips the step; DeepSpeed's for bf16 steps as it is made.
+    # PyTorch also calls a fused optimizer whose kernel skips the step. DeepSpeed calls its bf16 optimizer once when
+    # it is made.
     assert seen.pop("GradScaler, fused") == {"calls": 12, "steps": 8}
     assert seen.pop("DeepSpeed") == {"calls": 4, "steps": 3}
     assert len(seen) == 10 and all(case["calls"] == case["steps"] > 0 for case in seen.values()), seen

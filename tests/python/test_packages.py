@@ -1,4 +1,4 @@
-"""The tarball and the Debian package, unpacked where nothing else of xpu-top is."""
+"""The tarball and the Debian package, unpacked in a place without any other part of xpu-top."""
 
 import json
 import shutil

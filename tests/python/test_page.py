@@ -1,4 +1,4 @@
-"""The web page in a real browser, of a job that a real collector watches."""
+"""The web page in a real browser, for a job that a real collector watches."""
 
 import contextlib
 import hashlib
@@ -13,7 +13,7 @@ from conftest import BUILT, ROOT, free_port, running_demo
 
 WEB = ROOT / "collector/web"
 
-# The heatmaps' step of the median, and the one furthest below it.
+# The colours of the median step in the heatmap, and of the step furthest below it.
 USUAL, WORST = "#1fa187", "#481a6c"
 
 
@@ -25,7 +25,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def slow_job():
-    """The address of a page of a job, of which one rank's GPU is held at a low clock."""
+    """The address of the page of a job in which one rank's GPU has a low clock."""
     with running_demo("--steps", "100000", "--ranks", "8", "--nodes", "1", "--throttle", "5:1275") as base:
         yield f"http://127.0.0.1:{base}/"
 
@@ -48,7 +48,7 @@ def test_colours_and_quantities_are_those_of_the_terminal():
     for name, styles in [("DARK", dark), ("LIGHT", light)]:
         block = re.search(rf"const {name}: Colours = Colours {{(.*?)}};", theme, re.S)[1]
         theirs = dict(re.findall(r"(\w+): (?:shade|parts)\(0x([0-9a-f]{6})", block))
-        # On the page a selected row keeps the colours of its texts.
+        # On the page, the texts of a selected row keep their colours.
         del theirs["on_chosen"]
         ours = dict(re.findall(r"--([\w-]+): #([0-9a-f]{6})", styles))
         assert {role: ours.get(role.replace("_", "-")) for role in theirs} == theirs, name
@@ -71,7 +71,7 @@ def test_the_overview_is_drawn_soon_and_small_and_alone(browser, slow_job):
     first = visit.gives("performance.getEntriesByName('first-picture')[0].startTime")
     size = visit.gives("performance.getEntriesByType('resource').reduce((all, one) => all + one.encodedBodySize, 0)")
     print(f"first picture after {first:.0f} ms, {size / 1e3:.0f} kB")
-    # The machine may be busy: in quiet it takes a quarter of a second.
+    # A busy machine needs longer; an idle one takes a quarter of a second.
     assert first < 5_000 and 20_000 < size < 1_000_000
     visit.shows("rank 5", "#headline")
     visit.shows("power cap", "#headline")
@@ -94,7 +94,7 @@ def test_the_keys_are_those_of_the_terminal(browser, slow_job):
     visit.shows("arrival skew ms", ".map:nth-child(1)")
     visit.press("M", "7")
     visit.shows("slow rank, clocks", ".finding")
-    # Its cost is known after some more steps.
+    # The finding's cost is known after some more steps.
     finding = visit.shows("GPU-hours", ".finding")
     for text in ["322", "look at that GPU's cooling", "ms a step", "GPU-hours", "certain"]:
         assert text in finding.inner_text(), text
@@ -149,7 +149,7 @@ def test_a_refusal_on_the_captures_page_stays_until_the_next_request(browser, sl
     def stays(refusal):
         visit.shows(f"{refusal}: try again", "#page .warning")
         for _ in range(2):
-            # The list is read every two seconds.
+            # The page reads the list every two seconds.
             with visit.page.expect_response(lambda answer: answer.url.endswith("/api/v1/capture")):
                 pass
         visit.gives("new Promise((done) => requestAnimationFrame(done))")
@@ -204,7 +204,7 @@ def test_a_job_that_hangs(browser):
 
 @contextlib.contextmanager
 def many_ranks(hosts, per_host, slow):
-    """The address of a relay's page; the relay is real, and its hosts are pretended, with a slow rank."""
+    """The address of a relay's page. The relay is real; its hosts are simulated, with one slow rank."""
     crowd = subprocess.Popen(
         [BUILT / "crowd_of_hosts", str(hosts), str(per_host), str(slow)],
         stdin=subprocess.PIPE,
@@ -241,7 +241,7 @@ def wait_for_port(port):
 @pytest.mark.parametrize(("hosts", "ranks", "slow"), [(8, 64, 37), (128, 1024, 612)])
 def test_many_ranks_are_drawn(browser, hosts, ranks, slow, tmp_path):
     with many_ranks(hosts, ranks // hosts, slow) as address:
-        # The ranks come host by host, and the finding after some seconds.
+        # The ranks arrive host by host, and the finding some seconds later.
         first = Visit(browser).open(address)
         first.shows(f"{ranks:,} of {ranks:,}", "#header")
         first.shows(f"rank {slow} ", "#headline")
@@ -254,7 +254,7 @@ def test_many_ranks_are_drawn(browser, hosts, ranks, slow, tmp_path):
         assert colours[USUAL] > 10_000 and colours[WORST] > 20, colours
         where = visit.shows(f"gpu-{slow // 8 + 1:03}", "table.ranks tbody tr:first-child")
         assert where.locator("td").first.inner_text() == str(slow)
-        # A redraw leaves time for everything else.
+        # A redraw is short enough to leave time for everything else.
         spent = visit.gives("performance.getEntriesByName('draw')[0].duration")
         print(f"a redraw takes {spent:.0f} ms")
         assert spent < 500
@@ -284,7 +284,7 @@ def test_a_token_comes_in_the_fragment_or_is_asked_for(browser, tmp_path, enviro
         asked = Visit(browser)
         asked.open(address).shows("needs a token", "#page")
         asked.page.fill("#token", "wrong" * 8)
-        # Redraws, every second and when the window changes, leave the form and what has been typed.
+        # Redraws, every second and when the window changes, keep the form and the typed text.
         asked.gives("dispatchEvent(new Event('resize'))")
         asked.gives("new Promise((done) => setTimeout(() => requestAnimationFrame(done), 2_500))")
         assert asked.page.input_value("#token") == "wrong" * 8

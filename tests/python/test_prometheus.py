@@ -1,4 +1,4 @@
-"""A real Prometheus on the demo: it answers as `xpu-top status` does, and every panel and alert has data."""
+"""A real Prometheus on the demo: it returns the figures of `xpu-top status`, and every panel and alert has data."""
 
 import json
 import re
@@ -18,7 +18,7 @@ RANKS = 4
 def programs():
     where, why = prometheus.programs()
     if where is None:
-        # Said aloud: without it the dashboard and the alerts are not tested.
+        # A warning, because the dashboard and the alerts are then not tested.
         warnings.warn(f"PROMETHEUS IS NOT TESTED: {why}", stacklevel=1)
         skip(f"no Prometheus: {why}", beyond_ci="Prometheus")
     return where
@@ -37,14 +37,14 @@ def panel_queries():
 
 
 def alert_queries():
-    """The expressions without their thresholds: whether there is anything to compare."""
+    """The expressions without their thresholds, to check that there is data to compare."""
     for name, expression in re.findall(r"alert: (\w+)\n\s+expr: (.*)", ALERTS.read_text()):
         bare = re.sub(r"\s[<>]=?\s[\d.]+$", "", expression)
         assert bare != expression, f"{name} has no threshold: {expression}"
         yield name, bare.replace("[10m]", "[15s]").replace("[5m]", "[15s]")
 
 
-# Of what there is only while something is wrong.
+# These alerts have data only while something is wrong.
 ONLY_IN_TROUBLE = {"TrainingRankSlow", "TrainingFoundTrouble"}
 
 
@@ -85,7 +85,7 @@ def test_every_panel_and_alert_has_data_and_answers_are_those_of_status(programs
 
 
 def check_answers(server, base):
-    """Figures of the same half minute, a second apart: they differ by what a second changes."""
+    """Compares figures of the same half minute, read a second apart: they may differ by what one second changes."""
     said = status(base, "--rank", "0")
     by_rank = {rank["rank"]: rank for rank in said["ranks"]}
     queries = {
@@ -100,7 +100,7 @@ def check_answers(server, base):
             assert value == pytest.approx(by_rank[rank][field], rel=0.1), f"{field} of rank {rank}"
     hangs = [value for _, value in server.ask("xpu_top_job_hang")]
     assert hangs == [1.0 if any(finding["kind"] == "hang" for finding in said["findings"]) else 0.0]
-    # A quantile of fixed buckets is right within its bucket: 1, 2 and 5 of each decade.
+    # A quantile from fixed buckets is exact within its bucket. The buckets are 1, 2 and 5 of each decade.
     slowest = max(gemm["us_p99"] for gemm in by_rank[0]["gemms"] if gemm["us_p99"]) / 1e6
     quickest = min(gemm["us_p99"] for gemm in by_rank[0]["gemms"] if gemm["us_p99"]) / 1e6
     quantile = "histogram_quantile(0.99, sum by (le) (rate(xpu_top_gemm_duration_seconds_bucket{rank='0'}[15s])))"

@@ -1,4 +1,4 @@
-"""A reader in another language, written from docs/recording-format.md, on a recording of a live job."""
+"""A reader in another language, written from docs/recording-format.md, reads a recording of a live job."""
 
 import subprocess
 
@@ -36,7 +36,7 @@ def test_a_foreign_reader_understands_a_recording(tmp_path):
     assert overview == sorted(overview)
     assert recording.damage == []
 
-    # Cut in the middle of a block, and with a flipped bit in another.
+    # One file is cut in the middle of a block, and has a flipped bit in another block.
     second, last = [block for block in recording.blocks if block["kind"] != INDEX][1:3]
     torn = bytearray(recording.bytes[: last["at"] + BLOCK_HEADER + 5])
     torn[second["at"] + BLOCK_HEADER + 3] ^= 1

@@ -1,4 +1,4 @@
-"""A capture as tables and folded lines: DuckDB adds up what the report says."""
+"""A capture as tables and folded lines: DuckDB computes the sums that the report shows."""
 
 import csv
 import json
@@ -58,7 +58,7 @@ def test_sums_are_those_of_the_report(tables, report):  # noqa: F811
 
 
 def documented():
-    """The queries of the page on captures, as they stand there."""
+    """The queries on the docs page about captures, as written there."""
     blocks = re.findall(r"(?:^    .*\n)+", (ROOT / "docs/capture.md").read_text(), re.M)
     return [textwrap.dedent(block) for block in blocks if block.lstrip().startswith(("SELECT", "WITH"))]
 

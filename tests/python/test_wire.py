@@ -1,4 +1,4 @@
-"""A client in another language, written from docs/wire-format.md, on a live job."""
+"""A client in another language, written from docs/wire-format.md, reads a live job."""
 
 import pathlib
 
@@ -16,7 +16,7 @@ def receive(socket):
 
 
 def snapshot_with_a_job(control):
-    """Asks until the ranks have come to the collector."""
+    """Asks repeatedly until the collector knows the ranks."""
     while True:
         control.send(request_snapshot())
         _, kind, body = decode(receive(control)[-1])

@@ -1,4 +1,5 @@
-"""The hook's own ZMTP against pyzmq, by the example `dealer`: a line of its input or of its output is a message."""
+"""The hook's own ZMTP and pyzmq exchange messages, through the example `dealer`. Each line of its input and output is
+a message."""
 
 import contextlib
 import subprocess

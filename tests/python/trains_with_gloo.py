@@ -1,4 +1,5 @@
-"""A rank of PyTorch on CPUs: `trains_with_gloo.py ENOUGH [RANK]`, until there is a file ENOUGH; RANK raises then."""
+"""A rank of PyTorch on CPUs: `trains_with_gloo.py ENOUGH [RANK]`. It trains until the file ENOUGH exists; then RANK
+raises."""
 
 import atexit
 import ctypes
@@ -7,7 +8,7 @@ import pathlib
 import sys
 import time
 
-# mpirun names ranks its own way, and no address to meet at.
+# mpirun has its own names for ranks, and sets no rendezvous address.
 for name, theirs in {"RANK": "OMPI_COMM_WORLD_RANK", "WORLD_SIZE": "OMPI_COMM_WORLD_SIZE"}.items():
     os.environ.setdefault(name, os.environ.get(theirs, ""))
 os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
@@ -36,7 +37,7 @@ while not over.item():
     dist.all_reduce(over)
 dist.barrier()
 dist.destroy_process_group()
-# PyTorch's threads that still run may abort the process as it ends ("terminate called without an active exception").
+# PyTorch's threads that still run may abort the process at its end ("terminate called without an active exception").
 atexit.register(lambda: os._exit(int(fails)))
 if fails:
     raise RuntimeError("a shard is missing")

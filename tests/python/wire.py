@@ -185,7 +185,7 @@ class Reader:
 
 
 def decode(frame):
-    """The envelope and the body of a frame; the body is None for a kind this reader does not know."""
+    """The envelope and the body of a frame. The body is None for a kind that this reader does not know."""
     magic, version, kind, length = struct.unpack("<4sHHI", frame[:HEADER])
     if magic != MAGIC or version != VERSION or length != len(frame) - HEADER:
         raise ValueError("not a frame of this version")

@@ -1,4 +1,4 @@
-//! Hosts behind relays: everything is as if one were connected to each of them.
+//! Hosts behind relays: a viewer sees the same as with a connection to each host.
 
 mod racks;
 
@@ -15,7 +15,7 @@ use xpu_tests::{
     relay,
 };
 
-/// A loopback address of this process's own.
+/// A loopback address of this process.
 fn address(last: u8) -> String {
     let [_, _, high, low] = std::process::id().to_be_bytes();
     format!("127.{}.{high}.{}", 200 + last, low.max(1))
@@ -33,7 +33,7 @@ fn many_hosts_are_watched_through_one_address() {
     crowd.speak(0..12);
     let near = address(0);
     let _relay = relay::start(&place, &near, &crowd.list(), crowd::BASE.0, None);
-    // A relay before a relay.
+    // A relay in front of a relay.
     let far = address(1);
     let _second = relay::start(&place, &far, &near, relay::BASE, None);
     let mut terminal = Terminal::start(watched(&place, &format!("{far}:{}", relay::BASE)), 132, 40);
@@ -50,7 +50,7 @@ fn many_hosts_are_watched_through_one_address() {
     assert!(terminal.end().success());
 }
 
-/// A real collector with a key behind a relay with the same key.
+/// A real collector with a key, behind a relay with the same key.
 struct Behind {
     host: Host,
     at: String,

@@ -1,4 +1,5 @@
-//! Three racks of four hosts in network namespaces of their own, a relay in each: cut off, slow, restarted.
+//! Three racks with four hosts each, in separate network namespaces, with a relay per rack: cut off, slow,
+//! restarted.
 //!
 //! ```text
 //! login ──10.78.R.0/30── rack R (relay, bridge) ──10.77.R.0/24── its hosts
@@ -20,13 +21,13 @@ use xpu_tests::{
 const RACKS: usize = 3;
 const HOSTS: usize = 4;
 
-/// Network namespaces, gone with it.
+/// Network namespaces, removed when dropped.
 struct Net {
     prefix: String,
 }
 
 impl Net {
-    /// `None` where this user may not make any.
+    /// `None` if this user may not make network namespaces.
     fn new() -> Option<Self> {
         let new = Self { prefix: format!("xt{}", id()) };
         if !ip(&["netns", "add", &new.login()]) {
@@ -80,7 +81,7 @@ impl Net {
         Net::does(other, &format!("link set {as_other} up"));
     }
 
-    /// The command there.
+    /// The command, run in that namespace.
     fn inside(name: &str, command: &Command) -> Command {
         let mut inside = Command::new("ip");
         inside.args(["netns", "exec", name]).arg(command.get_program()).args(command.get_args());
@@ -93,7 +94,7 @@ impl Net {
         inside
     }
 
-    /// Limits the rack's traffic to the login host to this many kilobits a second from now on, or not at all.
+    /// Limits the rack's traffic to the login host to this many kilobits a second, or removes the limit.
     fn limit(&self, rack: usize, kilobits: Option<u32>) {
         let at = self.rack(rack);
         let words = match kilobits {
@@ -129,7 +130,7 @@ fn address(rack: usize, host: usize) -> String {
 }
 
 struct Cluster {
-    // Ends before the net does.
+    // Dropped before the net.
     collectors: Vec<Program>,
     ranks: Vec<Program>,
     relays: Vec<Option<Program>>,
@@ -184,7 +185,7 @@ impl Cluster {
         }
     }
 
-    /// `xpu-top` on the login host, before all relays.
+    /// `xpu-top` on the login host, connected to all relays.
     fn xpu_top(&self, line: &str) -> Command {
         let relays: Vec<_> = (0..RACKS).map(|rack| format!("10.78.{rack}.1:{}", relay::BASE)).collect();
         let mut command = self.place.command(built::artifact("xpu-top"));
@@ -199,7 +200,7 @@ impl Cluster {
         serde_json::from_str(&done.stdout).unwrap_or_else(|_| panic!("{done:?}"))
     }
 
-    /// Waits for this number of visible ranks, and of unreachable hosts.
+    /// Waits for this number of visible ranks and of unreachable hosts.
     fn sees(&self, what: &str, ranks: u64, unreachable: usize) -> Value {
         until(what, || {
             let status = self.status();
@@ -220,7 +221,7 @@ fn a_rack_cut_off_slow_or_restarted_costs_the_others_nothing() {
     let mut terminal = Terminal::start(cluster.xpu_top(""), 132, 40);
     terminal.shows("12 of 12").shows("LIVE").hides("hosts down").hides("host down");
 
-    // One host of a rack: its relay says so.
+    // One host of a rack is cut off, and its relay reports it.
     let (login, racks) = (cluster.net.login(), [0, 1, 2].map(|rack| cluster.net.rack(rack)));
     Net::does(&racks[2], "link set lan3 down");
     terminal.shows("1 host down").shows("PARTIAL");
@@ -230,7 +231,7 @@ fn a_rack_cut_off_slow_or_restarted_costs_the_others_nothing() {
     Net::does(&racks[2], "link set lan3 up");
     terminal.hides("host down").shows("LIVE");
 
-    // A whole rack: its relay is unreachable, so its hosts are unknown.
+    // A whole rack is cut off: its relay is unreachable, so its hosts are unknown.
     Net::does(&login, "link set rack1 down");
     terminal.shows("5 hosts down").shows("PARTIAL");
     let before = cluster.sees("eight", 8, 1)["steps"]["max"].clone();
@@ -240,7 +241,7 @@ fn a_rack_cut_off_slow_or_restarted_costs_the_others_nothing() {
     Net::does(&login, "link set rack1 up");
     terminal.hides("hosts down").shows("LIVE");
 
-    // A rack behind a line that carries a tenth of its data.
+    // The rack's connection carries a tenth of its data.
     cluster.net.limit(0, Some(16));
     until("the others to be heard all the same", || {
         let ranks = cluster.status()["ranks"].clone();

@@ -1,4 +1,5 @@
-//! Recordings: a replay shows the same as live, and no end of a recorder costs more than its last second.
+//! Recordings: a replay shows the same as the live screen, and a recorder that ends in any way loses at most
+//! its last second.
 
 mod recorder;
 
@@ -20,7 +21,7 @@ use xpu_wire::{id::Rank, simulation::Simulation, unit::Moment};
 
 const WIDTH: u16 = 132;
 
-/// Where the overview has no step times of the last minutes, of which a capture holds one.
+/// At this width the overview shows no step times of the last minutes; a capture has only one minute of them.
 const WITHOUT_STEP_TIMES: u16 = 100;
 const HEIGHT: u16 = 44;
 
@@ -46,7 +47,8 @@ impl Shown {
         self
     }
 
-    /// Its lines but the first, which says `REPLAY`, and that of time; as the live screen has them.
+    /// The lines of the screen as a live screen has them: without the first, which shows `REPLAY`, and
+    /// without the timeline.
     fn lines(&mut self) -> Vec<String> {
         self.app.settle();
         let mut lines = draw(&self.app, HEIGHT + 1);
@@ -76,7 +78,7 @@ impl Shown {
     }
 }
 
-/// Every line's letters, and below them the look of every cell.
+/// For every line its letters, and then the colours of every cell.
 fn draw(app: &App, height: u16) -> Vec<String> {
     draw_at(app, WIDTH, height)
 }
@@ -91,7 +93,8 @@ fn draw_at(app: &App, width: u16, height: u16) -> Vec<String> {
     buffer.content.chunks(usize::from(width)).map(row).collect()
 }
 
-/// A job that is well, then has a slow rank, then hangs: its screen at each of these moments, and the recording.
+/// A job that is healthy, then has a slow rank, then hangs. Returns the screen at several moments, and the
+/// recording.
 fn story() -> (Vec<(Moment, Vec<String>)>, Vec<u8>) {
     let mut lab = Lab::recorded(Simulation::new(7, 2, 8));
     let mut screens = Vec::new();
@@ -118,7 +121,8 @@ fn story() -> (Vec<(Moment, Vec<String>)>, Vec<u8>) {
     (screens, lab.recording())
 }
 
-/// But for keys in the last line that capture and record: of a recording there is nobody to ask.
+/// Compares the screens, except the keys for capture and record in the last line: a recording has no job to
+/// ask.
 #[track_caller]
 fn same(shown: &[String], live: &[String], what: &str) {
     for (line, (shown, live)) in shown.iter().zip(live).enumerate().take(live.len() - 1) {
@@ -132,7 +136,7 @@ fn same(shown: &[String], live: &[String], what: &str) {
     let (shown, live) = (keys(shown), keys(live));
     let asks = |key: &&String| ["c capture", "r record"].contains(&key.as_str());
     assert!(!shown.iter().any(|key| asks(&key)), "{what}: {shown:?}");
-    // Where there is room now, others may have come.
+    // Other keys may have taken the space.
     assert!(
         live.iter().filter(|key| !asks(key)).all(|key| shown.contains(key)),
         "{what}: {live:?}, {shown:?}"
@@ -146,10 +150,10 @@ fn a_replay_shows_what_was_live_forwards_and_after_any_jump() {
     for (at, live) in &screens {
         same(&shown.seek(*at).lines(), live, &format!("played to {at:?}"));
     }
-    // Back and forth.
+    // Jumps back and forth.
     for index in [3, 20, 0, 12, 25, 11, 24, 1] {
         let (at, live) = &screens[index];
-        // The hang has shown itself, as it did live.
+        // The hang shows its page by itself, as it did live; `1` returns to the overview.
         shown.keys("1");
         same(&shown.seek(*at).lines(), live, &format!("jumped to {at:?}"));
     }
@@ -179,7 +183,7 @@ fn findings_are_marked_and_jumped_to() {
         shown.player.advance(&mut shown.app, Instant::now()).expect("it reads");
         (shown.app.playback().expect("a replay").searched >= last).then_some(())
     });
-    // The page of findings lists all, and says which are still to come.
+    // The page of findings lists all findings, and marks those that are still to come.
     let listed = |shown: &mut Shown, word: &str| {
         shown.keys("7");
         shown.lines().iter().filter(|line| line.contains(word)).count()
@@ -258,12 +262,12 @@ fn time_passes_at_its_speed_ends_and_loops() {
     assert!(!playback.paused && playback.position == first, "{playback:?}");
 }
 
-/// A capture holds the last minute of the job, and ends when its steps have come.
+/// A capture has the last minute of the job, and ends when its steps have arrived.
 #[test]
 fn a_capture_shows_at_its_end_what_was_live() {
     let begun = || Lab::recorded(Simulation::new(7, 2, 8));
     ends_alike(begun().run(100), "no outliers");
-    // The minute that is recorded has steps from before it became slow.
+    // The recorded minute begins before the rank became slow.
     ends_alike(begun().run(80).slow_down(Rank(5), 1.4).run(30), "rank 5 ");
     ends_alike(begun().run(80).hang(Rank(3)).run(20), "rank 3 ");
 }
@@ -289,13 +293,14 @@ fn ends_alike(mut lab: Lab, finds: &str) {
             same(&past, &live, &format!("page {page}, {finds}"));
             assert!(reported(&live), "{finds}: {}", live.join("\n"));
         } else {
-            // That of a recording says of when it is, and lists all incidents of the file.
+            // The page of a recording is about its own time, and lists all incidents of the file.
             assert_eq!(reported(&past), reported(&live), "{finds}: {}\n{}", past.join("\n"), live.join("\n"));
         }
     }
 }
 
-/// The past of a live job is shown while the job is followed on, and now is now again.
+/// The past of a live job is shown while the viewer continues to follow the job, and a return to the present
+/// shows the present.
 #[test]
 fn a_live_job_can_be_looked_back_at() {
     let mut lab = Lab::recorded(Simulation::new(7, 2, 8)).run(30);

@@ -1,4 +1,4 @@
-//! Files that a recorder wrote, however it ended.
+//! The files of recorders that ended in different ways.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use xpu_tests::{
 };
 use xpu_wire::{codec, frame::Body, unit::Moment};
 
-/// Two ranks that do the same until one is ordered to stop.
+/// Two ranks do the same until one is ordered to stop.
 const STEPS: &str = "
 comm = communicator()
 for n in range(1000000):
@@ -34,7 +34,7 @@ fn record(host: &Host, file: &Path, more: &str) -> Command {
     command
 }
 
-/// Numbers of the digests of each host, in order; what is there must have no gap.
+/// The numbers of each host's digests, in order. Numbers in the file must have no gap.
 fn digests(recording: &mut Recording) -> BTreeMap<String, Vec<u64>> {
     let mut numbers: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for entry in recording.entries().to_vec() {
@@ -81,7 +81,8 @@ fn a_recorder_that_is_killed_leaves_all_but_its_last_second() {
                     }
                     let last = recording.entries().iter().rfind(|entry| entry.kind == Kind::Overview);
                     let behind = killed.since(last.expect("a block").last);
-                    // A snapshot comes every two seconds, a digest every second; a second may not have been written.
+                    // A snapshot comes every two seconds, a digest every second, and the last second may not
+                    // have been written.
                     assert!(behind < Duration::from_secs(8), "file {number}: {behind:?} are missing");
                     let end = recording.damage().iter().map(|damage| damage.offset + damage.bytes).max();
                     assert!(end.is_none_or(|end| end == length), "only its end can be torn");
@@ -99,7 +100,7 @@ fn a_recorder_that_is_killed_leaves_all_but_its_last_second() {
     assert!(seen > 20, "the recorders heard {seen} digests");
 }
 
-/// The findings of a hung job equal those of its recording, live by `status` and by a reader of the file.
+/// The findings of a hung job, live by `status`, equal those that a reader finds in the recording.
 #[test]
 fn a_recorded_hang_has_the_findings_it_had_live() {
     let host = Host::new();
@@ -111,7 +112,7 @@ fn a_recorded_hang_has_the_findings_it_had_live() {
         let status = host.status();
         status["findings"].as_array().is_some_and(|findings| !findings.is_empty()).then_some(status)
     });
-    // What the last question saw is in the file when the next second is.
+    // One second after the last request, the file has what that request saw.
     let again = host.status();
     recorder.signal("INT");
     let outcome = recorder.end();
@@ -129,11 +130,11 @@ fn a_recorded_hang_has_the_findings_it_had_live() {
     assert_eq!(of(&replayed), of(&again), "{reported:?}");
     assert_eq!(of(&live)[0][..3], of(&replayed)[0][..3]);
     assert_eq!(reported.status.code(), Some(2));
-    // Details of every rank are there, whoever was looked at.
+    // The file has details of every rank, whichever rank was viewed.
     let alone = run(host.xpu_top("status --json --rank 0 --replay").arg(&path));
     let alone: Value = serde_json::from_str(&alone.stdout).expect("a document");
     assert!(alone["ranks"][0]["collectives"].as_array().is_some_and(|some| !some.is_empty()), "{alone}");
-    // Before it hung nothing was wrong.
+    // Before the hang nothing was wrong.
     let before = run(host.xpu_top("status --json --at +2s --replay").arg(&path));
     let before: Value = serde_json::from_str(&before.stdout).expect("a document");
     assert_eq!(before["findings"].as_array().map(Vec::len), Some(0), "{before}");

@@ -1,4 +1,4 @@
-//! Every kind of job and of trouble, drawn from a seed.
+//! Every kind of job and of fault, generated from a seed.
 
 use xpu_model::finding::{Class, Kind};
 
@@ -9,7 +9,7 @@ use crate::{
     scenario::{Expected, Named, Noise, Scenario, Setting},
 };
 
-/// Names of all classes, in the order of the table.
+/// The names of all scenarios, in the order of the table.
 pub(crate) const NAMES: [&str; 64] = [
     "healthy: data parallel",
     "healthy: sharded",
@@ -77,10 +77,11 @@ pub(crate) const NAMES: [&str; 64] = [
     "hang: in the first steps",
 ];
 
-/// Findings near the reporting threshold: both reporting and omitting them is right, and nothing else is.
+/// Scenarios with a finding near the reporting threshold: reporting it is right, and omitting it is right.
+/// Any other finding is wrong.
 const MAY_BE_LEFT: [&str; 2] = ["a slightly slower GPU", "an expert with more to do"];
 
-/// What is played with two and three ranks too.
+/// Scenarios that are also played with two and three ranks.
 const OF_FEW: [&str; 21] = [
     "healthy: data parallel",
     "healthy: bound by its hosts",
@@ -108,7 +109,7 @@ const OF_FEW: [&str; 21] = [
 const LAYOUTS: [Layout; 5] =
     [Layout::Ddp, Layout::Fsdp, Layout::TensorData, Layout::Pipeline, Layout::Experts];
 
-/// One scenario. `None` where this build cannot play it.
+/// One scenario, or `None` if it cannot be played.
 pub(crate) fn scenario(name: &'static str, ranks: u32, seed: u64) -> Option<Scenario> {
     let chance =
         Chance(seed).of(name.len() as u64).of(u64::from(ranks)).of(name.as_bytes()[name.len() - 1].into());
@@ -123,7 +124,7 @@ pub(crate) fn scenario(name: &'static str, ranks: u32, seed: u64) -> Option<Scen
         layout,
         step,
         noise: Noise::USUAL,
-        // As sparse as a governor would choose for steps of this length.
+        // The sampling rate is what a governor would choose for steps of this length.
         timed: if step < 0.2 { (4, chance.below(5, 3) as u8) } else { (3, chance.below(5, 2) as u8) },
         ahead: chance.share(6) < 0.6,
         burst: 1,
@@ -154,14 +155,14 @@ pub(crate) fn scenario(name: &'static str, ranks: u32, seed: u64) -> Option<Scen
     Some(Scenario { setting, expected, may_be_left })
 }
 
-/// This build cannot play it, or not with this number of ranks.
+/// This build cannot play the scenario, or not with this number of ranks.
 struct NotPlayed;
 
 fn one(kind: Kind, class: Class, rank: u32) -> Expected {
     Expected { kind, classes: vec![class], ranks: Named::Exactly(vec![rank]) }
 }
 
-/// As a real job of short steps: few of the many collectives are timed.
+/// As in a real job with short steps, few of the many collectives are timed.
 fn many_buckets(setting: &mut Setting) -> Result<(), NotPlayed> {
     if setting.ranks > 64 {
         return Err(NotPlayed);
@@ -170,7 +171,7 @@ fn many_buckets(setting: &mut Setting) -> Result<(), NotPlayed> {
     Ok(())
 }
 
-/// Sets its fault, and returns the expected finding.
+/// Sets the scenario's fault, and returns the expected finding.
 #[expect(clippy::too_many_lines, reason = "a catalogue")]
 fn fill(
     name: &'static str,
@@ -183,7 +184,7 @@ fn fill(
     let stall = |setting: &mut Setting, how| {
         setting.trouble = Trouble::Stall { rank, how };
         match how {
-            // Its GPU is to be seen in another order only where two have two communicators in common.
+            // A swapped order shows only where two ranks have two communicators in common.
             Stall::Order => {
                 setting.layout = chance.one_of(20, &[Layout::Pipeline, Layout::Experts]);
                 setting.ahead = false;
@@ -203,7 +204,7 @@ fn fill(
         }
     };
     let hang = |class| Some(one(Kind::Hang, class, rank));
-    // With its own past alone.
+    // The rank is compared only with its own past.
     let alone = |setting: &mut Setting, trouble, class| {
         (setting.layout, setting.trouble) = (Layout::Alone, trouble);
         Some(Expected { kind: Kind::Regression, classes: vec![class], ranks: Named::Anyone })
@@ -243,7 +244,8 @@ fn fill(
             setting.until = 75.0;
             None
         }
-        // As on two H100s (docs/measurements.md): small kernels, of whose few timed GEMMs rates vary by a third.
+        // As on two H100s (docs/measurements.md): kernels are small, few GEMMs are timed, and the rates of
+        // timed GEMMs vary by a third.
         "healthy: bound by its hosts" => {
             if ranks > 64 {
                 return Err(NotPlayed);
@@ -303,7 +305,7 @@ fn fill(
         "an expert with more to do" => {
             setting.layout = chance.one_of(20, &[Layout::Experts, Layout::TensorData]);
             setting.trouble = Trouble::Busier { rank, factor: chance.between(10, 1.15, 1.4) };
-            // From the start: it is so because of what it is.
+            // The load is uneven from the start, because the expert itself has more to do.
             setting.from = 0.0;
             Some(one(Kind::SlowRank, Class::Compute, rank))
         }
@@ -339,8 +341,8 @@ fn fill(
         }
         "slow data loader" => {
             setting.trouble = Trouble::Host { rank, share: chance.between(10, 0.2, 0.6) };
-            // Waiting for a neighbour is not observed: all of a chain are late, and of two in a stage none
-            // can be named.
+            // Waiting for a neighbour stage is not observed. All ranks of a chain are late, so with two ranks
+            // in a stage none can be named.
             match setting.layout {
                 Layout::Pipeline if ranks < 16 => return Err(NotPlayed),
                 Layout::Pipeline => {
@@ -404,7 +406,7 @@ fn fill(
         "pauses of one rank" => {
             let every = chance.between(11, 2.5, 4.5);
             setting.trouble = Trouble::Pauses { rank, seconds: chance.between(10, 0.2, 0.35) * every, every };
-            // More often than that they are called late.
+            // Frequent pauses are reported as a late host.
             let classes = vec![Class::Pauses, Class::Host];
             Some(Expected { kind: Kind::SlowRank, classes, ranks: Named::Exactly(vec![rank]) })
         }
@@ -417,7 +419,7 @@ fn fill(
             setting.trouble = Trouble::Turns { ranks: [rank, other], share: chance.between(10, 0.3, 0.8) };
             Some(Expected {
                 kind: Kind::SlowRank,
-                // While one takes over from the other, the cause may be unknown.
+                // While one rank takes over from the other, the cause may be unknown.
                 classes: vec![Class::Host, Class::Step],
                 ranks: Named::Exactly(vec![rank, other]),
             })
@@ -434,7 +436,7 @@ fn fill(
             slow(Class::Host)
         }
         "pauses of every rank" => {
-            // One of all pauses so often that this share is lost.
+            // Pauses of all ranks together take this share of the time.
             let (seconds, lost) =
                 (chance.between(10, 0.3, 0.7).max(setting.step), chance.between(11, 0.15, 0.3));
             setting.trouble =
@@ -493,13 +495,13 @@ fn fill(
         }
         "hang: in the first steps" => {
             stall(setting, Stall::OnCpu);
-            // Of three steps the first is done by all.
+            // All ranks complete the first of three steps.
             setting.from = 3.0 + setting.step * chance.between(10, 1.2, 1.8);
             hang(Class::NotEntered)
         }
         "hang: behind its own GPU" => {
             stall(setting, Stall::OnGpu);
-            // A collective before it that is not known to be done looks alike.
+            // An earlier collective that is not known to be done looks the same.
             let classes = vec![Class::NotEntered, Class::Partial];
             Some(Expected { kind: Kind::Hang, classes, ranks: Named::Exactly(vec![rank]) })
         }
@@ -541,7 +543,7 @@ fn fill(
         }
         "hang: done on all but one" => {
             stall(setting, Stall::Partial);
-            // If its end is not known yet, everything that waits is reported.
+            // While its end is not known, every rank that waits is reported.
             let classes = vec![Class::Partial, Class::InKernel, Class::NotEntered];
             Some(Expected { kind: Kind::Hang, classes, ranks: Named::Among(rank) })
         }

@@ -1,8 +1,8 @@
-//! Chance that is the same for the same seed.
+//! Pseudo-random numbers from a seed.
 
 use xpu_wire::sampling;
 
-/// Draws by key: what one subject draws does not depend on how often others drew.
+/// Draws by key, so that a draw does not depend on how many others were made before.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chance(pub u64);
 
@@ -11,7 +11,7 @@ impl Chance {
         Self(sampling::priority(self.0 ^ sampling::priority(key)))
     }
 
-    /// 0 to 1.
+    /// A uniform number from 0 to 1.
     pub(crate) fn share(self, key: u64) -> f64 {
         (self.of(key).0 >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -20,7 +20,7 @@ impl Chance {
         low + (high - low) * self.share(key)
     }
 
-    /// Of mean 0 and deviation 1, never beyond 3.5: four uniform draws.
+    /// A number with mean 0 and deviation 1, within ±3.5: the sum of four uniform draws.
     pub(crate) fn normal(self, key: u64) -> f64 {
         let drawn = self.of(key);
         ((0..4).map(|part| drawn.share(part)).sum::<f64>() - 2.0) * 3.0_f64.sqrt()

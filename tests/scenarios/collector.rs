@@ -1,4 +1,5 @@
-//! The hosts of a simulated job: what hooks say, and what real rosters make of it. Once a second a host.
+//! The hosts of a simulated job. Simulated hooks send messages, and a real roster per host turns them into
+//! frames. Each host reports once a second.
 
 use std::time::Instant;
 
@@ -21,7 +22,7 @@ use crate::{
     scenario::Setting,
 };
 
-/// A collector looks at its processes so often in a second.
+/// How often a collector checks its processes, per second.
 const CHECKS: u32 = 4;
 
 #[derive(Debug)]
@@ -30,7 +31,7 @@ pub(crate) struct Collectors<'a> {
     flow: Flow<'a>,
     chance: Chance,
     hooks: Vec<Hook>,
-    /// Ranks that have introduced themselves, and those that took their leave.
+    /// Whether each rank has introduced itself, and whether it has said goodbye.
     came: Vec<bool>,
     left: Vec<bool>,
     hosts: Vec<Offline>,
@@ -55,7 +56,7 @@ impl<'a> Collectors<'a> {
         }
     }
 
-    /// The frames of the next second, and when the last of them was sent.
+    /// The frames of the next second, and the time when the last of them was sent.
     pub(crate) fn second(&mut self) -> (Vec<Frame>, f64) {
         self.second += 1;
         let end = self.second as f64 + 1.0;
@@ -66,12 +67,12 @@ impl<'a> Collectors<'a> {
         (frames, end)
     }
 
-    /// When the trouble is there: a stall comes when its step does.
+    /// When the trouble begins. A stall begins with the step that stalls.
     pub(crate) fn trouble_at(&self) -> f64 {
         self.flow.stalled.unwrap_or(self.setting.from)
     }
 
-    /// Data that a new viewer folds: the merged history of all hosts, then their state.
+    /// The frames that a new viewer folds: the merged history of all hosts, then their state.
     pub(crate) fn for_new_viewer(&mut self, at: f64) -> Vec<Frame> {
         let (length, now) = (recall::length(self.hosts.len()), Instant::now());
         let (mut recall, mut state) = (Recall::begin(now), Vec::new());
@@ -109,7 +110,7 @@ impl<'a> Collectors<'a> {
         frames
     }
 
-    /// When a rank's process is there.
+    /// When a rank's process starts.
     fn comes(&self, rank: u32) -> f64 {
         match self.setting.trouble {
             Trouble::LateStart { rank: late, seconds } if late == rank => seconds,
@@ -117,10 +118,11 @@ impl<'a> Collectors<'a> {
         }
     }
 
-    /// A rank's hook summary of the second before `at`, and its ledger then.
+    /// A rank's hook summary of the second before `at`, and its ledger at `at`.
     fn say(&mut self, rank: u32, at: f64) -> Vec<Frame> {
         let phase = self.chance.share(u64::from(rank) | 1 << 50);
-        // The hook sums up once a second, at its own time; the ledger is read when the digest is made.
+        // The hook makes a summary once a second, at its own time. The ledger is read when the digest is
+        // made.
         let late = 0.002 * self.chance.share(u64::from(rank) << 20 | self.second);
         let summed = ((at - phase).floor() + phase + late).min(at);
         let stalled = self.stalls(rank, at);
@@ -170,7 +172,7 @@ impl<'a> Collectors<'a> {
         (who == rank).then_some((how, since))
     }
 
-    /// The call its main thread is in: mostly it waits for the step it has launched.
+    /// The call of its main thread, and since when: mostly it waits for the step that it has launched.
     fn inside(&self, rank: u32, at: f64, stalled: Option<(Stall, f64)>) -> Option<(Call, f64)> {
         let within = |call, since: f64| Some((call, since.min(at)));
         if at < 3.0 {
@@ -206,7 +208,7 @@ impl<'a> Collectors<'a> {
     }
 }
 
-/// What the kernel says of a process that is stopped now and then.
+/// What the kernel reports of a process that is repeatedly stopped.
 fn stopped(setting: &Setting, rank: Rank, pid: Pid, at: f64) -> Option<RankCpu> {
     let share = setting.trouble.stopped(rank.0).filter(|_| setting.is_befallen(at))?;
     Some(RankCpu {

@@ -1,4 +1,4 @@
-//! The driver's library for a simulated GPU.
+//! What the driver's library reports of a simulated GPU.
 
 use xpu_wire::frame::{DeviceReading, Throttle, Xid};
 
@@ -7,13 +7,13 @@ use crate::{chance::Chance, fault::Trouble, hook::uuid, moment, scenario::Settin
 const CLOCK: f64 = 1755.0;
 const MEMORY: u64 = 150_754_820_096;
 
-/// Its health at a second, read a little before.
+/// The health of the GPU at `at`, read up to half a second before.
 pub(crate) fn reading(setting: &Setting, chance: Chance, rank: u32, at: f64) -> DeviceReading {
     let drawn = chance.of(u64::from(rank)).of(at as u64);
     let befallen = setting.is_befallen(at);
     let mut reading = DeviceReading {
         utilisation: Some(90 + drawn.below(1, 10) as u8),
-        // Clocks waver by a few steps of 15 MHz, and GPUs differ.
+        // Clocks vary by a few steps of 15 MHz, and GPUs differ.
         sm_clock: Some(
             (CLOCK - 15.0 * f64::from(drawn.below(2, 5)) - 15.0 * f64::from(chance.below(u64::from(rank), 4)))
                 as u32,
@@ -21,7 +21,7 @@ pub(crate) fn reading(setting: &Setting, chance: Chance, rank: u32, at: f64) -> 
         sm_clock_max: Some(1980),
         memory_clock: Some(3201),
         memory_clock_max: Some(3201),
-        // At full load the power cap comes and goes on healthy GPUs.
+        // At full load, healthy GPUs also reach their power cap at times.
         throttle: Some(if drawn.share(3) < 0.2 { Throttle::POWER_CAP } else { Throttle(0) }),
         power: Some(660_000 + drawn.below(4, 40_000)),
         power_limit: Some(700_000),

@@ -1,79 +1,79 @@
 //! The faults of a simulated job.
 
-/// A trouble, from a second on.
+/// A fault that begins after some seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Trouble {
-    /// Nothing.
+    /// No fault.
     None,
-    /// GPUs that are slower by this factor.
+    /// These GPUs are slower by this factor.
     Compute {
         ranks: Vec<u32>,
         factor: f64,
     },
-    /// Likewise, held back by its clocks.
+    /// The GPU of one rank is slower by this factor, because its clocks are held down.
     Clocks {
         rank: u32,
         factor: f64,
     },
-    /// Loses this share of a step before each.
+    /// The host of a rank loses this share of a step before each step.
     Host {
         rank: u32,
         share: f64,
     },
-    /// Likewise, the one and the other in turns.
+    /// As [`Self::Host`], with two ranks that alternate.
     Turns {
         ranks: [u32; 2],
         share: f64,
     },
-    /// Likewise, before one of `every` steps.
+    /// As [`Self::Host`], but only before one of `every` steps.
     Seldom {
         rank: u32,
         share: f64,
         every: u64,
     },
-    /// Its host loses this share of a step in the backward pass.
+    /// The host of a rank loses this share of a step in each backward pass.
     Backward {
         rank: u32,
         share: f64,
     },
-    /// Every rank evaluates for a time after every `every` steps, from the start.
+    /// Every rank evaluates for some seconds after every `every` steps, from the start.
     Evaluations {
         seconds: f64,
         every: u64,
     },
-    /// Pauses for a time at an interval, in seconds.
+    /// A rank pauses at an interval. Both times are in seconds.
     Pauses {
         rank: u32,
         seconds: f64,
         every: f64,
     },
-    /// Every rank does so, each at its own time.
+    /// Every rank pauses like this, each at its own time.
     PausesOfAll {
         seconds: f64,
         every: f64,
     },
-    /// Another process multiplies on its GPU: GEMMs take longer by this factor at the mean.
+    /// Another process multiplies on the rank's GPU. GEMMs take longer by this factor on average.
     Neighbour {
         rank: u32,
         factor: f64,
     },
-    /// Loses this share of a step before each, in copies that its host waits for.
+    /// A rank loses this share of a step before each step, in copies that its host waits for.
     Copies {
         rank: u32,
         share: f64,
     },
-    /// Its process is stopped for this share of the time, and continued.
+    /// The process of a rank is stopped for this share of the time, and then continued.
     Stopped {
         rank: u32,
         share: f64,
     },
     Several(Vec<Self>),
-    /// Communicators that span a host are slower by this factor.
+    /// Communicators that span this host are slower by this factor.
     Link {
         host: u32,
         factor: f64,
     },
-    /// All communicators do.
+    /// All communicators are slower by this factor.
     Network {
         factor: f64,
     },
@@ -81,11 +81,11 @@ pub(crate) enum Trouble {
     Everyone {
         factor: f64,
     },
-    /// All have more work by this factor.
+    /// All ranks have more work by this factor.
     MoreWork {
         factor: f64,
     },
-    /// All have this share more work with each second.
+    /// All ranks get more work, by this share with each second.
     Growing {
         share: f64,
     },
@@ -94,21 +94,21 @@ pub(crate) enum Trouble {
         rank: u32,
         factor: f64,
     },
-    /// Rank 0 writes a checkpoint at an interval, both in seconds; it copies piece by piece.
+    /// Rank 0 writes checkpoints at an interval, both in seconds. It copies piece by piece.
     Checkpoint {
         seconds: f64,
         every: f64,
     },
-    /// A rank comes this many seconds after the others.
+    /// One rank starts this many seconds after the others.
     LateStart {
         rank: u32,
         seconds: f64,
     },
-    /// Its GPU's memory is nearly full.
+    /// The memory of the rank's GPU is nearly full.
     Full {
         rank: u32,
     },
-    /// The driver reports an error of its GPU.
+    /// The driver reports an error of the rank's GPU.
     Error {
         rank: u32,
         code: u32,
@@ -119,43 +119,43 @@ pub(crate) enum Trouble {
     },
 }
 
-/// How a job comes to hang.
+/// What the rank does when the job begins to hang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stall {
-    /// Its Python does something else.
+    /// Its Python code does something else.
     OnCpu,
-    /// It waits for its own kernel before it comes.
+    /// It waits for its own kernel before it enters the collective.
     OnGpu,
-    /// It left the loop and ended.
+    /// It leaves the training loop and ends.
     Ends,
-    /// Its process is stopped, or gone.
+    /// Its process is stopped, or dies.
     Stops,
     Dies,
     /// It calls its communicators in another order.
     Order,
-    /// It calls something else, or with other bytes.
+    /// It calls another operation, or one with another size.
     Operation,
     Bytes,
-    /// It omits the last collective of a step and goes on: from then on it is one call out of step.
+    /// It omits the last collective of a step and continues: from then on it is off by one call.
     Skip,
     /// It does not return from the call.
     InCall,
-    /// The collective does not end on anybody, or on it alone.
+    /// The collective completes on no rank, or on all but this one.
     Kernel,
     Partial,
-    /// It does not come to make, or to end, a communicator.
+    /// It does not join the creation, or the end, of a communicator.
     Init,
     Finalize,
     /// It does not send what the next stage waits for.
     Unsent,
 }
 
-/// Copies from pageable memory take their time in a call that is asynchronous by its name: PyTorch then waits
-/// for the little that is left.
+/// The share of a copy that counts as waiting. A copy from pageable memory takes its time in a call that is
+/// asynchronous by its name, and PyTorch then waits only for the small rest.
 const COUNTED: f64 = 0.1;
 
 impl Trouble {
-    /// How many times longer it computes.
+    /// How many times longer the rank computes.
     pub(crate) fn slowness(&self, rank: u32) -> f64 {
         match self {
             Self::Several(all) => all.iter().map(|one| one.slowness(rank)).product(),
@@ -167,7 +167,7 @@ impl Trouble {
         }
     }
 
-    /// How many times the usual work it has, this many seconds after the trouble began.
+    /// The rank's work as a multiple of the usual, this many seconds after the fault began.
     pub(crate) fn work(&self, rank: u32, since: f64) -> f64 {
         match self {
             Self::Several(all) => all.iter().map(|one| one.work(rank, since)).product(),
@@ -178,8 +178,8 @@ impl Trouble {
         }
     }
 
-    /// Seconds lost before the step of this number, of `step` seconds, that begins at `at`, the one before having begun
-    /// at `before`; both since the trouble began.
+    /// Seconds lost before a step. The step has this number, takes `step` seconds, and begins at `at`. The
+    /// step before began at `before`. Both times count from the begin of the fault.
     pub(crate) fn lost(&self, rank: u32, (number, step): (u64, f64), before: f64, at: f64) -> f64 {
         let falls = |every: f64, phase: f64| {
             at >= 0.0 && ((at + phase) / every).floor() > ((before.max(0.0) + phase) / every).floor()
@@ -203,12 +203,12 @@ impl Trouble {
         }
     }
 
-    /// Whether few of many steps lose time.
+    /// Whether only a few of many steps lose time.
     pub(crate) fn is_rare(&self) -> bool {
         matches!(self, Self::Pauses { .. } | Self::PausesOfAll { .. } | Self::Seldom { .. })
     }
 
-    /// Seconds that its host loses in the backward pass.
+    /// Seconds that the rank's host loses in the backward pass.
     pub(crate) fn lost_in_backward(&self, rank: u32, step: f64) -> f64 {
         match self {
             Self::Backward { rank: slow, share } if *slow == rank => share * step,
@@ -216,7 +216,7 @@ impl Trouble {
         }
     }
 
-    /// Of the seconds lost before a step, those in copies that are waited for.
+    /// The part of the seconds lost before a step in which the host waits for copies.
     pub(crate) fn copied(&self, rank: u32, lost: f64) -> f64 {
         match self {
             Self::Copies { rank: slow, .. } if *slow == rank => COUNTED * lost,
@@ -224,7 +224,7 @@ impl Trouble {
         }
     }
 
-    /// How much its slowness differs from one GEMM to the next.
+    /// How much the rank's slowness varies from one GEMM to the next.
     pub(crate) fn unevenness(&self, rank: u32) -> f64 {
         match self {
             Self::Neighbour { rank: slow, factor } if *slow == rank => (factor - 1.0) / factor,
@@ -232,7 +232,7 @@ impl Trouble {
         }
     }
 
-    /// The share of the time in which its process is stopped.
+    /// The share of time in which the rank's process is stopped.
     pub(crate) fn stopped(&self, rank: u32) -> Option<f64> {
         match self {
             Self::Stopped { rank: slow, share } if *slow == rank => Some(*share),
@@ -240,7 +240,7 @@ impl Trouble {
         }
     }
 
-    /// How many times longer a transfer takes among these hosts.
+    /// How many times longer a transfer between these hosts takes.
     pub(crate) fn congestion(&self, hosts: impl IntoIterator<Item = u32>) -> f64 {
         match *self {
             Self::Link { host, factor } if hosts.into_iter().any(|passed| passed == host) => factor,

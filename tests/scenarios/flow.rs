@@ -9,7 +9,7 @@ use crate::{
     scenario::Setting,
 };
 
-/// A rank's operations and their times.
+/// What happened on a rank, and when.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     pub at: f64,
@@ -42,18 +42,18 @@ pub(crate) enum What {
     Step {
         seconds: f64,
     },
-    /// A wait for the GPU that ended.
+    /// A wait for the GPU has ended.
     Waited {
         seconds: f64,
-        /// It was a copy.
+        /// Whether it was a wait for a copy.
         copies: bool,
     },
 }
 
-/// The operation with which the backward pass of data parallel begins.
+/// The operation that begins the backward pass in data parallel.
 const BACKWARD: usize = 1;
 
-/// Launching one operation takes the CPU so long.
+/// The CPU time that launching one operation takes, in seconds.
 const LAUNCH: f64 = 0.0003;
 
 /// GB/s of an undisturbed transfer, the same on all ranks.
@@ -65,24 +65,25 @@ pub(crate) struct Flow<'a> {
     ops: Vec<Op>,
     circles: &'static [Circle],
     chance: Chance,
-    /// By rank: until when its GPU computes, and communicates beside that; when its step began, and the one before.
+    /// Per rank: until when its GPU computes and communicates, and when its current and its previous step
+    /// began.
     at: Vec<f64>,
     beside: Vec<f64>,
     begun: Vec<f64>,
     before: Vec<f64>,
-    /// When its CPU began to call the step's operations.
+    /// Per rank: when its CPU began to call the step's operations.
     called: Vec<f64>,
-    /// When its CPU has called all of it, where that takes longer than the GPU needs.
+    /// Per rank: when its CPU has called all operations, where this takes longer than the GPU needs.
     free: Vec<f64>,
-    /// Ranks that call nothing any more.
+    /// Per rank: whether it has stopped calling.
     gone: Vec<bool>,
-    /// By circle: the number of the next collective.
+    /// Per kind of communicator: the number of the next collective.
     numbers: Vec<u64>,
     pub(crate) events: Vec<Vec<Event>>,
     step: u64,
-    /// The operation of a step at which it stalls.
+    /// The operation of a step at which the rank stalls.
     stall_at: usize,
-    /// When the job hung, once it did.
+    /// When the hang began, if there is one.
     pub(crate) stalled: Option<f64>,
     /// When each step ended on the last rank.
     pub(crate) ends: Vec<f64>,
@@ -118,7 +119,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// How far everything is known.
+    /// The time up to which all ranks are simulated.
     pub(crate) fn known_until(&self) -> f64 {
         self.at.iter().copied().fold(f64::INFINITY, f64::min)
     }
@@ -133,7 +134,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// What stalls, if it does in this step.
+    /// The rank that stalls, and how, if it stalls in this step.
     fn stall(&self) -> Option<(usize, Stall)> {
         match self.setting.trouble {
             Trouble::Stall { rank, how } if self.begun[rank as usize] >= self.setting.from => {
@@ -237,7 +238,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// The GPU and later operations wait for the host's lost time.
+    /// The time that the host loses delays the GPU and later operations.
     fn begin_backward(&mut self) {
         for rank in self.ranks() {
             if self.setting.is_befallen(self.at[rank]) {
@@ -248,7 +249,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// The CPU calls a step's operations, after it has waited for the GPU in each tenth.
+    /// The CPU calls the operations of a step. Every tenth step it first waits for the GPU.
     fn call(&mut self, rank: usize, chance: Chance) {
         let waits =
             if self.step.is_multiple_of(10) { (self.at[rank] - self.free[rank]).max(0.0) } else { 0.0 };
@@ -293,7 +294,7 @@ impl<'a> Flow<'a> {
         self.push(rank, self.at[rank], What::Computed { seconds });
     }
 
-    /// Experts have more or less to do: a little always, and by what the tokens of a step are.
+    /// How much an expert has to do: some always have a little more, and the tokens of a step change it.
     fn load(&self, rank: usize, chance: Chance) -> f64 {
         if self.setting.layout != Layout::Experts {
             return 1.0;
@@ -302,7 +303,7 @@ impl<'a> Flow<'a> {
         1.0 + always + 0.12 * chance.normal(rank as u64 | 1 << 42)
     }
 
-    /// A micro-batch from stage to stage.
+    /// Passes a micro-batch from stage to stage.
     fn pass(&mut self, forward: bool, share: f64, chance: Chance, stall: Option<(usize, Stall)>) {
         let ranks = self.setting.ranks as usize;
         let stage = ranks / Layout::STAGES as usize;
@@ -386,7 +387,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// A rank's call, some time before its GPU comes to it.
+    /// A rank calls a collective, some time before its GPU reaches it.
     fn enter(
         &mut self,
         rank: usize,
@@ -414,13 +415,14 @@ impl<'a> Flow<'a> {
         };
         let launched = how != Some(Stall::InCall);
         self.push(rank, at, What::Entered { circle, operation, bytes, launched });
-        // A rank that does not return calls nothing more; one that waits for each call neither.
+        // A rank that does not return makes no more calls.
         if how == Some(Stall::InCall) {
             self.gone[rank] = true;
         }
     }
 
-    /// It leaves out collective `left_out`, the last of a step, and calls the next step's up to that one.
+    /// The rank omits collective `left_out`, the last of a step, and calls those of the next step up to the
+    /// same one.
     fn go_on_without(&mut self, rank: usize, left_out: usize, at: f64) {
         for index in 0..left_out {
             let Op::Collective { circle, operation, bytes, .. } = self.ops[index] else { continue };
@@ -430,7 +432,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// All but one come to make or to end a communicator.
+    /// All ranks but one create or end a communicator.
     fn meet(&mut self, absent: usize, how: Stall) {
         let at = self.at.iter().copied().fold(0.0, f64::max);
         self.stalled.get_or_insert(at);
@@ -442,13 +444,13 @@ impl<'a> Flow<'a> {
         self.gone[rank]
     }
 
-    /// Since when the rank's step runs.
+    /// When the step that the rank runs at `at` began.
     pub(crate) fn begun(&self, rank: usize, at: f64) -> f64 {
         if self.begun[rank] <= at { self.begun[rank] } else { self.before[rank] }
     }
 }
 
-/// The operation at which it stalls, of those that can stall.
+/// The operation at which the rank stalls, chosen among those that can stall.
 fn stall_at(setting: &Setting, ops: &[Op], chance: Chance) -> usize {
     let Trouble::Stall { how, .. } = setting.trouble else { return usize::MAX };
     let fits = |op: &Op| match how {
@@ -457,21 +459,21 @@ fn stall_at(setting: &Setting, ops: &[Op], chance: Chance) -> usize {
     };
     let places: Vec<_> = (0..ops.len()).filter(|&at| fits(&ops[at])).collect();
     match how {
-        // The last but one of a step, with another communicator after it.
+        // The last but one of a step: a collective of another communicator follows it.
         Stall::Order => places[places.len() - 2],
-        // What was launched after it would hide it.
+        // The last of a step: operations launched after it would hide the stall.
         Stall::Operation | Stall::Bytes | Stall::Skip => places[places.len() - 1],
         _ => chance.one_of(77, &places),
     }
 }
 
 impl Stall {
-    /// Whether the rank calls nothing from here on.
+    /// Whether the rank makes no more calls.
     fn leaves(self) -> bool {
         matches!(self, Self::OnCpu | Self::OnGpu | Self::Ends | Self::Stops | Self::Dies)
     }
 
-    /// Whether all came and it does not end.
+    /// Whether all ranks enter the collective, but it does not complete.
     fn breaks(self) -> bool {
         matches!(
             self,

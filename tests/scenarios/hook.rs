@@ -1,4 +1,4 @@
-//! Output of a simulated rank's hook: its own ledger page, and a summary each second.
+//! The hook of a simulated rank: it has its own ledger page, and makes a summary each second.
 
 use std::process::{Child, Command, Stdio};
 
@@ -24,7 +24,7 @@ use crate::{
     scenario::Setting,
 };
 
-/// TFLOPS of an undisturbed GPU at the mean.
+/// The mean TFLOPS of an undisturbed GPU.
 const TFLOPS: f64 = 620.0;
 
 const GEMM: GemmShape = GemmShape {
@@ -41,14 +41,14 @@ const GEMM: GemmShape = GemmShape {
 pub(crate) struct Hook {
     rank: u32,
     page: LedgerPage,
-    /// The process that a rank is which dies: the page is inherited by it. All others are this process.
+    /// The process of a rank that will die, which inherits the ledger page. The other ranks use this process.
     process: Option<Child>,
     communicators: Vec<Communicator>,
     number: u64,
     steps: u64,
     step_at: f64,
     durations: Histogram,
-    /// GEMMs made, and those timed with their time; fractions are carried over.
+    /// GEMMs launched, GEMMs timed, and the time of these. Fractions are carried over.
     made: f64,
     timed: f64,
     timed_for: f64,
@@ -66,7 +66,7 @@ pub(crate) struct Hook {
 struct Communicator {
     id: CommunicatorId,
     name: String,
-    /// The number up to which all are done, though not known to be.
+    /// The number up to which all collectives are done, though the hook may not know it.
     done: u64,
 }
 
@@ -115,7 +115,7 @@ impl Hook {
         }
     }
 
-    /// The number of its next frame.
+    /// The number of the next frame.
     pub(crate) fn next(&mut self) -> u64 {
         self.number += 1;
         self.number - 1
@@ -136,7 +136,7 @@ impl Hook {
         }
     }
 
-    /// Its process is gone.
+    /// Ends the rank's process.
     pub(crate) fn die(&mut self) {
         if let Some(mut process) = self.process.take() {
             let _ = process.kill();
@@ -144,7 +144,7 @@ impl Hook {
         }
     }
 
-    /// Counts what happened until `at`; of what only a summary has, until `summed`.
+    /// Counts the events until `at`; those that only a summary shows, until `summed`.
     pub(crate) fn take(&mut self, setting: &Setting, events: &mut Vec<Event>, at: f64, summed: f64) {
         let rate = self.collective_rate(setting);
         let mut computed = 0.0;
@@ -181,7 +181,7 @@ impl Hook {
             What::Done { circle, number, operation, bytes, duration } => {
                 let communicator = &mut self.communicators[circle];
                 communicator.done = number + 1;
-                // Between synchronizations an event now and then says what is done.
+                // Between synchronizations, a timing event shows now and then what is done.
                 if number % 3 == 0 {
                     ledger.communicators[circle].complete(communicator.id, number);
                 }
@@ -220,7 +220,7 @@ impl Hook {
         }
     }
 
-    /// GEMMs that take this long, of which a few are timed.
+    /// Counts the GEMMs that take this long. A few of them are timed.
     fn multiply(&mut self, setting: &Setting, seconds: f64, at: f64) {
         let slowness = if setting.is_befallen(at) { setting.trouble.slowness(self.rank) } else { 1.0 };
         let chance = Chance(setting.seed).of(3).of(u64::from(self.rank)).of(self.number);
@@ -231,7 +231,7 @@ impl Hook {
         self.made += made;
         self.timed += timed;
         self.timed_for += timed * one;
-        // A GEMM is timed as a whole.
+        // Only whole GEMMs are timed.
         let new = self.timed as u64 - self.timed_before.0;
         for _ in 0..new.min(1000) {
             self.gemm_durations.record(nanoseconds(one));
@@ -244,7 +244,7 @@ impl Hook {
         Rate(setting.timed.1 + u8::from(coarser))
     }
 
-    /// The call its main thread is in now, and since when.
+    /// Sets the call that the main thread is in, and since when.
     pub(crate) fn be_inside(&self, call: Option<(Call, f64)>) {
         let line = &self.page.ledger().threads[0];
         match call {
@@ -326,7 +326,7 @@ impl Drop for Hook {
     }
 }
 
-/// A process that has the page too.
+/// Starts a process that also has the page.
 fn inherits(page: &LedgerPage) -> Child {
     let fd = page.descriptor().expect("the page is this process's own");
     // SAFETY: changes a flag of a descriptor of this process.

@@ -1,8 +1,8 @@
-//! Simulated jobs with and without faults, of 1, 2, 3, 8, 64 and 1,024 ranks, played through the findings: `make
-//! scenarios`.
+//! Plays simulated jobs with and without faults, of 1, 2, 3, 8, 64 and 1,024 ranks, and checks the findings:
+//! `make scenarios`.
 //!
 //! `scenarios [--tuning] [--seeds N] [--class TEXT] [--ranks N] [--tell]`. The rules were made with the
-//! tuning seeds; those reported are others.
+//! tuning seeds; the reported results use other seeds.
 
 mod catalogue;
 mod chance;
@@ -27,15 +27,15 @@ use xpu_wire::unit::Moment;
 
 const START: u64 = 1_800_000_000_000_000_000;
 
-/// Descriptors of 1,024 ledger pages, and of as many processes, in each of two scenarios at once.
+/// Two scenarios run at once, each with the descriptors of 1,024 ledger pages and as many processes.
 const DESCRIPTORS: usize = 16_384;
 
-/// A second of a scenario, as a clock.
+/// Converts a scenario's second to a clock time.
 pub(crate) fn moment(at: f64) -> Moment {
     Moment(START + (at * 1e9) as u64)
 }
 
-/// Seeds that rules may be tuned on, and those held out.
+/// The first seed for tuning the rules, and the first seed that is held out.
 const TUNING: u64 = 1_000;
 const HELD_OUT: u64 = 910_000;
 

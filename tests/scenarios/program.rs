@@ -1,4 +1,4 @@
-//! A simulated job's program: its groups, and the operations of a step.
+//! The program of a simulated job: its communicators, and the operations of a step.
 
 use xpu_wire::collective::Operation;
 
@@ -7,29 +7,29 @@ use xpu_wire::collective::Operation;
 pub(crate) enum Layout {
     /// One rank without collectives.
     Alone,
-    /// Data parallel: four buckets that overlap backward.
+    /// Data parallel: four buckets overlap the backward pass.
     Ddp,
-    /// Data parallel, as PyTorch does it: twenty-five buckets, and the loss after them.
+    /// Data parallel as in PyTorch: twenty-five buckets, and then the loss.
     Buckets,
-    /// Data parallel with gradients that are accumulated over four micro-batches, and reduced in the last.
+    /// Data parallel with gradients accumulated over four micro-batches. The last micro-batch reduces them.
     Accumulated,
     /// Sharded: weights are gathered layer by layer.
     Fsdp,
-    /// Tensor parallel within eight ranks, data parallel across.
+    /// Tensor parallel within eight ranks, data parallel across them.
     TensorData,
-    /// Four stages that pass micro-batches on, data parallel within a stage.
+    /// Four stages that pass micro-batches on, with data parallel within each stage.
     Pipeline,
-    /// Experts on eight ranks each, which tokens are sent to.
+    /// Experts on eight ranks each. Tokens are sent to them.
     Experts,
 }
 
-/// The members of a communicator. A rank is in one of each kind.
+/// The members of a communicator. A rank is in one communicator of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Circle {
     World,
-    /// Eight ranks side by side.
+    /// Eight consecutive ranks.
     Host,
-    /// Those with the same place among eight.
+    /// Ranks with the same position among eight.
     Across,
     Stage,
 }
@@ -37,18 +37,18 @@ pub(crate) enum Circle {
 /// One operation of a step, the same on all ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op {
-    /// A share of the step's arithmetic.
+    /// A share of the step's computation.
     Compute(f64),
     Collective {
         circle: Circle,
         operation: Operation,
         bytes: u64,
-        /// On a stream of its own, beside what is computed next.
+        /// Whether it runs on its own stream, together with the computation that follows.
         beside: bool,
     },
-    /// A micro-batch through all stages, computing this share in each.
+    /// Passes a micro-batch through all stages. Each computes this share.
     Pass { forward: bool, share: f64 },
-    /// Waits for what runs beside.
+    /// Waits for the collectives on other streams.
     Join,
 }
 
@@ -129,7 +129,7 @@ impl Layout {
         ops
     }
 
-    /// The kinds of communicators it has.
+    /// The kinds of communicators in this layout.
     pub(crate) fn circles(self) -> &'static [Circle] {
         match self {
             Self::Alone => &[],
@@ -146,7 +146,7 @@ impl Layout {
 }
 
 impl Circle {
-    /// Which of its kind a rank is in.
+    /// The number of the rank's communicator among those of this kind.
     pub(crate) fn index(self, rank: u32, ranks: u32) -> u32 {
         match self {
             Self::World => 0,

@@ -1,18 +1,18 @@
-//! One pretend job with what befalls it, and what must be said of it.
+//! One simulated job with its fault, and the findings expected for it.
 
 use xpu_model::finding::{Class, Finding, Kind};
 
 use crate::{fault::Trouble, program::Layout};
 
-/// Random variation of a healthy job, as shares.
+/// Random variation of a healthy job, each as a share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Noise {
     pub compute: f64,
-    /// Of a transfer, as a power of e.
+    /// Variation of a transfer's time, as an exponent of e.
     pub network: f64,
-    /// What Python loses, of a step.
+    /// Time lost by Python, as a share of a step.
     pub host: f64,
-    /// Efficiency of GEMMs of different shapes, of which a few are timed.
+    /// Variation of efficiency between GEMM shapes, of which a few are timed.
     pub shapes: f64,
     /// Digests that do not arrive.
     pub lost: f64,
@@ -29,39 +29,40 @@ pub(crate) struct Setting {
     pub seed: u64,
     pub ranks: u32,
     pub layout: Layout,
-    /// Seconds of an undisturbed step.
+    /// Length of an undisturbed step, in seconds.
     pub step: f64,
     pub noise: Noise,
-    /// GEMMs and collectives timed, one in 2^k.
+    /// Sampling of GEMMs and of collectives: one in 2^k is timed.
     pub timed: (u8, u8),
     /// Whether the CPU calls a whole step before it waits.
     pub ahead: bool,
-    /// Steps that the CPU calls before it waits.
+    /// How many steps the CPU calls before it waits.
     pub burst: u64,
-    /// Whether hosts need longer for a step than GPUs, which wait for work; they wait for their GPU every ten steps.
+    /// Whether hosts need longer for a step than GPUs, so that GPUs wait for work. Hosts wait for their GPU
+    /// every ten steps.
     pub host_bound: bool,
     /// Whether the first steps compile.
     pub warm_up: bool,
     pub trouble: Trouble,
-    /// The second the trouble begins, and the one the job is watched to.
+    /// When the trouble begins, in seconds. `until` is the time up to which the job is watched.
     pub from: f64,
-    /// When it ends; infinite if it does not.
+    /// When the trouble ends, or infinity.
     pub to: f64,
     pub until: f64,
 }
 
 impl Setting {
-    /// Whether the trouble is there.
+    /// Whether the trouble is present at `at`.
     pub(crate) fn is_befallen(&self, at: f64) -> bool {
         (self.from..self.to).contains(&at)
     }
 }
 
-/// What must be found.
+/// A finding that must be reported.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Expected {
     pub kind: Kind,
-    /// Any of these.
+    /// The finding may have any of these classes.
     pub classes: Vec<Class>,
     pub ranks: Named,
 }
@@ -69,9 +70,9 @@ pub(crate) struct Expected {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Named {
     Exactly(Vec<u32>),
-    /// These among others.
+    /// This rank, possibly among others.
     Among(u32),
-    /// Only ranks of the same chain through a pipeline: those this far apart.
+    /// Only ranks of one chain through a pipeline, which are this far apart.
     Chain {
         rank: u32,
         apart: u32,
@@ -84,7 +85,7 @@ impl Expected {
         self.classes.contains(&finding.class) && self.is_of(finding)
     }
 
-    /// Of several ranks some, for that reason.
+    /// Whether the finding names some of several expected ranks, with an expected class.
     pub(crate) fn is_in_part(&self, finding: &Finding) -> bool {
         let Named::Exactly(ranks) = &self.ranks else { return false };
         let named = &finding.ranks;
@@ -96,7 +97,7 @@ impl Expected {
         finding.kind == Kind::SlowRank && finding.class == Class::Step && self.is_of(finding)
     }
 
-    /// Whatever its cause.
+    /// Whether the finding has the expected kind and ranks, whatever its class.
     fn is_of(&self, finding: &Finding) -> bool {
         let named = |rank: u32| finding.ranks.iter().any(|known| known.0 == rank);
         let ranks = match &self.ranks {
@@ -114,20 +115,20 @@ impl Expected {
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub setting: Setting,
-    /// Nothing of a healthy job; of several, the most expensive comes first.
+    /// Empty for a healthy job. Of several findings the most expensive comes first.
     pub expected: Vec<Expected>,
     pub may_be_left: bool,
 }
 
 impl Scenario {
-    /// Whether all of it is found, in its order.
+    /// Whether all expected findings are reported, in this order.
     pub(crate) fn is_found(&self, found: &[Finding]) -> bool {
         let places = self.expected.iter().map(|expected| found.iter().position(|one| expected.is(one)));
         let places: Option<Vec<_>> = places.collect();
         places.is_some_and(|places| !places.is_empty() && places.is_sorted())
     }
 
-    /// The finding whose cost is compared: of one fault that makes steps longer.
+    /// The finding whose cost is compared, if the job has one fault that makes steps longer.
     pub(crate) fn costs(&self) -> Option<&Expected> {
         let one = self.expected.first().filter(|_| self.expected.len() == 1 && !self.may_be_left)?;
         matches!(one.kind, Kind::SlowRank | Kind::SlowLink | Kind::Regression).then_some(one)

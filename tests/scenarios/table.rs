@@ -1,4 +1,4 @@
-//! One row a class: how many were named, how many names were wrong, and how long it took.
+//! One row per class: how many faults were named, how many names were wrong, and how long it took.
 
 use crate::verdict::Verdict;
 
@@ -11,7 +11,7 @@ pub(crate) struct Row {
 
 const RECALL: f64 = 0.95;
 
-/// By which the reported cost may differ from the injected one.
+/// How much the reported cost may differ from the injected one.
 const COST: f64 = 0.15;
 
 impl Row {
@@ -27,7 +27,7 @@ impl Row {
         share(self.verdicts.iter().filter(|verdict| verdict.in_time).count(), self.verdicts.len())
     }
 
-    /// Of the scenarios in which anything was found, those in which only the right was.
+    /// Of the scenarios with a finding, the share that had only correct findings.
     fn precision(&self) -> f64 {
         let found =
             self.verdicts.iter().filter(|verdict| verdict.named.is_some() || !verdict.wrong.is_empty());
@@ -35,7 +35,7 @@ impl Row {
         if right.is_empty() && wrong.is_empty() { 1.0 } else { share(right.len(), right.len() + wrong.len()) }
     }
 
-    /// Of those that were found, the share that a viewer finds who comes late.
+    /// Of the scenarios whose fault was named, the share in which a late viewer also finds it.
     fn late(&self) -> String {
         let found: Vec<bool> = self.verdicts.iter().filter_map(|verdict| verdict.late).collect();
         if found.is_empty() {
@@ -44,7 +44,7 @@ impl Row {
         format!("{:.0}%", 100.0 * share(found.iter().filter(|found| **found).count(), found.len()))
     }
 
-    /// The median of reported over injected costs, and the share of those that differ by 15 % at most.
+    /// The median of reported over injected costs, and the share of ratios that are off by at most 15 %.
     fn costs(&self) -> String {
         let known = self.verdicts.iter().filter_map(|verdict| verdict.cost);
         let mut ratios: Vec<f64> = known

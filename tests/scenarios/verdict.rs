@@ -1,4 +1,4 @@
-//! A scenario played through hosts, the job and its findings, and what they said.
+//! Plays a scenario through hosts, the job and its findings, and judges what they report.
 
 use xpu_model::{
     finding::{self, Finding, Kind},
@@ -12,40 +12,41 @@ use crate::{
     scenario::{Expected, Scenario, Setting},
 };
 
-/// The budgets: a slow rank within steps or seconds, a hang within seconds.
+/// The budgets: steps or seconds for a slow rank, seconds for a hang.
 const STEPS: f64 = 20.0;
 const SECONDS: f64 = 30.0;
 const HANG_SECONDS: f64 = 15.0;
 
-/// The time after the last frame of a second was sent, until a viewer has all of them.
+/// How long after the last frame of a second was sent a viewer has all frames.
 const ARRIVES: f64 = 0.1;
 
-/// The time that a named rank is watched for: whether it stays, whether something wrong joins it, and what it costs.
+/// How long a named rank is watched, to see whether it stays, whether a wrong finding joins it, and its cost.
 const SETTLES: f64 = 8.0;
 const COSTS: f64 = 20.0;
 
-/// This long after a fault has ended nothing of it is reported.
+/// How long after the end of a fault no finding of it may remain.
 const GOES: f64 = 45.0;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verdict {
-    /// After how long what was to be found was: in seconds, and in steps at their usual length.
+    /// How long it took until the expected findings were reported: in seconds, and in steps of the usual
+    /// length.
     pub named: Option<(f64, f64)>,
-    /// Whether that is within budget.
+    /// Whether that is within the budget.
     pub in_time: bool,
-    /// What was found and should not have been: when, and the evidence.
+    /// Wrong findings: when each was reported, and its evidence.
     pub wrong: Vec<(f64, String)>,
-    /// Its cost at the end, reported and injected, in milliseconds per step.
+    /// The cost at the end, reported and injected, in ms per step.
     pub cost: Option<(f64, f64)>,
-    /// Whether a viewer that comes only at the end finds the same.
+    /// Whether a viewer that connects at the end finds the same.
     pub late: Option<bool>,
-    /// What was found at the end, and what a viewer that comes only then finds.
+    /// What was found at the end, and what a viewer that connects at the end finds.
     pub last: Vec<String>,
     pub last_for_late: Vec<String>,
 }
 
 impl Verdict {
-    /// To who comes late, and with what it costs.
+    /// Whether a late viewer finds the same, and the reported cost is right.
     pub(crate) fn is_well_reported(&self) -> bool {
         self.late == Some(true)
             && self.cost.is_none_or(|(reported, injected)| (reported / injected - 1.0).abs() <= 0.15)
@@ -76,7 +77,8 @@ pub(crate) fn play(scenario: &Scenario) -> Verdict {
             let text =
                 format!("{:?} {:?} {:?}: {}", finding.kind, finding.class, finding.ranks, finding.evidence);
             let mut expected = scenario.expected.iter();
-            // It is that rank, or one of several, for a cause that is not known; or steps are longer, which they are.
+            // The finding is right if it names the expected rank, or one of several, or gives no cause for
+            // it. It is also right that steps became longer.
             let is_right = |one: &Expected| {
                 one.is(finding)
                     || one.is_in_part(finding)
@@ -125,10 +127,11 @@ fn reported_cost(found: &[Finding], expected: &Expected) -> Option<f64> {
     found.iter().find(|finding| expected.is(finding))?.cost?.ms_per_step
 }
 
-/// Over so long a time, or longer, an injected cost is measured: of pauses every few seconds there are some dozen.
+/// An injected cost is measured over at least this time, which has some dozens of pauses if there is one
+/// every few seconds.
 const MEASURED: f64 = 120.0;
 
-/// By how much the steps since the trouble began are longer than the same steps without it.
+/// How much longer the steps since the trouble began are than the same steps without it.
 fn injected_cost(setting: &Setting, until: f64) -> f64 {
     let until = if setting.trouble.is_rare() { until.max(setting.from + MEASURED) } else { until };
     let ends = |setting: &Setting| {

@@ -125,7 +125,7 @@ fn what_lies_in_the_folder_is_listed_and_a_broken_file_says_why() {
     lab.screen(80, 24).shows("70b-20270115T083327Z.xpucap");
     golden_at_both("captures-list", &mut lab);
     lab.keys("G").screen(80, 24).shows("▌✖ broken");
-    // A file that cannot be written is reported, and nothing is requested.
+    // If the file cannot be written, the screen reports it, and requests nothing.
     let before = lab.effects().len();
     lab.keys("e").screen(132, 40).shows("✖ half.xpucap: it has no complete block");
     lab.keys("kH").screen(132, 40).shows("night.xpurec is a recording");
@@ -148,7 +148,7 @@ fn a_file_is_opened_and_said_what_can_be_done_with_it() {
     lab.keys("eH");
     let asked: Vec<_> = lab.effects().iter().rev().take(2).rev().cloned().collect();
     assert_eq!(asked, [Effect::Files(Order::Export(name.into())), Effect::Files(Order::Page(name.into()))]);
-    // The first escape closes the file, the next leaves the page.
+    // The first Esc closes the file, and the next leaves the page.
     lab.keys("<Esc>").screen(132, 40).hides("compute 71.0 %").shows("In this folder");
     lab.keys("<Esc>").screen(132, 40).hides("In this folder");
 }
@@ -172,7 +172,7 @@ fn a_file_that_cannot_be_read_whole_says_why() {
     );
     lab.screen(132, 40).shows("✖ it has no complete block of frames");
     golden_at_both("captures-broken", &mut lab);
-    // What comes after it was closed stays closed.
+    // Data that arrive after the file was closed do not open it again.
     lab.keys("<Esc>");
     update(lab.app(), Action::Opened("half.xpucap".into(), Ok(Box::new(summary()))));
     lab.screen(132, 40).hides("compute");
@@ -209,7 +209,7 @@ fn what_is_under_way_has_its_bar_and_its_file() {
     };
     update(lab.app(), Action::Captured(Standing::Done(done)));
     lab.screen(132, 40).shows("▲ c.xpucap: steps 16,712").shows("rank 3: it is past those steps");
-    // The result is shown above the keys, not in their place.
+    // The result is shown above the keys, and does not replace them.
     let screen = lab.screen(80, 24).text();
     let lines: Vec<_> = screen.lines().rev().take(2).collect();
     let [footer, above] = lines[..] else { panic!("{screen}") };
@@ -217,7 +217,7 @@ fn what_is_under_way_has_its_bar_and_its_file() {
     assert!(above.contains("● c.xpucap: steps 16,712 to 16,714 of 63 of 64 ranks"), "{above}");
 }
 
-/// A recording of last month has its own time, and the files beside it have none of that.
+/// A replay of last month does not change the ages of the files in the list.
 #[test]
 fn files_are_as_old_as_they_are_whatever_time_is_shown() {
     let mut lab = with_files();

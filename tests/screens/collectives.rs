@@ -36,7 +36,7 @@ fn who_did_not_enter_is_behind() {
     golden_at_both("collectives-hang", &mut lab);
 }
 
-/// In a hung job: the calls before it, and the deviating rank.
+/// In a hung job: the calls before the hang, and the deviating rank.
 #[test]
 fn the_last_calls_are_shown_where_a_job_stands() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
@@ -50,7 +50,7 @@ fn the_last_calls_are_shown_where_a_job_stands() {
     screen.shows("492 B train.py:212 log_metrics").shows("train.py:131 train");
 }
 
-/// What the ranks of a host have called: rank 6 once more than the others.
+/// The calls of a host's ranks. Rank 6 has made one call more than the others.
 fn records(frame: &Frame) -> Vec<Frame> {
     let Body::Digest(digest) = &frame.body else { unreachable!() };
     let site = |function: &str, line| CallSite {
@@ -106,7 +106,7 @@ fn records(frame: &Frame) -> Vec<Frame> {
     digest.ranks.iter().map(|rank| Frame { body: Body::Record(of(rank)), ..frame.clone() }).collect()
 }
 
-/// Tensor parallel groups of four beside the communicator of all.
+/// Tensor parallel groups of four, and the communicator of all ranks.
 #[test]
 fn every_communicator_is_listed_and_can_be_selected() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
@@ -130,7 +130,7 @@ fn every_communicator_is_listed_and_can_be_selected() {
     golden_at_both("collectives", &mut lab);
 }
 
-/// Sixty-four ranks in pairs and fours: a line for each kind, and every one on request.
+/// Sixty-four ranks in pairs and fours: one line per kind, and each communicator on request.
 #[test]
 fn many_communicators_are_listed_by_kind() {
     let mut lab = Lab::new(Simulation::new(7, 8, 8));

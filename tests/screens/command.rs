@@ -50,6 +50,6 @@ fn names_are_completed_from_the_table() {
     lab.keys("s<Tab>").screen(80, 24).shows(": sort").shows("stacks");
     golden_at_both("command-completed", &mut lab);
     lab.keys(" sk<Tab>").screen(80, 24).shows(": sort skew").shows("sort [COLUMN [reversed]]");
-    // What was said before comes back.
+    // The previous command returns.
     lab.keys("<Enter>:<Up>").screen(80, 24).shows(": sort skew");
 }

@@ -13,7 +13,7 @@ fn help_lists_every_binding_as_it_is_bound() {
     let config = "[keys]\nsave = \"F9\"\nquit = [\"Q\"]\nover-time = []\n";
     lab.app().configure(&Config::read(config).expect("it is fine"));
     let screen = lab.keys("?").screen(200, 300);
-    // Long ones go on in the next line.
+    // Long help texts continue on the next line.
     let words = crate::help::words(&screen).join(" ");
     for binding in BINDINGS {
         assert!(words.contains(binding.help), "{} is not in {words}", binding.help);
@@ -57,7 +57,7 @@ fn the_next_screen_goes_on_where_the_last_one_ended() {
     next.keys(":<Up>").screen(132, 40).shows(": sort tflops reversed");
     next.keys("<Esc>");
     assert_eq!(next.app().state(), state);
-    // What another version kept is passed over.
+    // Settings that another version kept are ignored.
     let strange = State {
         page: "moon".to_owned(),
         metric: "luck".to_owned(),

@@ -1,4 +1,4 @@
-//! Films of what people come for: `screenshots/casts`, as asciinema plays them and as SVGs that move.
+//! Films of common tasks: `screenshots/casts`, as asciicasts and as animated SVGs.
 
 use std::{path::Path, time::Duration};
 
@@ -14,7 +14,7 @@ use xpu_wire::{
     simulation::Simulation,
 };
 
-/// What a page can carry without anybody waiting for it.
+/// A web page with a file of this size still loads without a wait.
 const LARGEST: usize = 1 << 20;
 
 const SECOND: Duration = Duration::from_secs(1);

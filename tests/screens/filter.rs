@@ -15,7 +15,7 @@ fn a_filter_is_seen_at_once_and_enter_keeps_it() {
     let screen = lab.keys("<Enter>").screen(132, 40);
     screen.shows("Ranks / tflops<0.9*median").shows("1–1 of 1 of 64 ranks").hides("Enter keeps");
     golden("filter", &screen);
-    // What is listed is what keys go through.
+    // Keys move through the listed ranks.
     lab.keys("jj<Enter>").screen(132, 40).shows("rank 37");
 }
 
@@ -27,7 +27,7 @@ fn a_fault_is_pointed_at_while_what_was_whole_last_stays() {
         .shows("12 of 64 ranks")
         .shows("           ^ unknown field tflps: did you mean tflops?");
     golden_at_both("filter-fault", &mut lab);
-    // It is not whole: Enter does not take it.
+    // The filter is incomplete, so Enter does not accept it.
     lab.keys("<Enter>").screen(80, 24).shows("did you mean tflops?");
     lab.keys("<C-u>").screen(80, 24).shows("1–").hides("12 of 64 ranks").shows("for example rank<64");
     lab.keys("rank>60<Esc>").screen(80, 24).shows("of 64").hides("rank>60");
@@ -51,7 +51,7 @@ fn words_are_completed_and_old_lines_come_back() {
         .shows("/ host=gpu-002")
         .shows("8 of 64 ranks");
     lab.keys("<Down>").screen(80, 24).shows("/ rank=5");
-    // Backspace on nothing leads out.
+    // Backspace in an empty filter closes it.
     lab.keys("<C-u><BS>").screen(80, 24).shows("64 of 64").hides("for example");
 }
 
@@ -69,7 +69,7 @@ fn without_colours_they_step_back_too() {
     golden("filter-no-color", &lab.keys("/state=slow | host=gpu-002<Enter>").screen(80, 24));
 }
 
-/// A long filter at the edge of the screen: its end is seen, and so is what is wrong with it.
+/// A long filter at the edge of the screen: its end is visible, and so is its error.
 #[test]
 fn the_end_of_a_long_line_is_seen() {
     let mut lab = Lab::new(Simulation::new(7, 1, 8));
@@ -77,13 +77,13 @@ fn the_end_of_a_long_line_is_seen() {
     lab.screen(60, 20).shows("tflps<3").shows("unknown field tflps: did you mean tflops? ^");
 }
 
-/// The merged stacks, and positions, of the filtered ranks; dependencies, and a report, cover all.
+/// Merged stacks and positions show the filtered ranks. Dependencies and the report cover all ranks.
 #[test]
 fn stacks_are_of_the_ranks_that_are_meant() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4)).hang(Rank(6)).run(14);
     lab.read_stacks(0..8);
     lab.keys("6").screen(132, 40).shows("of 8 ranks, the fewest first").shows("not 0-5,7");
-    // It is seen while it is typed, as on the overview.
+    // The filter applies while it is typed, as on the overview.
     let screen = lab.keys("/host~002").screen(132, 40);
     screen.shows("of 4 of 8 ranks / host~002").shows("__getitem__").shows("not 4-5,7");
     screen.shows("0-5,7 wait for 6").hides("0-5,7  66,241");
@@ -106,11 +106,11 @@ fn communicators_are_those_of_the_ranks_that_are_meant() {
     lab.keys("<Enter>");
     golden_at_both("filter-collectives", &mut lab);
     lab.keys("/<C-u>rank>900").screen(132, 40).shows("No rank matches the filter rank>900");
-    // Out of the filter, all are there.
+    // Without the filter, all are listed.
     lab.keys("<Esc>").screen(132, 40).shows("3 communicators");
 }
 
-/// The quantity of the maps by its name there: what GEMMs reach of the GPU's peak at its clock.
+/// The quantity of the maps by its name: the share of the GPU's peak at its clock that GEMMs reach.
 #[test]
 fn the_share_of_the_peak_can_be_asked_for() {
     let mut lab = one_slow();

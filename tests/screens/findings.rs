@@ -1,4 +1,4 @@
-//! What is and was wrong.
+//! Current and past findings.
 
 use xpu_tests::Lab;
 use xpu_tui::palette::Depth;

@@ -25,7 +25,7 @@ fn each_shape_has_its_rate_its_share_and_its_slowest_rank() {
     for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
         golden(&format!("gemms-{width}x{height}"), &lab.screen(width, height));
     }
-    // The rank that is slowest at it, alone.
+    // The page shows the slowest rank of this shape alone.
     lab.keys("<Enter>").screen(132, 40).shows("Rank 37");
     lab.keys("<Esc>").screen(132, 40).shows("GEMM by shape");
     lab.keys("<Esc>");
@@ -38,7 +38,7 @@ fn the_list_is_sorted_and_what_is_selected_stays() {
     lab.keys("3");
     let mut lab = lab.run(3);
     lab.screen(132, 40).shows("share↓").shows("▌8192x57344x1024 bf16 NT");
-    // By TFLOPS: the loss is by far the slowest.
+    // Sorted by TFLOPS: the GEMM of the loss is by far the slowest.
     lab.keys("ot<Enter>g").screen(132, 40).shows("TFLOPS↑").shows("▌256x1024x1024 f32 TN");
     lab.keys("O").screen(132, 40).shows("TFLOPS↓").shows("▌256x1024x1024 f32 TN");
     lab.keys("g").screen(132, 40).hides("▌256x1024x1024 f32 TN");
@@ -52,7 +52,7 @@ fn of_a_thousand_ranks_some_are_asked_and_it_is_said_of_how_many() {
     lab.keys("3");
     assert_eq!(watched(&lab), 32);
     let mut lab = lab.run(3);
-    // The rank that is slow is among them.
+    // The slow rank is among them.
     lab.screen(132, 40).shows("13 shapes of 32 of 1,024 ranks").shows("▼   517");
     golden_at_both("gemms-1024-ranks", &mut lab);
 }

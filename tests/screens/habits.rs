@@ -1,4 +1,4 @@
-//! What fingers know from other programs, and what the screen does without a key.
+//! Keys that users know from other programs, and what the screen does without a key.
 
 use xpu_recording::Span;
 use xpu_tests::{Lab, Screen};
@@ -25,7 +25,7 @@ fn q_in_help_closes_help_and_not_the_program() {
     lab.keys("2?").screen(80, 24).shows("back to the page before");
 }
 
-/// Since which second of the day the selected finding is, by the page of findings.
+/// The second of the day at which the selected finding began, from the page of findings.
 fn since(screen: &Screen) -> u32 {
     let text = screen.text();
     let line = text.lines().find(|line| line.contains("since ") && line.contains(" UTC, "));
@@ -45,7 +45,7 @@ fn a_pause_does_not_change_since_when_a_finding_is() {
         update(lab.app(), Action::Rewind);
         update(lab.app(), Action::GoLive);
         lab = lab.run(3);
-        // Its own figures are whole seconds.
+        // The page's figures are whole seconds.
         assert!(since(&lab.screen(132, 40)).abs_diff(before) <= 1);
     }
     let after = lab.screen(132, 40).text().lines().filter(|line| line.contains(" came ")).count();
@@ -120,7 +120,7 @@ fn jobs_are_chosen_from_a_list() {
     lab.keys(":job<Enter>").screen(80, 24).shows("▌● eval");
 }
 
-/// A key that does nothing says why.
+/// A key without effect says why.
 #[test]
 fn no_key_is_silent() {
     let mut healthy = Lab::new(Simulation::new(7, 2, 4));

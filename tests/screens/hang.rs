@@ -16,7 +16,7 @@ use xpu_wire::{
 
 use crate::{golden, golden_at_both};
 
-/// Eight ranks; rank 6 did not come to the next collective, fourteen seconds ago.
+/// Eight ranks. Rank 6 did not enter the next collective, fourteen seconds ago.
 fn hung() -> Lab {
     Lab::new(Simulation::new(7, 2, 4)).hang(Rank(6)).run(14)
 }
@@ -40,10 +40,10 @@ fn a_hang_appears_by_itself_and_stays_until_it_was_seen() {
         .shows("not 0-5,7")
         .shows("in cudaStreamSynchronize");
     golden_at_both("hang", &mut lab);
-    // It continues: the panel stays, and shows that.
+    // The job continues: the panel stays and shows that.
     let mut lab = lab.go_on().run(4);
     lab.screen(80, 24).shows("RESUMED at").shows("__getitem__");
-    // What was found is no longer so.
+    // The finding is no longer current.
     lab.screen(132, 40)
         .shows("until then: rank 6 (gpu-002)")
         .shows("rank 6 was in __getitem__")
@@ -78,13 +78,13 @@ fn the_kernels_on_the_gpus_are_read_at_the_second_request() {
     });
     lab.screen(132, 40).shows("GPU").shows("spin_kernel").shows("ncclDevKernel_AllReduce_Sum_bf16");
     golden_at_both("hang-gpus", &mut lab);
-    // A job that runs is not ended.
+    // `U` does not end the ranks of a running job.
     let mut lab = Lab::new(Simulation::new(7, 2, 4)).run(14);
     lab.keys("sUU").screen(132, 40).shows("the job does not hang");
     assert!(!asked(&lab));
 }
 
-/// A process that was stopped (SIGSTOP) and goes on (SIGCONT): it is not said any more that it does not run.
+/// After a stopped process (SIGSTOP) continues (SIGCONT), the screen no longer reports that it does not run.
 #[test]
 fn a_stopped_rank_that_goes_on_is_reported_as_past() {
     let mut lab = hung();
@@ -101,7 +101,7 @@ fn a_stopped_rank_that_goes_on_is_reported_as_past() {
     lab.keys("<Esc>").screen(132, 40).hides("stopped running").shows("● LIVE");
 }
 
-/// Old figures come with their age.
+/// Old figures are shown with their age.
 #[test]
 fn the_report_says_how_old_is_what_is_not_of_now() {
     let mut lab = hung().run_only(20, |frame| frame.host.as_str() != "gpu-001");
@@ -118,7 +118,7 @@ fn the_report_says_how_old_is_what_is_not_of_now() {
     );
 }
 
-/// The same moment has the same word whether it is now or past.
+/// A moment has the same word when it is replayed as when it is live.
 #[test]
 fn a_hang_that_is_replayed_is_a_hang() {
     let mut lab = hung();
@@ -134,7 +134,8 @@ fn who_looks_at_something_else_is_not_pulled_away() {
     let mut lab = lab.hang(Rank(6)).run(14);
     lab.screen(132, 40).shows("Communicators").shows("✖ ").shows("rank 6");
     lab.keys("s").screen(132, 40).shows("✖ HANG ");
-    // Seen, it does not appear again: the overview says it, and the key that leads to the stacks.
+    // Once seen, the hang page does not open again by itself. The overview names the hang, and the key for
+    // the stacks.
     let mut lab = {
         lab.keys("<Esc>");
         lab.run(3)
@@ -142,8 +143,7 @@ fn who_looks_at_something_else_is_not_pulled_away() {
     lab.screen(80, 24).hides("Where ranks are").shows("✖ HANG ").shows("s shows every rank's stack");
 }
 
-/// A waiting rank is not healthy, and is not the cause; and nothing on the screen claims that all is in
-/// order.
+/// A waiting rank is neither healthy nor the cause. Nothing on the screen claims that all is in order.
 #[test]
 fn the_overview_of_a_job_that_hangs_says_who_waits_for_whom() {
     let mut lab = hung();
@@ -165,8 +165,8 @@ fn the_overview_of_a_job_that_hangs_says_who_waits_for_whom() {
     golden_at_both("overview-hang-long", &mut lab);
 }
 
-/// What a branch ends in is what is asked; the way there gives way.
-/// Half a minute on no step is of now, and arrival skew is still a share of one: differences of a millisecond mean nothing.
+/// After half a minute without a step, no step is current. Arrival skew is judged as a share of a step, so
+/// the old differences of a millisecond mean nothing and are not shown.
 #[test]
 fn a_hang_shows_no_arrival_skew_of_before() {
     let mut lab = hung().run(45);
@@ -176,6 +176,7 @@ fn a_hang_shows_no_arrival_skew_of_before() {
     lab.keys("mg<Enter>").screen(132, 40).shows("last GEMM").shows("last NCCL bus");
 }
 
+/// The ends of branches matter most, so the frames in the middle give way.
 #[test]
 fn on_a_low_terminal_the_ends_of_the_branches_and_the_keys_are_there() {
     let mut lab = hung();
@@ -184,7 +185,8 @@ fn on_a_low_terminal_the_ends_of_the_branches_and_the_keys_are_there() {
     screen.shows("in cudaStreamSynchronize").shows("py __getitem__").hides("next: ");
     screen.shows("6 stack ").shows("? help");
     lab.screen(100, 24).shows("6 stack ").shows("w flame");
-    // Lower still, the middle of a branch is counted; who goes through it sees it.
+    // On a lower terminal the frames in the middle of a branch are only counted, until the user moves through
+    // them.
     lab.screen(80, 21)
         .shows("in cudaStreamSynchronize")
         .shows("py __getitem__")
@@ -216,7 +218,7 @@ fn stacks_are_asked_for_when_they_are_looked_at_and_silence_is_reported() {
     golden_at_both("stacks-silent", &mut lab);
 }
 
-/// A refusal of ptrace is shown, beside the kernel's data.
+/// If ptrace is refused, the screen shows this together with the kernel's data.
 #[test]
 fn what_cannot_be_read_is_said_with_the_ranks() {
     let mut lab = hung();

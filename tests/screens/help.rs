@@ -13,7 +13,7 @@ fn help_lists_what_the_keys_do() {
     screen.shows("choose the column to sort by");
     golden("help", &screen);
     lab.screen(132, 90).shows("Ctrl-c");
-    // On a low terminal the rest is scrolled to.
+    // On a low terminal the rest is reached by scrolling.
     lab.screen(80, 24).hides("next branch with few ranks");
     lab.keys(&"<PgDn>".repeat(6))
         .screen(80, 24)
@@ -24,7 +24,7 @@ fn help_lists_what_the_keys_do() {
     lab.keys("<Esc>").screen(132, 40).hides("choose the column to sort by");
 }
 
-/// The words of a page in one column, without what is seen of the view behind it.
+/// The words of the page in one column, without the view behind it.
 pub(crate) fn words(screen: &Screen) -> Vec<String> {
     let text = screen.text();
     let mut lines = text.lines().map(|line| line.chars().collect::<Vec<_>>());
@@ -39,12 +39,12 @@ pub(crate) fn words(screen: &Screen) -> Vec<String> {
     inside.iter().flat_map(|line| line[3..].split_whitespace().map(str::to_owned)).collect()
 }
 
-/// The table is the only list: whatever is bound stands on the page with all its keys, and whole, whichever view is behind it.
+/// The page lists every binding with all its keys and its full text, whichever view is behind it.
 #[test]
 fn every_key_of_every_view_is_reported_in_full() {
     for view in 1..=9 {
         let mut lab = Lab::new(Simulation::new(7, 1, 8));
-        // So high that nothing has to be scrolled.
+        // High enough that nothing needs scrolling.
         let words = words(&lab.keys(&format!("{view}?")).screen(80, 240));
         for binding in BINDINGS {
             let keys = binding.keys.iter().map(Key::to_string);
@@ -61,20 +61,21 @@ fn lines_are_found_by_their_words() {
     let mut lab = one_slow();
     let screen = lab.keys("?/").screen(80, 24);
     screen.shows("words to find on this page").shows("all ranks, and what is wrong");
-    // What is typed is seen at once; case is not minded, and words need not stand together.
+    // Typing searches at once. Case does not matter, and the words need not be adjacent.
     let screen = lab.keys("Column sort").screen(80, 24);
     screen.shows("4 lines matching").shows("choose the column to sort by").shows("Help / Column sort");
     screen.hides("all ranks, and what is wrong").shows("Hosts").hides("Stacks");
     golden_at_both("help-search", &mut lab);
     lab.keys("<Enter>").screen(80, 24).shows("choose the column to sort by").hides("lines matching");
-    // What was typed is what one wants to change; nothing found says what to do.
+    // The typed text is kept for changes. If nothing matches, the page says what to do.
     lab.keys("/<C-u>no such thing").screen(80, 24).shows("No matching lines").shows("0 lines");
     lab.keys("<Esc>").screen(80, 24).shows("all ranks, and what is wrong");
-    // The first escape shows all again, the next leaves; a new visit starts afresh.
+    // The first Esc shows all lines again, and the next closes the page. The next visit starts without a
+    // search.
     lab.keys("/flame<Enter>").screen(80, 24).shows("flame graph").hides("all ranks, and");
     lab.keys("<Esc>").screen(80, 24).shows("all ranks, and what is wrong");
     lab.keys("/flame<Enter>?").screen(80, 24).hides("Help").shows("Ranks");
     lab.keys("?").screen(80, 24).shows("all ranks, and what is wrong").hides("/ flame");
-    // The filter of the ranks is another line.
+    // The filter of the ranks is another input.
     lab.keys("?/").screen(80, 24).shows("for example rank<64");
 }

@@ -10,7 +10,8 @@ use xpu_wire::{
 
 use crate::{golden, golden_at_both};
 
-/// Eight hosts; of one the collector is older, one lost frames, one has a GPU that is held down and a hook that is blind, one is down.
+/// Eight hosts. One has an older collector, one has lost frames, one has a throttled GPU and a hook with a
+/// blind spot, and one is down.
 fn mixed() -> Lab {
     let mut lab = Lab::new(Simulation::new(7, 8, 8));
     let mut snapshots = lab.simulation().snapshots(1_841);

@@ -1,4 +1,4 @@
-//! The same screens for other eyes and other terminals.
+//! The same screens for other needs and other terminals.
 
 use ratatui::buffer::Cell;
 use xpu_tests::{Lab, Screen};
@@ -34,7 +34,7 @@ fn ascii(depth: Depth) -> Look {
     Look { letters: Letters::Ascii, ..depth.into() }
 }
 
-/// Nothing else, and nothing that has no form of its own: that would be one more question mark.
+/// The screen is pure ASCII, and has a form for every symbol: a missing one would add a question mark.
 #[track_caller]
 fn is_ascii_of(screen: Screen, unicode: Screen) -> Screen {
     let marks = |screen: &Screen| screen.text().matches('?').count();
@@ -70,7 +70,7 @@ fn so_of_many_ranks_and_of_a_hang() {
     golden("ascii-1024-ranks", &is_ascii_of(many(ascii(Depth::True)), many(Depth::True.into())));
 }
 
-/// Names with letters two columns wide, with pictures, and with accents of their own.
+/// Names with letters that are two columns wide, with an emoji, and with a combining accent.
 const NAMES: [&str; 4] = ["計算機-01", "gpu-🚀-02", "cafe\u{301}-03", "node-04"];
 
 fn renamed(frames: Vec<Frame>) -> Vec<Frame> {
@@ -88,7 +88,7 @@ fn abroad(look: impl Into<Look>) -> Lab {
     lab
 }
 
-/// The columns in which a cell shows this.
+/// The columns of the cells that show this symbol.
 fn columns_of(screen: &Screen, symbol: &str) -> Vec<u16> {
     let area = screen.buffer.area;
     let cells = area.rows().skip(1).flat_map(ratatui::layout::Rect::columns);
@@ -100,7 +100,7 @@ fn columns_of(screen: &Screen, symbol: &str) -> Vec<u16> {
 fn wide_letters_in_names_do_not_move_a_column() {
     for (width, height) in [(80, 24), (132, 40), (200, 60)] {
         let screen = abroad(Depth::True).screen(width, height);
-        // Those of the table: others are at the begin of a line, or in the header.
+        // Only the table's symbols: others are at the start of a line, or in the header.
         let states: Vec<_> = columns_of(&screen, "●").into_iter().filter(|column| *column > 8).collect();
         assert!(states.len() == 8 && states.iter().all(|column| *column == states[0]), "{}", screen.text());
         for name in ["計", "🚀", "cafe"] {

@@ -33,14 +33,14 @@ use xpu_wire::{
     simulation::Simulation,
 };
 
-/// Compares the screen with its picture.
+/// Compares the screen with its golden file.
 #[track_caller]
 fn golden(name: &str, screen: &Screen) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../screenshots").join(name).with_extension("svg");
     expect_file![path].assert_eq(&screen.svg());
 }
 
-/// The view at the two sizes that most terminals have.
+/// Compares the view at the two sizes that most terminals have.
 #[track_caller]
 fn golden_at_both(name: &str, lab: &mut Lab) {
     for (width, height) in [(80, 24), (132, 40)] {
@@ -48,7 +48,7 @@ fn golden_at_both(name: &str, lab: &mut Lab) {
     }
 }
 
-/// Two hosts of four ranks, each host a communicator of its own beside that of all.
+/// Two hosts with four ranks each. Each host has a communicator of its own, and all ranks have one.
 fn in_fours() -> Lab {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     let mut frames = lab.simulation().digests(1_841);
@@ -74,7 +74,7 @@ fn one_slow_at(look: impl Into<Look>) -> Lab {
     Lab::with_depth(Simulation::new(7, 8, 8), look).run(100).slow_down(Rank(37), 1.31).run(60)
 }
 
-/// The same among a thousand.
+/// As [`one_slow`], with one slow rank among 1,024.
 fn one_of_a_thousand(depth: Depth) -> Lab {
     Lab::with_depth(Simulation::new(7, 128, 8), depth).slow_down(Rank(517), 1.4).run(40)
 }
@@ -179,7 +179,8 @@ fn a_job_that_ended_shows_its_last_figures() {
     lab.keys("1j<Enter>").screen(132, 40).shows("ended").hides("exited");
 }
 
-/// One host of two: its ranks' dependencies are not seen, so there is no bandwidth; the reason is shown.
+/// One of two hosts is down. Half of the communicator is not seen, so there is no bandwidth, and the reason
+/// is shown.
 #[test]
 fn half_a_communicator_has_no_bandwidth_and_the_reason_is_reported() {
     let mut lab = Lab::at_rest(Simulation::new(7, 2, 4), Depth::True);
@@ -257,7 +258,7 @@ fn without_colours_nothing_is_lost() {
 #[test]
 fn too_small_a_terminal_still_says_the_most_important_figure() {
     one_slow().screen(44, 8).shows("● 12").shows("ms a step").shows("needs 60x20");
-    // Any size at all, down to none.
+    // Any size must work, even none.
     for (width, height) in [(1, 1), (0, 0), (3, 40), (300, 1), (60, 20), (61, 20), (79, 60), (300, 20)] {
         Lab::new(Simulation::new(1, 2, 3)).keys("G?").screen(width, height);
     }
@@ -267,7 +268,7 @@ fn too_small_a_terminal_still_says_the_most_important_figure() {
 fn selecting_and_sorting_move_what_they_should() {
     let mut lab = one_slow();
     lab.screen(80, 24).hides("▌");
-    // Whom the finding names, then the others by rank.
+    // The rank that the finding names comes first, then the others by rank.
     lab.keys("j").screen(80, 24).shows("▌   37");
     lab.keys("jjj<PgDn>").screen(80, 24).shows("▌   12");
     lab.keys("G").screen(80, 24).shows("▌   63").shows("of 64");
@@ -280,7 +281,7 @@ fn selecting_and_sorting_move_what_they_should() {
     lab.keys("<Esc>").screen(80, 24).hides("▌");
 }
 
-/// Ranks named in the sentence are in the table under it, however many ranks there are and in every view.
+/// Ranks named in the sentence are in the table below it, however many ranks there are and in every view.
 #[test]
 fn a_rank_that_a_finding_names_is_in_sight() {
     let mut lab = one_slow();
@@ -333,7 +334,8 @@ fn jobs_take_turns() {
     lab.keys("<Tab>").screen(80, 24).shows("eval   job 1 of 2");
 }
 
-/// A golden screen counts only if it fails when it should: here one cell changes its colour and no letter.
+/// A golden screen is useful only if the comparison can fail: here one cell changes its colour, but not its
+/// letter.
 #[test]
 fn a_changed_colour_fails() {
     if std::env::var_os("UPDATE_EXPECT").is_some() {

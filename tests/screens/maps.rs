@@ -1,4 +1,4 @@
-//! The heatmaps' quantities.
+//! The quantities of the heatmaps.
 
 use xpu_tests::Lab;
 use xpu_tui::palette::Depth;
@@ -16,7 +16,7 @@ fn arrival_skew_and_step_time_can_be_chosen() {
     lab.keys("mm<Enter>").screen(132, 40).shows("GPU %").shows("memory GiB");
 }
 
-/// Those that wait for a slow rank have more of it, and it has less.
+/// Ranks that wait for a slow rank have more of it, and the slow rank has less.
 #[test]
 fn communication_that_gemms_wait_for_is_the_last_of_them() {
     let mut lab = one_slow();
@@ -37,7 +37,8 @@ fn clocks_power_load_and_memory_of_the_gpus_are_too() {
         lab.arrive(frames);
     }
     let screen = lab.keys("m%<Enter>").screen(132, 40);
-    // At its clock it does as well as the others at theirs: it is the clock, not the program.
+    // At its clock the rank does as well as the others at theirs, so the cause is the clock and not the
+    // program.
     screen
         .shows("% of peak")
         .shows("SM clock MHz")
@@ -76,7 +77,7 @@ fn the_past_says_since_when_a_rank_is_slow() {
         .shows("5 s a cell")
         .shows("4 ranks a row, the worst shown")
         .shows("gpu-005 32-39▼");
-    // The quantities are chosen as they are of now, and the same key leads back.
+    // The same keys choose the quantity for the present and over time, and lead back.
     lab.keys("ma<Enter>").screen(132, 40).shows("arrival skew ms over time").shows("step time ms over time");
     lab.keys("x").screen(132, 40).shows("arrival skew ms into a collective");
 }
@@ -94,7 +95,7 @@ fn ranks_and_time_are_folded_as_far_as_there_is_no_room() {
     golden("past-no-color", &screen);
 }
 
-/// Monitoring begins without history; a hung job is no gap.
+/// Monitoring begins without history, and a hung job is no gap in it.
 #[test]
 fn the_past_begins_with_the_watching() {
     let mut lab = Lab::at_rest(Simulation::new(7, 8, 8), Depth::True);
@@ -122,7 +123,7 @@ fn folded_ranks_are_as_their_worst_and_its_name_is_reported() {
         screen.shows("gpu-005 ×8").shows("  37");
         golden(&format!("fold-hosts-{width}x{height}"), &screen);
     }
-    // Sorted by arrival skew, the latest of each is shown; Enter shows the rank itself.
+    // Sorted by arrival skew, each row shows its latest rank. Enter shows the rank itself.
     lab.keys("osss<Enter>").screen(132, 40).shows("by arrival skew ms");
     lab.keys("gG<Enter>").screen(132, 40).shows("Rank ");
     lab.keys("<Esc>xF").screen(132, 40).shows("Ranks ").hides("×8");

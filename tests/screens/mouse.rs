@@ -1,4 +1,4 @@
-//! All of it by mouse alone.
+//! Everything by mouse alone.
 
 use crossterm::event::{MouseButton, MouseEventKind};
 use xpu_client::live::WatchedRanks;
@@ -92,7 +92,7 @@ fn findings_and_keys_of_the_footer_are_clicked() {
     lab.click(WIDE, "slow rank", 0);
     assert_eq!(lab.app().scope(), Scope::Rank);
     lab.click(WIDE, "? help", 0).screen(132, 40).shows("╭ Help");
-    // Anywhere else closes it.
+    // A click anywhere else closes it.
     lab.mouse(WIDE, MouseEventKind::Down(MouseButton::Left), (3, 3)).screen(132, 40).hides("╭ Help");
 }
 
@@ -103,7 +103,7 @@ fn where_several_ranks_share_a_place_the_worst_is_meant() {
     lab.mouse(SMALL, MouseEventKind::Down(MouseButton::Left), place).screen(80, 24).shows("▌  317");
 }
 
-/// The place on the left map that has a sign.
+/// The cell with a sign on the left map.
 fn find_outlier(lab: &mut Lab) -> (u16, u16) {
     let screen = lab.screen(SMALL.0, SMALL.1);
     let mut cells = (8..17).flat_map(|y| (12..36).map(move |x| (x, y)));
@@ -125,21 +125,21 @@ fn a_click_on_the_bar_of_time_goes_there_and_a_drag_moves_along() {
     assert_eq!(lab.effects().last(), Some(&Effect::Seek(end)));
     lab.mouse(WIDE, MouseEventKind::Drag(MouseButton::Left), (first, 37));
     assert_eq!(lab.effects().last(), Some(&Effect::Seek(begin)));
-    // Its left end stops time.
+    // A click on the left end of the timeline pauses it.
     lab.mouse(WIDE, MouseEventKind::Down(MouseButton::Left), (2, 38)).screen(132, 40).shows("stopped");
 }
 
-/// From one rank to its peers, to one of those, and on.
+/// From one rank to its peers, to one of these, and on.
 #[test]
 fn peers_and_communicators_of_a_rank_are_clicked() {
     let mut lab = one_slow();
     lab.keys("2j").screen(132, 40).shows("Rank 0");
     for size in [SMALL, WIDE] {
-        // The worst by a figure, whose page has none worse.
+        // The worst rank by a figure. On that rank's page no other is worse.
         lab.click(size, "490.2 rank 37", 0).screen(132, 40).shows("Rank 37 gpu-005");
         lab.click(size, "9ca792c9", 0);
         assert_eq!(lab.app().scope(), Scope::Collectives, "{size:?}");
-        // It is selected already; of another the first click selects.
+        // This rank is already selected. For another rank, the first click selects it.
         let latest = lab.screen(size.0, size.1).text();
         let latest = latest.lines().position(|line| line.contains("    37 gpu-005")).expect("the latest");
         let next = (6, latest as u16 + 1);
@@ -153,7 +153,7 @@ fn peers_and_communicators_of_a_rank_are_clicked() {
     }
 }
 
-/// Of several communicators the one that was clicked is shown.
+/// Of several communicators, the clicked one is shown.
 #[test]
 fn the_communicator_that_was_clicked_is_selected() {
     let mut lab = in_fours();
@@ -174,7 +174,7 @@ fn who_waits_is_clicked_where_a_job_hangs() {
         .shows("Rank 6 gpu-002");
 }
 
-/// A pointer that moves over moments only shows them; a click selects the rank.
+/// A pointer that moves over moments only shows them. A click selects the rank.
 #[test]
 fn a_drag_over_the_past_shows_that_time_alone() {
     let mut lab = one_slow();
@@ -191,7 +191,7 @@ fn a_drag_over_the_past_shows_that_time_alone() {
     let act = |lab: &mut Lab, (kind, place): (MouseEventKind, (u16, u16))| {
         lab.mouse(WIDE, kind, place);
     };
-    // Right to left is as good, and the hand may leave the row; where it lets go it clicks on nothing.
+    // A drag may go from right to left and leave the row. Releasing the button clicks on nothing.
     act(&mut lab, hand(down, columns.end - 1));
     act(&mut lab, (drag, (columns.start, 2)));
     lab.screen(132, 40).shows("08:32:45 to 08:33:15 UTC, 30 s · release to zoom in");
@@ -202,10 +202,10 @@ fn a_drag_over_the_past_shows_that_time_alone() {
     golden_at_both("past-alone", &mut lab);
     assert_eq!(lab.app().scope(), Scope::Overview, "nobody clicked");
     lab.screen(132, 40).hides("▌");
-    // Esc leads back, before anything else is undone.
+    // Esc first leads back, and only then undoes anything else.
     lab.keys("/rank<60<Enter><Esc>").screen(132, 40).shows("last 3 m").shows("/ rank<60");
     lab.keys("<Esc>").screen(132, 40).hides("/ rank<60");
-    // A click, twice.
+    // Two clicks.
     for shown in ["▌   3", "Rank 3"] {
         act(&mut lab, hand(down, columns.start));
         act(&mut lab, hand(up, columns.start));

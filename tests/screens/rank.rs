@@ -89,7 +89,7 @@ fn who_goes_back_from_a_rank_is_where_it_was_opened() {
         [("9<Enter>", Scope::Hosts), ("7<Enter>", Scope::Findings), ("1j<Enter>", Scope::Overview)]
     {
         assert_eq!(lab.keys(keys).app().scope(), Scope::Rank, "{keys}");
-        // Looking at others of them is still the same visit.
+        // Viewing other ranks belongs to the same visit.
         assert_eq!(lab.keys("j2<Esc>").app().scope(), scope, "{keys}");
     }
 }
@@ -98,7 +98,7 @@ fn who_goes_back_from_a_rank_is_where_it_was_opened() {
 fn a_rank_alone_shows_its_shapes_and_sizes() {
     let mut lab = one_slow();
     let job = lab.simulation().job.clone();
-    // Nothing is selected: the conspicuous rank is shown.
+    // No rank is selected, so the outlier is shown.
     let screen = lab.keys("<Enter>").screen(132, 40);
     screen.shows("Rank 37 gpu-005, pid 4037").shows("waiting for its next summary");
     golden_at_both("rank-waiting", &mut lab);
@@ -153,7 +153,7 @@ fn a_pinned_rank_is_what_others_are_compared_with() {
     screen.shows("beside rank 37").shows("difference").shows("+149.2").shows("+30.4 %");
     golden_at_both("rank-pinned", &mut lab);
     lab.keys("kp").screen(132, 40).shows("is unpinned").shows("median");
-    // From the list too, and nothing is pinned where nothing is selected.
+    // Esc leads back from the list too. Nothing is pinned while nothing is selected.
     lab.keys("<Esc><Esc>p").screen(132, 40).shows("select a rank first");
 }
 
@@ -173,6 +173,6 @@ fn what_is_wrong_with_a_gpu_and_a_hook_is_said_first() {
     screen.shows("power cap").shows("2 uncorrected").shows("79, GPU has fallen off the bus, 0 s ago");
     screen.shows("cuBLASLt was not found");
     golden("rank-troubled", &screen);
-    // On a small terminal the news goes before what is as it should be.
+    // On a small terminal, problems are shown before what is in order.
     lab.screen(80, 24).shows("GPU held by power cap  ECC 2 uncorrected");
 }

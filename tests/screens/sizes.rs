@@ -1,4 +1,4 @@
-//! Every view at every size: a page that is added has its pictures too, because it is in [`Page::ALL`].
+//! Every view at every size. A new page is included, because it is in [`Page::ALL`].
 
 use xpu_tests::Lab;
 use xpu_tui::app::Page;
@@ -7,10 +7,10 @@ use crate::{golden, one_slow};
 
 const SIZES: [(u16, u16); 5] = [(60, 20), (80, 24), (132, 40), (200, 60), (300, 100)];
 
-/// By number, as [`Page::ALL`] has them and as their keys are.
+/// The view with this number in [`Page::ALL`], which is also the order of the keys.
 fn at(number: usize) -> Lab {
     let mut lab = one_slow();
-    // Of one rank there is most to be seen of the one that is slow, which stands first.
+    // The slow rank, which is listed first, has the most to show on its page.
     lab.keys("j").keys(&(number + 1).to_string());
     lab
 }

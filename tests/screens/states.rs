@@ -1,4 +1,4 @@
-//! Every view with nothing, on its way, in trouble, and full: a state that is forgotten fails here.
+//! Every view empty, loading, with an error, and full. A forgotten state fails here.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use xpu_wire::{id::Rank, simulation::Simulation};
 
 use crate::golden;
 
-/// What a view can have to show.
+/// The states of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// There is nothing of its kind.
+    /// There is nothing of this kind.
     Empty,
-    /// It has not come yet.
+    /// The data have not arrived yet.
     Loading,
-    /// It does not come, or what came is old.
+    /// The data do not arrive, or are old.
     Error,
     Full,
 }
@@ -24,11 +24,11 @@ enum State {
 use Page::{Captures, Collectives, Findings, Gemms, Hosts, Overview, Rank as One, Stacks, Steps};
 use State::{Empty, Error, Full, Loading};
 
-/// Who has the picture made.
+/// Who makes the golden screen.
 enum By {
     /// The tests of the view.
     Others,
-    /// This test: the view in that state, and what is to be read there.
+    /// This test: the view in this state, and the texts that it must show.
     This(fn() -> Lab, &'static [&'static str]),
 }
 
@@ -108,14 +108,14 @@ fn no_answer() -> Lab {
     lab
 }
 
-/// All ranks are filtered out.
+/// The filter excludes all ranks.
 fn of_nobody(key: &str) -> Lab {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.keys("/rank>900<Enter>").keys(key);
     lab
 }
 
-/// A job that was found, and of which nothing came after that.
+/// A job that was found, and then sent nothing more.
 fn unheard(key: &str) -> Lab {
     let simulation = Simulation::new(7, 2, 4);
     let mut lab = Lab::at_rest(simulation.clone(), Depth::True);
@@ -125,7 +125,7 @@ fn unheard(key: &str) -> Lab {
     lab.run_only(9, |_| false)
 }
 
-/// Of two hosts one is down.
+/// One of two hosts is down.
 fn partly() -> Lab {
     let mut lab = Lab::at_rest(Simulation::new(7, 2, 4), Depth::True);
     lab.link(0, Link::Up);
@@ -136,7 +136,7 @@ fn partly() -> Lab {
     lab
 }
 
-/// It was opened before there was a job whose stacks could be read.
+/// The page was opened before there was a job with stacks to read.
 fn unread() -> Lab {
     let mut lab = connecting("6");
     (0..2).for_each(|host| lab.link(host, Link::Up));
@@ -172,7 +172,7 @@ fn every_view_has_a_picture_of_each_of_its_states() {
 }
 
 fn says_all(screen: &Screen, says: &[&str]) {
-    // Words may be parted by the end of a line.
+    // A line break may separate words.
     let text = screen.text().split_whitespace().collect::<Vec<_>>().join(" ").replace(" │ ", " ");
     for words in says {
         assert!(text.contains(words), "{words:?} is not on the screen:\n{}", screen.text());

@@ -1,4 +1,4 @@
-//! Steps: how long they take, since when, and what they are made of.
+//! Steps: how long they take, since when, and what their time consists of.
 
 use xpu_tests::Lab;
 use xpu_tui::{action::Action, file_loader::Simulated, update::update};
@@ -57,7 +57,7 @@ fn parts_that_the_program_names_are_on_the_page() {
     }
 }
 
-/// Only of the job that is shown.
+/// The sentence is shown only for its own job.
 #[test]
 fn what_the_last_capture_would_take_without_stragglers_is_on_the_page() {
     let mut lab = one_slow();
@@ -75,7 +75,7 @@ fn what_the_last_capture_would_take_without_stragglers_is_on_the_page() {
     }
 }
 
-/// Where there is room they stand on the first page: since when, and what takes the time.
+/// If there is enough space, the overview shows step times: since when, and what takes the time.
 #[test]
 fn a_wide_overview_shows_step_times_beside_the_maps() {
     let mut lab = one_slow();
@@ -91,7 +91,7 @@ fn a_wide_overview_shows_step_times_beside_the_maps() {
     let line = screen.text().lines().find(|line| line.contains("host waits")).map(str::to_owned);
     assert!(line.is_some_and(|line| line.contains(" %")), "{}", screen.text());
     lab.click((200, 60), "Step time", 0).screen(200, 60).shows("Where time goes");
-    // Few hosts have low maps; the line has its room all the same.
+    // The maps of a few hosts are low, and the line still fits.
     let mut few = Lab::new(Simulation::new(7, 1, 8)).run(60);
     golden("overview-few-200x60", &few.screen(200, 60));
 }
@@ -103,19 +103,19 @@ fn ranks_are_sorted_and_one_of_them_is_gone_to() {
         lab.keys("5");
         lab.run(2)
     };
-    // The latest first, then by how fast the GEMMs are.
+    // Sorted by arrival skew first, then by the speed of GEMMs.
     lab.keys("g").screen(132, 40).shows("skew ms↓").shows("▌    37");
     lab.keys("ot<Enter>").screen(132, 40).shows("TFLOPS↑").shows("▌    37");
     lab.keys("O").screen(132, 40).shows("TFLOPS↓");
     lab.keys("<Enter>").screen(132, 40).shows("Rank 37");
 }
 
-/// Figures come in at any time within a second.
+/// Figures arrive at any time within a second.
 #[test]
 fn ranks_are_in_order_of_the_figures_that_are_shown() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4)).run(20);
     lab.keys("5os<Enter>O").screen(132, 40).shows("step ms↑");
-    // Twice within one second, the second time the other way round.
+    // Twice within one second, the second time in reverse order.
     for turned in [false, true] {
         let mut frames = lab.simulation().digests(1_861);
         for frame in &mut frames {
@@ -136,7 +136,7 @@ fn ranks_are_in_order_of_the_figures_that_are_shown() {
     }
 }
 
-/// The figures of page 5's ranks under this heading.
+/// The figures under this heading in the list of ranks on page 5.
 fn column(screen: &str, heading: &str) -> Vec<f64> {
     let mut lines = screen.lines().skip_while(|line| !line.contains(heading));
     let header = lines.next().expect("a line with the heading");
@@ -160,7 +160,7 @@ fn late_ranks_are_in_the_order_that_the_heading_shows() {
             sorted.reverse();
         }
         assert_eq!(late, sorted, "{heading}");
-        // The slow one is last into its collectives, and no other.
+        // Only the slow rank enters its collectives last.
         assert_eq!(late.iter().any(|&late| late > 0.0), keys.is_empty(), "{late:?}");
     }
 }

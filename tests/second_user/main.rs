@@ -1,4 +1,5 @@
-//! Two users of one host: what the one does first, offers or asks for neither reaches the other's job nor changes it.
+//! Two users of one host: nothing that one user creates, offers or asks for reaches or changes the other
+//! user's job.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -16,21 +17,21 @@ use xpu_tests::program::{Outcome, Program, run, until};
 
 const STEPS: u32 = 300;
 
-/// The program did what it does by itself.
+/// The program does the same as without xpu-top.
 #[track_caller]
 fn is_unharmed(watched: &Outcome, plain: &Outcome) {
     assert_eq!(watched.stdout, plain.stdout, "{watched:?}");
     assert_eq!(watched.status.code(), Some(CODE), "{watched:?}");
 }
 
-/// Nothing that was not there anyway.
+/// The stranger received no answer.
 #[track_caller]
 fn heard_nothing(stranger: Program) {
     let heard = stranger.end().stdout;
     assert_eq!(heard.trim(), "here", "a stranger got an answer");
 }
 
-/// `run` as it is, where the stranger came first in one way or another: by a directory, a link, a file.
+/// `run` with its defaults, after a stranger has already created the place: a directory, a link, or a file.
 #[test]
 fn a_place_another_user_took_first_is_not_used() {
     let Some(scene) = Scene::with_all_parts() else { return };
@@ -40,7 +41,7 @@ fn a_place_another_user_took_first_is_not_used() {
     let stranger = scene.rude(&scene.socket_in(&scene.usual()), "takes_over");
     let ours = || scene.xpu_top(&["run", "--", scene.path("parts/keeps_in_step").to_str().unwrap(), "2000"]);
     let first = Program::start(&mut ours());
-    // Another rank, and a viewer, find the same place.
+    // A second rank and a viewer find the same place.
     let status = until("the job to be seen", || {
         let said = run(&mut scene.xpu_top(&["status", "--json", "--now"]));
         let status: Value = serde_json::from_str(&said.stdout).ok()?;
@@ -71,7 +72,7 @@ fn a_place_another_user_took_first_is_not_used() {
     heard_nothing(stranger);
 }
 
-/// A place that was named, and is not ours: the job starts without xpu-top, and is pointed nowhere.
+/// The named place belongs to another user: the job starts without xpu-top, and gets no path.
 #[test]
 fn a_directory_that_was_named_and_is_another_users_is_refused() {
     let Some(scene) = Scene::with_all_parts() else { return };
@@ -93,7 +94,7 @@ fn a_directory_that_was_named_and_is_another_users_is_refused() {
     heard_nothing(stranger);
 }
 
-/// The hook alone, as a launcher on another host may start it, with nothing but an environment.
+/// The hook alone, as a launcher on another host may start it, with only environment variables.
 #[test]
 fn a_hook_that_is_pointed_to_another_users_socket_says_nothing() {
     let Some(scene) = Scene::new() else { return };
@@ -103,7 +104,8 @@ fn a_hook_that_is_pointed_to_another_users_socket_says_nothing() {
     chown(&open, Some(scene.victim), Some(scene.victim)).unwrap();
     scene.squat(&scene.usual());
     for manner in ["takes_over", "no_peer"] {
-        // Named: in the stranger's directory, and in one of the victim's that is open to all. Not named: where it looks by itself.
+        // Named places: the stranger's directory, and a directory of the victim's that is open to all.
+        // Unnamed: the hook's default place.
         for (folder, is_named) in [(scene.path("theirs"), true), (open.clone(), true), (scene.usual(), false)]
         {
             let socket = scene.socket_in(&folder);
@@ -121,7 +123,7 @@ fn a_hook_that_is_pointed_to_another_users_socket_says_nothing() {
     }
 }
 
-/// Modes and owners are correct, but another user's process listens there: the kernel reveals it.
+/// Modes and owners are correct, but another user's process listens there. The kernel reveals this.
 #[test]
 fn whoever_listens_is_asked_for_by_the_kernel_and_not_by_the_file() {
     let Some(scene) = Scene::new() else { return };
@@ -139,7 +141,7 @@ fn whoever_listens_is_asked_for_by_the_kernel_and_not_by_the_file() {
     heard_nothing(stranger);
 }
 
-/// What lies in a running job's places, and in its process.
+/// What a running job has in its folders and in its process.
 #[test]
 fn another_user_reads_nothing_of_a_job() {
     let Some(scene) = Scene::with_all_parts() else { return };
@@ -173,7 +175,7 @@ fn another_user_reads_nothing_of_a_job() {
         assert!(secret.exists(), "{}", secret.display());
     }
     assert_eq!(readable(&scene, &secrets), [].into());
-    // Whatever the file modes are, the collector greets nobody else.
+    // Whatever the file modes are, the collector greets no other user.
     let knock = || {
         let mut command = scene.stranger(scene.path("parts/rude_collector"));
         Program::start(command.arg(of("sock")).arg("knocks"))

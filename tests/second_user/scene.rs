@@ -1,4 +1,4 @@
-//! Two users of a host, neither of them root, and programs both can reach.
+//! Two users of a host, neither of them root, and programs that both can reach.
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +22,7 @@ use xpu_tests::{
 };
 use xpu_wire::endpoint::user_id;
 
-/// A program that makes steps, and what it ends with.
+/// A program that makes steps, and its exit code.
 pub(crate) const PROGRAM: &str = "keeps_in_step";
 pub(crate) const CODE: i32 = 7;
 
@@ -33,11 +33,11 @@ pub(crate) struct Scene {
     pub(crate) base: u16,
 }
 
-/// Of this process so far.
+/// How many scenes this process has made.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
 impl Scene {
-    /// `None` if this user cannot become another, which is reported.
+    /// `None` if this user cannot become another one, which is reported as a skip.
     pub(crate) fn new() -> Option<Self> {
         if user_id() != 0 {
             skipped("only root can act as two users");
@@ -45,7 +45,7 @@ impl Scene {
         }
         let dir = tempfile::Builder::new().prefix("xpu-top-users-").tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        // Numbers nobody has, and each test its own: what is in /tmp is called after them.
+        // User ids that nobody has, and others for each test, because paths in /tmp contain them.
         let number = id().wrapping_mul(8).wrapping_add(MADE.fetch_add(1, Relaxed));
         let victim = 20_000 + number % 20_000 * 2;
         let scene = Self { dir, victim, stranger: victim + 1, base: free_base() };
@@ -70,7 +70,7 @@ impl Scene {
         Some(scene)
     }
 
-    /// The same with `xpu-top` and its collector.
+    /// As [`Self::new`], with `xpu-top` and its collector.
     pub(crate) fn with_all_parts() -> Option<Self> {
         let scene = Self::new()?;
         for part in ["xpu-top", "xpu-collector"] {
@@ -83,12 +83,12 @@ impl Scene {
         self.dir.path().join(name)
     }
 
-    /// The usual place of the victim's sockets.
+    /// The default place of the victim's sockets.
     pub(crate) fn usual(&self) -> PathBuf {
         PathBuf::from(format!("/tmp/xpu-top-{}", self.victim))
     }
 
-    /// Where they are if that is taken.
+    /// The place of the victim's sockets if the default is taken.
     pub(crate) fn spare(&self) -> PathBuf {
         PathBuf::from(format!("/tmp/xpu-top-{}.1", self.victim))
     }
@@ -101,7 +101,7 @@ impl Scene {
         as_user(self.stranger, program)
     }
 
-    /// The victim, at home.
+    /// A program of the victim, with the victim's home folder.
     pub(crate) fn victim(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = as_user(self.victim, program);
         command
@@ -113,14 +113,14 @@ impl Scene {
         command
     }
 
-    /// The victim's program, not monitored, with this many steps.
+    /// The victim's program without the hook, with this many steps.
     pub(crate) fn program(&self, steps: u32) -> Command {
         let mut command = self.victim(self.path("parts").join(PROGRAM));
         command.arg(steps.to_string());
         command
     }
 
-    /// The same with the hook in front.
+    /// The victim's program with the hook preloaded.
     pub(crate) fn watched(&self, steps: u32) -> Command {
         let mut command = self.program(steps);
         command.env("LD_PRELOAD", self.path("parts/libxpu_hook.so"));
@@ -133,7 +133,7 @@ impl Scene {
         command
     }
 
-    /// A collector of the stranger's, which is there.
+    /// Starts a collector of the stranger, and waits until its socket exists.
     pub(crate) fn rude(&self, socket: &Path, manner: &str) -> Program {
         let mut command = self.stranger(self.path("parts/rude_collector"));
         let program = Program::start(command.arg(socket).arg(manner));
@@ -141,7 +141,7 @@ impl Scene {
         program
     }
 
-    /// A directory the stranger makes at this place, open to all.
+    /// The stranger makes a directory at this path, open to all.
     pub(crate) fn squat(&self, path: &Path) {
         fs::create_dir(path).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
@@ -149,12 +149,12 @@ impl Scene {
     }
 }
 
-/// The job's name: other users must not learn it.
+/// The job's name, which other users must not learn.
 pub(crate) const SECRET: &str = "moonshot";
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // Collectors are nobody's children.
+        // Collectors are detached, so they are found by their user.
         for process in fs::read_dir("/proc").unwrap().flatten() {
             let is_ours = process.metadata().is_ok_and(|of| [self.victim, self.stranger].contains(&of.uid()));
             if let Some(pid) = process.file_name().to_str().filter(|_| is_ours) {
@@ -177,14 +177,14 @@ fn as_user(user: u32, program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// A copy of `from` that everybody can run: a link where the disk is the same.
+/// Makes a copy of `from` that all users can run: a hard link if both are on the same disk.
 fn reachable(from: &Path, to: &Path) {
     if fs::hard_link(from, to).is_err() {
         fs::copy(from, to).unwrap();
     }
 }
 
-/// What a user can read of others' data: files by `cat`, folders by `ls`.
+/// Which of these paths the stranger can read: files by `cat`, folders by `ls`.
 pub(crate) fn readable(scene: &Scene, paths: &[PathBuf]) -> BTreeSet<PathBuf> {
     let reads = |path: &&PathBuf| {
         let program = if path.is_dir() { "ls" } else { "cat" };
@@ -194,7 +194,7 @@ pub(crate) fn readable(scene: &Scene, paths: &[PathBuf]) -> BTreeSet<PathBuf> {
     paths.iter().filter(reads).cloned().collect()
 }
 
-/// A link from `to`, as the stranger would leave it.
+/// Makes a link at `to` that belongs to the stranger.
 pub(crate) fn link(scene: &Scene, from: &Path, to: &Path) {
     symlink(from, to).unwrap();
     std::os::unix::fs::lchown(to, Some(scene.stranger), Some(scene.stranger)).unwrap();

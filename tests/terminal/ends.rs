@@ -1,4 +1,4 @@
-//! However it ends, the terminal is given back.
+//! However the program ends, it restores the terminal.
 
 use std::{os::unix::process::ExitStatusExt as _, process::Command};
 
@@ -28,7 +28,7 @@ fn so_does_every_signal_that_ends_it() {
     }
 }
 
-/// A logout restores the screen as well as a quit does.
+/// A logout keeps the screen's state as a quit does.
 #[test]
 fn what_it_ended_with_is_kept_however_it_ends() {
     let fixture = Fixture::new();
@@ -53,7 +53,7 @@ fn what_it_ended_with_is_kept_however_it_ends() {
     }
 }
 
-/// The message is on the restored terminal, and the cursor below it: where the shell continues.
+/// The message is on the restored terminal, and the cursor is below it, where the shell continues.
 #[test]
 fn a_panic_gives_it_back_before_it_speaks() {
     for (place, said) in [("here", "the thread that draws fails"), ("beside", "a thread beside it fails")] {
@@ -68,7 +68,7 @@ fn a_panic_gives_it_back_before_it_speaks() {
     }
 }
 
-/// A lost connection: the line is cut, and SIGHUP comes with it.
+/// A lost connection: the terminal is closed, and SIGHUP is sent.
 #[test]
 fn a_cut_line_ends_it() {
     let fixture = Fixture::new();
@@ -77,7 +77,7 @@ fn a_cut_line_ends_it() {
     terminal.end();
 }
 
-/// The same where nobody sends SIGHUP, or it was ignored (nohup), and with keys on the way.
+/// As above, without SIGHUP or with SIGHUP ignored (nohup), and with keys on the way.
 #[test]
 fn a_cut_line_ends_it_without_a_signal_too() {
     let fixture = Fixture::new();
@@ -95,7 +95,7 @@ fn a_cut_line_ends_it_without_a_signal_too() {
 fn where_there_is_no_terminal_it_says_so_and_what_to_do() {
     let fixture = Fixture::new();
     let outcome = xpu_tests::program::run(&mut fixture.xpu_top("--replay night.xpurec"));
-    // The test may itself run on a terminal, which is then used.
+    // The test may itself run on a terminal. Then the program uses that.
     if !outcome.status.success() {
         assert!(outcome.stderr.contains("xpu-top status"), "{outcome:?}");
     }

@@ -1,4 +1,5 @@
-//! The real program on a real terminal: keys in, screen out, and a terminal that is as it was when it ends.
+//! The real program on a real terminal: it reads keys and draws the screen, and at its end the terminal is as
+//! before.
 
 mod ends;
 mod stops;
@@ -9,7 +10,8 @@ use std::{fs, process::Command};
 use xpu_tests::{Lab, built, place::Place, pty::Terminal};
 use xpu_wire::{id::Rank, simulation::Simulation};
 
-/// A place with a recording in it: two hosts with four ranks each, of which one becomes slow and then does not come.
+/// A place with a recording: two hosts with four ranks each. One rank becomes slow, and then misses a
+/// collective.
 struct Fixture {
     place: Place,
 }
@@ -24,7 +26,7 @@ impl Fixture {
         Self { place }
     }
 
-    /// `xpu-top` with this line, in this place.
+    /// `xpu-top` with these arguments, in this place.
     fn xpu_top(&self, line: &str) -> Command {
         let mut command = self.place.command(built::artifact("xpu-top"));
         command.env("HOME", self.place.path("")).env_remove("XDG_CONFIG_HOME");
@@ -32,14 +34,14 @@ impl Fixture {
         command
     }
 
-    /// The recording, where the rank is slow, on a paused screen.
+    /// The recording at a moment when the rank is slow, on a paused screen.
     fn slow(&self, columns: u16, lines: u16) -> Terminal {
         let terminal = Terminal::start(self.xpu_top("--replay night.xpurec --at 70%"), columns, lines);
         terminal.shows("REPLAY").keys(" ").shows("stopped").shows("next finding ]").shows("rank 5");
         terminal
     }
 
-    /// The same from the command line of a shell with job control.
+    /// The program started from the command line of a shell with job control.
     fn shell(&self, line: &str) -> Terminal {
         let mut bash = self.place.command("bash");
         bash.env("HOME", self.place.path("")).current_dir(self.place.path(""));

@@ -1,4 +1,4 @@
-//! A screen of which a part panics on SIGUSR1: the thread that draws (`here`), or one beside it.
+//! A screen that panics on SIGUSR1: in the thread that draws (`here`), or in another one.
 
 use std::{env, process::ExitCode, thread};
 

@@ -1,10 +1,11 @@
-//! Stopped and let go on, and a terminal whose size changes.
+//! The program is stopped and continued, and the terminal's size changes.
 
 use xpu_tests::pty::Terminal;
 
 use crate::Fixture;
 
-/// Ctrl-Z and `fg` in a shell: its prompt is on the previous screen, and the picture comes back whole.
+/// Ctrl-Z and `fg` in a shell: the shell's prompt is on the previous screen, and `fg` redraws the whole
+/// screen.
 #[test]
 fn the_shell_has_the_terminal_while_it_is_stopped() {
     let fixture = Fixture::new();
@@ -22,7 +23,7 @@ fn the_shell_has_the_terminal_while_it_is_stopped() {
     terminal.keys("q").hides("REPLAY").shows("ready>").is_given_back_to_a_shell();
 }
 
-/// `kill -TSTP` from elsewhere, and a stop that gave no time to give anything back.
+/// `kill -TSTP` from outside, and SIGSTOP, which leaves no time to restore the terminal.
 #[test]
 fn a_stop_from_outside_is_as_good() {
     let fixture = Fixture::new();
@@ -36,7 +37,7 @@ fn a_stop_from_outside_is_as_good() {
     terminal.keys("q").hides("REPLAY").is_given_back_to_a_shell();
 }
 
-/// It could not be continued: it is alone on its terminal, as in a window of its own.
+/// The program is alone on its terminal, as in its own window, so it could not be continued.
 #[test]
 fn where_no_shell_waits_it_does_not_stop() {
     let fixture = Fixture::new();
@@ -58,7 +59,7 @@ fn a_storm_of_sizes_leaves_the_picture_of_the_last() {
     terminal.resize(80, 24).wait("the picture as it was", |screen| screen == picture);
 }
 
-/// What others have written on the screen goes with one key.
+/// One key redraws a screen on which other programs have written.
 #[test]
 fn a_spoilt_screen_is_drawn_anew() {
     let fixture = Fixture::new();

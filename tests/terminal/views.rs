@@ -1,10 +1,10 @@
-//! Every view is a key away, on a recording as on a job that runs.
+//! Every view is one key away, for a recording as for a running job.
 
 use xpu_tests::pty::Terminal;
 
 use crate::Fixture;
 
-/// The key of each view, and what it shows whatever the job does.
+/// The key of each view, and what it shows for any job.
 pub(crate) const OF_ANY_JOB: [(&str, &str); 8] = [
     ("2", "Figures among"),
     ("3", "by shape"),
@@ -27,7 +27,7 @@ fn every_view_is_a_key_away() {
     assert!(terminal.end().success());
 }
 
-/// What the terminal answers to the question for its background is no key, and the theme follows it.
+/// The terminal's answer about its background is not taken for keys, and the theme follows it.
 #[test]
 fn the_theme_is_that_of_the_background() {
     let fixture = Fixture::new();
@@ -48,7 +48,7 @@ fn the_theme_is_that_of_the_background() {
     assert_eq!(name(Some("ffff/ffff/ffff"), "--theme dark"), dark, "who names a theme has it");
 }
 
-/// What a terminal sends of a mouse: a button that is pressed, moved while it is down, and let go of.
+/// What a terminal sends for a mouse: a button is pressed, moved while pressed, and released.
 fn mouse(terminal: &Terminal, buttons: &[(u8, u16, u16, char)]) {
     for (button, x, y, end) in buttons {
         terminal.keys(&format!("\x1b[<{button};{};{}{end}", x + 1, y + 1));
@@ -70,7 +70,7 @@ fn every_view_is_a_click_away() {
     let fixture = Fixture::new();
     let mut terminal = fixture.slow(132, 40);
     for (key, shown) in OF_ANY_JOB {
-        // The last line names the views; on each of them the others are listed by their numbers.
+        // The last line names the views. On each view it lists the others by number.
         let name = terminal.text().lines().last().unwrap_or_default().to_owned();
         let word = name.split("   ").map(str::trim).find(|word| word.starts_with(key));
         click(&terminal, word.unwrap_or_else(|| panic!("{key} is not in {name}")));
@@ -80,7 +80,7 @@ fn every_view_is_a_click_away() {
     assert!(terminal.end().success());
 }
 
-/// That the button was let go of comes through, too.
+/// The release of a button is also processed.
 #[test]
 fn a_drag_over_the_past_is_heard_to_its_end() {
     let fixture = Fixture::new();

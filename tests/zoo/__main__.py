@@ -1,14 +1,15 @@
-"""Programs as people write them, and what xpu-top says of their steps: beside what each program says of itself.
+"""Runs programs in common styles, and compares xpu-top's report of their steps with the programs' own.
 
     python3 tests/zoo PROGRAMS OUT [--at-once N] [--seconds S] [--capture] [--count] [NAME...]
 
-PROGRAMS holds xpu-top, xpu-collector and libxpu_hook.so. Each program counts its own steps and logs when each was done;
+PROGRAMS has xpu-top, xpu-collector and libxpu_hook.so. Each program counts its own steps and logs when each was done;
 `status --json` is asked while it trains. The step number is right if it is within one of the program's own at the
-moment that status gives for it, the time if it is within 2 % of the program's own mean over the same steps.
-To show no step is right of a program that trains nothing. One row a program goes to stdout, everything to OUT/zoo.json.
-With --count the GEMMs and collectives that the hook saw stand beside those that tests/gpu/count.c counted, which is
-preloaded, and FLOPs a step beside those of PyTorch's counter; "-" where a program counts by itself (JAX, CuPy).
-Ranks share a GPU where there are too few. Without a GPU programs that need one are left out, and sizes are small.
+moment that status gives for it. The time is right if it is within 2 % of the program's own mean over the same steps.
+For a program that trains nothing, showing no step is right. stdout gets one row per program, and OUT/zoo.json
+everything. With --count, the hook's GEMMs and collectives are compared with those of tests/gpu/count.c, which is
+preloaded, and the FLOPs per step with those of PyTorch's counter; "-" where a program has no such counter (JAX,
+CuPy). Ranks share a GPU if there are too few. Without a GPU, programs that need one are left out, and sizes are
+small.
 """
 
 import argparse
@@ -29,7 +30,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent / "programs"
 SHARE = HERE.parents[1] / "gpu" / "share.py"
-# Name: script and arguments, ranks; each with what it wants.
+# Name: script and arguments, the number of ranks, and what it needs.
 ZOO = {
     "DDP, equal blocks": (2, "ddp_equal_blocks.py"),
     "DDP, accumulation, all reduce": (2, "accumulate.py reduce"),
@@ -85,7 +86,7 @@ ZOO = {
     "Muon and AdamW": (1, "muon.py"),
     "rollouts and updates": (1, "rollouts.py"),
 }
-# Started as they are: they start their own ranks, or use all GPUs.
+# Started directly: they start their own ranks, or use all GPUs.
 ALONE = {"JAX, one process, all GPUs", "DataParallel", "DDP by mp.spawn"}
 NEEDS_GPU = {
     "CuPy", "JAX", "CUDA graph of a step", "JAX, flax", "NCCL by ctypes", "JAX, two processes",
@@ -97,7 +98,7 @@ WITHOUT_FLOPS = {
     "DDP by hand in a CUDA graph", "FSDP2, compiled, checkpoints", "torch.func, compiled update",
     "two models on two threads",
 }  # fmt: skip
-# What these count are no steps: to show none is right.
+# What these programs count are no steps, so showing none is right.
 NO_STEPS = {"inference server"}
 TOLERANCE = 0.02
 
@@ -116,7 +117,7 @@ taken, taking = set(), threading.Lock()
 
 
 def take_base():
-    """Sixteen free ports; below those that connections are given."""
+    """Sixteen free ports, below those that the kernel gives to connections."""
     with taking:
         for base in range(16 * (os.getpid() % 500) + 20000, 32000, 16):
             with contextlib.ExitStack() as sockets, contextlib.suppress(OSError):
@@ -129,7 +130,7 @@ def take_base():
 
 
 def end_all(variable):
-    """Kills whatever was started with this in its environment: torchrun's workers are in sessions of their own."""
+    """Kills every process with this in its environment, because torchrun's workers are in sessions of their own."""
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             if variable.encode() in (process / "environ").read_bytes().split(b"\0"):
@@ -139,14 +140,14 @@ def end_all(variable):
 
 
 def own_steps(path):
-    """Times and numbers that a rank logged."""
+    """The times and step numbers that a rank logged."""
     steps = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
     steps = [(float(at), int(number)) for at, number in (line for line in steps if len(line) == 2)]
     return [at for at, _ in steps], [number for _, number in steps]
 
 
 def own_mean(log, last, steps):
-    """Milliseconds a step over that many steps up to the one that was logged there."""
+    """The milliseconds per step over this many steps, up to the one logged at that position."""
     times, numbers = log
     first = bisect.bisect_left(numbers, numbers[last] - steps)
     if steps < 1 or numbers[last] - numbers[first] != steps:
@@ -217,7 +218,7 @@ def counts_of(log):
 
 
 def flops(ask, environment, rank, log):
-    """The FLOPs of GEMMs that xpu-top saw of a rank, over its own steps so far."""
+    """The FLOPs of GEMMs that xpu-top saw of a rank, over the rank's own steps so far."""
     command = [*ask, "--now", "--rank", str(rank), "--wait", "4"]
     said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     mine = next((told for told in json.loads(said.stdout or "{}").get("ranks", []) if told["rank"] == rank), {})
@@ -226,7 +227,7 @@ def flops(ask, environment, rank, log):
 
 
 def captured(xpu_top, where, environment, path):
-    """The steps that a capture of three holds, of each rank, or why there is none."""
+    """Which steps a capture of three has, for each rank, or why there is none."""
     command = [xpu_top, "capture", "--steps", "3", "--no-watch", "--wait", "60", "-o", str(path), *where]
     said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90, check=False)
     if said.returncode:
@@ -241,18 +242,18 @@ def judge(name, ranks, status, logs, output):
     for rank, log in enumerate(logs):
         shown = told.get(rank, {})
         step, mean = shown.get("step"), shown.get("step_ms_mean", shown.get("step_ms_p50"))
-        # The optimizer ends the step that the program counts a moment later.
+        # The optimizer ends a step, and the program counts it a moment later.
         times, numbers = log
         heard = shown.get("step_at") or times[-1]
         at = bisect.bisect_right(times, heard + 0.002) - 1
         own = numbers[at] if at >= 0 else 0
-        # Both ends may be a step apart from where the program logs its own.
+        # Each end may be one step away from where the program logs its own.
         ends = [end for end in (at, at - 1, at + 1) if 0 <= end < len(times)]
         own_ms = [own_mean(log, end, shown.get("steps_measured") or 0) for end in ends]
         own_ms = [mean for mean in own_ms if mean]
         row["own"].append((own, own_ms[0] if own_ms else None))
         row["shown"].append((step, mean))
-        # A number that no longer moves is of then, and not of now.
+        # A number that no longer moves is outdated.
         moves = times[-1] - heard < 5 + 3 * max(own_ms, default=0) / 1e3
         if name in NO_STEPS:
             for what, said in (("number", step), ("time", mean)):
@@ -290,7 +291,7 @@ def line(row):
             for own, shown, verdict in zip(row["own"], row["shown"], row[what])
         ]
         cells.append("; ".join(pairs))
-    # Ranks are heard at different moments: they agree if each has its own number right.
+    # Reports of ranks come at different moments, so ranks agree if each has its own number right.
     agree = set(row["number"]) == {"right"}
     cells += [" ".join(str(word) for word in row["source"] if word), "yes" if agree else "no"]
     cells.append("; ".join(f"{kind}" for kind, _ in row["findings"]) or "none")

@@ -1,9 +1,9 @@
-"""What the hook changes in programs of PyTorch, CuPy and JAX on a real GPU: nothing that they print, nor how they end.
+"""Checks that the hook changes neither the output nor the end of programs of PyTorch, CuPy and JAX on a real GPU.
 
     python3 tests/gpu/unhurt PROGRAMS PACKAGED OUT [NAME...]
 
-PROGRAMS holds xpu-top, xpu-collector and libxpu_hook.so; PACKAGED the same with the packages' hook. Each program runs
-by itself, under each build and under each with XPU_TOP_DISABLE=1, all at the same time. One row a program: "same", or
+PROGRAMS has xpu-top, xpu-collector and libxpu_hook.so; PACKAGED the same with the packages' hook. Each program runs
+alone, under each build, and under each with XPU_TOP_DISABLE=1, all at the same time. One row per program: "same", or
 what differs.
 """
 

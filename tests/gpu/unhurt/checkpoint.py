@@ -1,4 +1,4 @@
-"""torchrun's SIGTERM: a handler, installed after the first CUDA call, makes the ranks save a checkpoint."""
+"""SIGTERM from torchrun: a handler, installed after the first CUDA call, makes the ranks save a checkpoint."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ if dist.get_rank() == 0:
     print(f"before: {before}", flush=True)
 dist.barrier()
 if dist.get_rank() == 0:
-    # The agent ends its workers as a scheduler's SIGTERM makes it do.
+    # Makes the agent end its workers, as a scheduler's SIGTERM does.
     os.kill(os.getppid(), signal.SIGTERM)
 while True:
     step()

@@ -1,5 +1,5 @@
-"""torch.compile of a step with its optimizer: the loss, and dynamo's counts of graphs (one more each time that it
-compiles again) and breaks."""
+"""torch.compile of a step with its optimizer: prints the loss, and dynamo's counts of graphs (one more for each
+recompilation) and breaks."""
 
 import torch
 from torch._dynamo.utils import counters

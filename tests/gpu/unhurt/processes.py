@@ -1,4 +1,5 @@
-"""torch.multiprocessing: children by spawn and forkserver train on the GPU and share a CUDA tensor with the parent."""
+"""torch.multiprocessing: children by spawn and forkserver train on the GPU and share a CUDA tensor with the
+parent."""
 
 import torch
 import torch.multiprocessing as mp

@@ -1,4 +1,4 @@
-"""CUDA libraries in one process: torch, CuPy, JAX. Which copies of the runtime are mapped goes to stderr."""
+"""CUDA libraries in one process: torch, CuPy, JAX. The mapped copies of the runtime are printed on stderr."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""DataLoader workers by fork, forkserver and spawn beside a GPU that trains; the sum of what they gave is printed."""
+"""DataLoader workers by fork, forkserver and spawn while a GPU trains. Prints the sum of their batches."""
 
 import torch
 from torch.utils.data import DataLoader, Dataset

@@ -1,4 +1,5 @@
-/* cuBLAS as far as the programs of hazards/ need it: handles that belong to one copy. COPY: its number. */
+/* The part of cuBLAS that the programs of hazards/ need: handles that belong to one copy. COPY: its number.
+ */
 #include "cuda.h"
 #include <stdlib.h>
 

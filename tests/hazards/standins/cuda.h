@@ -1,4 +1,4 @@
-/* The calls of CUDA, cuBLAS and NCCL that the stand-ins of this folder have, for programs linked against them. */
+/* The calls of CUDA, cuBLAS and NCCL that these stand-ins have, for programs linked against them. */
 #ifndef STANDIN_CUDA_H
 #define STANDIN_CUDA_H
 
@@ -14,10 +14,10 @@ typedef void (*host_function)(void *);
 
 enum {
     CUDA_OK = 0,
-    /* What a copy of the runtime answers for what another copy made. */
+    /* What a copy of the runtime returns for an object of another copy. */
     CUDA_NOT_MINE = 98,
     CUDA_NOT_READY = 600,
-    /* A flag of cudaStreamCreateWithFlags: nobody ever finishes what is on this stream. */
+    /* A flag of cudaStreamCreateWithFlags: the work on this stream never ends. */
     STREAM_NEVER_ENDS = 0x100,
 };
 
@@ -46,13 +46,14 @@ int cudaPeekAtLastError(void);
 int cudaRuntimeGetVersion(int *version);
 const char *cudaGetErrorName(int code);
 
-/* Calls `arguments[0]` with `arguments[1]` before it comes back, if there are arguments. */
+/* Before it returns, calls `arguments[0]` with `arguments[1]`, if there are arguments. */
 int cudaLaunchKernel(const void *kernel, dim3_t grid, dim3_t block, void **arguments, size_t shared, void *stream);
 
-/* Called by cudaStreamSynchronize, in the thread that waits. */
+/* Called by cudaStreamSynchronize, in the waiting thread. */
 int cudaLaunchHostFunc(void *stream, host_function function, void *argument);
 
-/* A kernel of the copy that the caller is bound to, and that copy's number: no name that anybody stands in front of. */
+/* A kernel of the copy that the caller is bound to, and the number of that copy. No preload interposes these
+ * names. */
 const void *standin_kernel(void);
 int standin_answers_from(void);
 

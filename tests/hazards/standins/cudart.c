@@ -1,8 +1,9 @@
-/* A CUDA runtime in C, with frame tables: what the program throws, cancels or jumps passes through it, and it can be unloaded.
+/* A CUDA runtime in C with frame tables: exceptions, cancellations and jumps of the program pass through it,
+ * and it can be unloaded.
  *
  * cc -shared -fPIC -fexceptions -DCOPY=13 -Wl,-soname,libcudart.so.13 cudart.c -o libcudart.so.13
  *
- * COPY: its number, which its handles carry. TELLS: it says when it is loaded and unloaded. */
+ * COPY: its number, which its handles carry. TELLS: it prints when it is loaded and unloaded. */
 #define _GNU_SOURCE
 #include "cuda.h"
 #include <poll.h>
@@ -46,7 +47,7 @@ static int own(const void *handle) {
     return ((const struct handle *)handle)->copy == COPY ? CUDA_OK : CUDA_NOT_MINE;
 }
 
-/* NULL and the two numbers CUDA has for default streams are the default stream. */
+/* NULL and CUDA's two numbers for default streams mean the default stream. */
 static struct handle *stream_of(void *stream) { return (size_t)stream <= 2 ? &default_stream : stream; }
 
 static int make(void **place, unsigned flags) {
@@ -101,7 +102,7 @@ int cudaStreamIsCapturing(void *stream, int *is) {
     return answer(own(stream_of(stream)));
 }
 
-/* Apart, for no call of a library's own goes by a name that somebody may stand in front of. */
+/* A separate function: the library calls none of its own names that a preload may interpose. */
 static int wait_for(struct handle *waited) {
     int code = own(waited);
     if (code != 0) return answer(code);

@@ -1,3 +1,3 @@
-/* A C++ runtime under the real one's soname that has one function, with a symbol version of its own: as new as no real one is, or so old that
- * it has nothing that anybody else wants. */
+/* A C++ runtime under the real one's soname, with one function. Its symbol version is newer than any real
+ * one, or so old that it lacks what other libraries need. */
 const char *which_cxx(void) { return "the program's own"; }

@@ -1,4 +1,4 @@
-/* NCCL of one rank, as far as the programs of hazards/ need it. COPY: its number. */
+/* The part of NCCL that the programs of hazards/ need, with one rank. COPY: its number. */
 #include "cuda.h"
 #include <stdlib.h>
 #include <string.h>

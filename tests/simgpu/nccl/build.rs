@@ -1,4 +1,4 @@
-//! Gives the library the soname programs look for, and keeps it mapped: its threads may outlive a `dlclose`.
+//! Sets the soname that programs look for, and keeps the library mapped: its threads may outlive a `dlclose`.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,4 +1,4 @@
-"""transformers under accelerate: accumulation 4, clipping, a schedule, an evaluation now and then."""
+"""transformers under accelerate: accumulation 4, clipping, a schedule, and regular evaluations."""
 
 import own
 import torch

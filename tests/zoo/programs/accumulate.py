@@ -1,5 +1,5 @@
-"""Gradient accumulation over four micro-batches, each of which is reduced (`reduce`) or only the last (`no_sync`), an
-evaluation every 20 steps and a line of log every 10."""
+"""Gradient accumulation over four micro-batches. Each is reduced (`reduce`), or only the last one (`no_sync`). An
+evaluation every 20 steps, and a line of log every 10."""
 
 import contextlib
 import sys

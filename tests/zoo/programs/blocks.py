@@ -1,4 +1,4 @@
-"""A transformer as PyTorch's tutorials have it."""
+"""A transformer as in PyTorch's tutorials."""
 
 import own
 import torch

@@ -1,4 +1,4 @@
-"""Plain PyTorch without an optimizer: the update is written by hand, the gradients are summed by hand."""
+"""Plain PyTorch without an optimizer or DDP: the script itself updates the parameters and reduces the gradients."""
 
 import own
 import torch

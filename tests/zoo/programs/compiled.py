@@ -1,11 +1,11 @@
-"""torch.compile of model and optimizer under DDP, waiting for the GPU every five steps."""
+"""torch.compile of model and optimizer under DDP. Waits for the GPU every five steps."""
 
 import os
 import sys
 
 import own
 
-# Timing Triton's candidates too takes longer than the program is watched for.
+# Timing Triton's candidates too would take longer than the program is watched.
 os.environ.setdefault("TORCHINDUCTOR_MAX_AUTOTUNE_GEMM_BACKENDS", "ATEN")
 import torch  # noqa: E402
 from blocks import Transformer  # noqa: E402

@@ -1,5 +1,5 @@
-"""DDP whose ranks have unequally many batches: join() waits for the last of them, PowerSGD compresses the gradients,
-and each step accumulates over two to six micro-batches, drawn anew."""
+"""DDP whose ranks have different numbers of batches: join() waits for the last rank, PowerSGD compresses the
+gradients, and each step accumulates over a random two to six micro-batches."""
 
 import random
 
@@ -28,7 +28,7 @@ while True:
     with model.join():
         for _ in range(40 + 8 * own.RANK):
             micros = chance.randint(2, 6)
-            # DDP's own forward would ask the other rank about each of these under join().
+            # Under join(), DDP's own forward would exchange a flag with the other rank for each micro-batch.
             with model.no_sync():
                 for _ in range(micros - 1):
                     loss_of(plain, micros).backward()

@@ -1,5 +1,5 @@
-"""A small diffusion UNet of convolutions and attention: an average of the weights, a cosine schedule, clipping, and
-images sampled from the average every 60 steps."""
+"""A small diffusion UNet of convolutions and attention, with an average of the weights, a cosine schedule and
+clipping. Samples images from the average every 60 steps."""
 
 import math
 
@@ -83,7 +83,7 @@ class UNet(nn.Module):
 
 @torch.no_grad()
 def sample(network, rows=SAMPLES, turns=TURNS):
-    """DDIM."""
+    """Samples images by DDIM."""
     x = torch.randn(rows, 3, SIDE, SIDE, device=own.DEVICE)
     times = torch.linspace(TIMES - 1, 0, turns, device=own.DEVICE).long()
     for at, time in enumerate(times):

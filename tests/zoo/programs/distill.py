@@ -1,4 +1,4 @@
-"""Distillation: a frozen BERT teaches one of half its layers, of which an average is kept."""
+"""Distillation: a frozen BERT teaches one with half its layers, whose average is kept."""
 
 import copy
 

@@ -1,5 +1,5 @@
-"""FullyShardedDataParallel with mixed precision on a small GPT-2: clipping, a warmup, and every 25 steps an evaluation
-whose loss is summed over the ranks."""
+"""FullyShardedDataParallel with mixed precision on a small GPT-2: clipping, a warm-up, and every 25 steps an
+evaluation whose loss is summed over the ranks."""
 
 import functools
 

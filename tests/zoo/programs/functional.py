@@ -1,4 +1,4 @@
-"""Nothing but functions: torch.func gives the gradients, and Adam is a compiled function of lists of tensors."""
+"""A functional program: torch.func computes the gradients, and Adam is a compiled function on lists of tensors."""
 
 import own
 import torch

@@ -1,5 +1,5 @@
-"""flax and optax under JAX, the batch laid over all of its devices: a jitted step that donates its state, the loss
-logged every 20 steps, an evaluation every 100."""
+"""flax and optax under JAX, with the batch sharded over all devices: a jitted step that donates its state. It logs
+the loss every 20 steps, and evaluates every 100."""
 
 import os
 import time

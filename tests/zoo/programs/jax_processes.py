@@ -12,7 +12,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-# One port beside torchrun's own store, which has the other.
+# Uses a port other than torchrun's store.
 jax.distributed.initialize(
     f"localhost:{int(os.environ['MASTER_PORT']) - 1}", world, rank, local_device_ids=[int(os.environ["LOCAL_RANK"])]
 )

@@ -1,4 +1,4 @@
-"""A network that solves Burgers' equation, by LBFGS: each step calls its closure several times, and the closure
+"""A network that solves Burgers' equation with LBFGS: each step calls its closure several times, and the closure
 differentiates twice."""
 
 import math

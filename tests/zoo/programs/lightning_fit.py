@@ -1,4 +1,4 @@
-"""Lightning's Trainer, DDP where there are several ranks."""
+"""Lightning's Trainer, with DDP if there are several ranks."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Local SGD: ranks train by themselves and average their weights every eight steps."""
+"""Local SGD: ranks train alone, and average their weights every eight steps."""
 
 import own
 import torch

@@ -1,4 +1,5 @@
-"""A mixture of experts: tokens go to the rank of their expert and back, all-to-all; the dense part is data-parallel."""
+"""A mixture of experts: all-to-alls send tokens to the rank of their expert and back; the dense part is
+data-parallel."""
 
 import own
 import torch
@@ -23,7 +24,7 @@ class Exchange(torch.autograd.Function):
 
 
 def exchange(x):
-    # Gloo has no all-to-all on all of its versions.
+    # Some versions of Gloo have no all-to-all.
     return Exchange.apply(x) if own.GPU else x
 
 

@@ -1,4 +1,4 @@
-"""Muon, an optimizer of one's own, for matrices, and AdamW for the rest, stepped one after the other."""
+"""Muon, a custom optimizer, for matrices, and AdamW for the rest. The two step one after the other."""
 
 import own
 import torch

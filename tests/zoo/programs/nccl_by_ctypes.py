@@ -1,4 +1,4 @@
-"""NCCL called through ctypes, as in a framework of one's own: only GEMMs and derivatives are PyTorch's."""
+"""NCCL through ctypes, as in a custom framework: only the GEMMs and derivatives are PyTorch's."""
 
 import ctypes
 import importlib.util

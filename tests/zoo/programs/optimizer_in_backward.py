@@ -1,4 +1,4 @@
-"""One optimizer for each parameter, stepped as soon as its gradient is there."""
+"""One optimizer per parameter, which steps as soon as its gradient is ready."""
 
 import own
 import torch

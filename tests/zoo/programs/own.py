@@ -1,10 +1,10 @@
-"""What a program says of itself: each step that it counts, with the time, goes to a file of its rank.
+"""Writes what a program counts itself: each step, with its time, to a file of the rank.
 
 own.step()      one more step is done
-own.SMALL       there is no GPU: sizes are to be small
+own.SMALL       there is no GPU: sizes must be small
 
-With ZOO_COUNT a rank also writes, after some 20 s, how many GEMMs and collectives were called, by an independent
-counter (tests/gpu/count.c) and by the hook; and, by PyTorch's counter, the FLOPs of the GEMMs of a step.
+With ZOO_COUNT a rank also writes, after some 20 s, the number of GEMMs and collectives, from an independent counter
+(tests/gpu/count.c) and from the hook. It also writes the FLOPs of a step's GEMMs, from PyTorch's counter.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ torch.set_num_threads(1) if SMALL else torch.cuda.set_device(DEVICE)
 torch.manual_seed(RANK)
 
 if SMALL:
-    # Without a GPU PyTorch calls nothing of CUDA, which is what wakes the hook, if there is one.
+    # Without a GPU PyTorch makes no CUDA call, but the hook starts at the first one.
     getattr(ctypes.CDLL(None), "cudaFree", lambda _: 0)(None)
 
 _log = open(f"{os.environ['ZOO_LOG']}.{RANK}", "w", buffering=1) if "ZOO_LOG" in os.environ else None
@@ -36,7 +36,7 @@ class _Counts:
         "cublasDgemmStridedBatched cublasSgemmEx cublasGemmBatchedEx cublasSgemmBatched cublasHgemm cublasLtMatmul"
     ).split()
     COLLECTIVES = "AllReduce AllGather ReduceScatter Broadcast Bcast Reduce AlltoAll Gather Scatter".split()
-    # Steps whose FLOPs are counted: the first ones may do other work.
+    # The steps whose FLOPs are counted. The first steps may do other work.
     FROM, TO = 3, 5
 
     def __init__(self, path):

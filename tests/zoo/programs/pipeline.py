@@ -1,4 +1,4 @@
-"""torch.distributed.pipelining: 1F1B with one stage a rank, or interleaved with two."""
+"""torch.distributed.pipelining: 1F1B with one stage per rank, or interleaved with two."""
 
 import sys
 

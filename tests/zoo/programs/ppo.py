@@ -1,5 +1,5 @@
-"""PPO on a small language model: answers are sampled one token at a time with a KV cache, then four epochs of three
-minibatches are learned from them. Each optimizer step is a step."""
+"""PPO on a small language model: it samples answers one token at a time with a KV cache, then learns from them in
+four epochs of three minibatches. Each optimizer step is a step."""
 
 import copy
 
@@ -30,7 +30,7 @@ class Policy(nn.Module):
 
 
 def of_answers(logits, tokens):
-    """Log probability of each token of the answers."""
+    """The log probability of each token of the answers."""
     logits = logits[:, PROMPT - 1 : -1].float().log_softmax(-1)
     return logits.gather(-1, tokens[:, PROMPT:, None]).squeeze(-1), logits
 
@@ -45,7 +45,7 @@ def roll_out():
         tokens = torch.cat([tokens, fresh], 1)
     logits, values, _ = policy(tokens)
     before, values = of_answers(logits, tokens)[0], values[:, PROMPT - 1 : -1]
-    # Even tokens are good ones; to stray from the reference costs.
+    # Even tokens are rewarded, and distance from the reference is penalised.
     rewards = -PENALTY * (before - of_answers(reference(tokens)[0], tokens)[0])
     rewards[:, -1] += (tokens[:, PROMPT:] % 2 == 0).float().mean(1)
     advantages, carried = torch.zeros_like(rewards), 0.0

@@ -1,5 +1,5 @@
-"""A recommender as DLRM has it: 26 tables of embeddings with sparse gradients under SparseAdam, perceptrons under Adam,
-and both step each step."""
+"""A recommender as in DLRM: 26 embedding tables with sparse gradients under SparseAdam, and perceptrons under Adam.
+Both optimizers step in each step."""
 
 import own
 import torch
@@ -38,7 +38,7 @@ loss_of = nn.BCEWithLogitsLoss()
 step, running = 0, torch.zeros((), device=own.DEVICE)
 while True:
     numbers = torch.rand(ROWS, DENSE, device=own.DEVICE)
-    # Few keys are asked for often, most hardly ever; one or three of them a row.
+    # A few keys are frequent, most are rare. A row has one or three of them.
     keys = (torch.rand(TABLES, ROWS, 3, device=own.DEVICE).pow(4) * KEYS).long()
     clicks = (torch.rand(ROWS, device=own.DEVICE) < 0.1).float()
     loss = loss_of(model(numbers, [key[:, : 1 if at % 2 else 3] for at, key in enumerate(keys)]), clicks)

@@ -1,5 +1,5 @@
-"""Reinforcement learning of a language model: it generates without a cache, then trains on that for four updates. A
-step is one update."""
+"""Reinforcement learning of a language model: it generates without a cache, then makes four updates from the result.
+A step is one update."""
 
 import own
 import torch

@@ -1,5 +1,5 @@
-"""Sharpness-aware minimization: up the slope, a second forward and backward there, then one step of SGD from where it
-was."""
+"""Sharpness-aware minimization: moves the weights up the slope, runs a second forward and backward pass there, then
+makes one step of SGD from the original weights."""
 
 import own
 import torch
@@ -36,7 +36,7 @@ class SAM(torch.optim.Optimizer):
 
 
 def average(model, on):
-    """Whether the batch's statistics count."""
+    """Sets whether the batch's statistics count."""
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.momentum = 0.1 if on else 0.0

@@ -1,4 +1,4 @@
-"""Mixed precision with a GradScaler that skips the steps whose gradients overflow: those are no steps."""
+"""Mixed precision with a GradScaler. It skips the steps whose gradients overflow, and those do not count as steps."""
 
 import own
 import torch

@@ -1,4 +1,4 @@
-"""sentence-transformers' parts with a contrastive loss; sentences differ in length."""
+"""The parts of sentence-transformers with a contrastive loss. Sentences differ in length."""
 
 import random
 

@@ -1,5 +1,5 @@
-"""A server that trains nothing: requests of varying length wait in a queue and are answered in batches. What it counts
-are batches, and they are no steps."""
+"""A server that trains nothing: requests of varying length wait in a queue and are answered in batches. It counts
+batches, which are no steps."""
 
 import queue
 import random
@@ -22,7 +22,7 @@ waiting, chance = queue.Queue(256), random.Random(own.RANK)
 
 
 def ask():
-    """Requests as they come: mostly a few, at times many at once."""
+    """Generates requests: mostly a few, at times many at once."""
     while True:
         for _ in range(chance.choice((1, 1, 2, 4, 24))):
             prompt = torch.randint(2, config.vocab_size, (chance.randint(4, LONGEST),))
@@ -31,7 +31,7 @@ def ask():
 
 
 def take():
-    """At least one request, and what else is there."""
+    """Returns at least one request, and all others that wait."""
     requests = [waiting.get()]
     while len(requests) < MOST and not waiting.empty():
         requests.append(waiting.get())

@@ -1,4 +1,4 @@
-"""DDP whose ranks torch.multiprocessing.spawn starts: no torchrun."""
+"""DDP whose ranks are started by torch.multiprocessing.spawn, without torchrun."""
 
 import os
 import sys

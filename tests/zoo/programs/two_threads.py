@@ -1,5 +1,5 @@
-"""Two models that train on threads of one process, each with its own optimizer: the main thread's, which is fast and
-counts its steps, and beside it one that is slow."""
+"""Two models that train on two threads of one process, each with its own optimizer. The main thread's model is fast
+and counts its steps; the other is slow."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Sequences of another length each step."""
+"""Sequences with another length in each step."""
 
 import random
 

@@ -1,5 +1,5 @@
-"""DDP that runs ahead of its GPU and waits every eight steps; with `loader` its data takes 100 ms more each step,
-with `marked` it marks its steps for xpu-top."""
+"""DDP that runs ahead of its GPU and waits every eight steps. With `loader`, its data take 100 ms more in each step;
+with `marked`, it marks its steps for xpu-top."""
 
 import ctypes
 import sys

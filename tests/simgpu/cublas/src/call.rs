@@ -1,4 +1,4 @@
-//! The one way in, and the status codes.
+//! The entry of every call, and the status codes.
 
 use std::ffi::c_int;
 

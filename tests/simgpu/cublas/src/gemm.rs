@@ -1,11 +1,11 @@
-//! Every entry that multiplies matrices: a line of the table is an entry and its twin with sizes of 64 bits. Pointers are taken
-//! and not looked at, but for the arrays of a grouped GEMM, which are on the host.
+//! Every entry that multiplies matrices. A line of the table is an entry and its twin with 64-bit sizes.
+//! Pointers are accepted and not read, except the arrays of a grouped GEMM, which are on the host.
 
 use std::ffi::{c_int, c_longlong, c_void};
 
 use crate::multiply::{Kind, Sides, grouped, multiply};
 
-/// `cudaDataType_t` and `cublasComputeType_t` of what a name stands for.
+/// The `cudaDataType_t` and `cublasComputeType_t` of each letter in a name.
 const H: Kind = Kind { data_type: 2, compute_type: 64, algo: -1 };
 const S: Kind = Kind { data_type: 0, compute_type: 68, algo: -1 };
 const D: Kind = Kind { data_type: 1, compute_type: 70, algo: -1 };

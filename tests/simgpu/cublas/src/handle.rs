@@ -1,4 +1,4 @@
-//! Library handles: each remembers its stream.
+//! Library handles. Each keeps its stream.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Handle {
     }
 }
 
-/// Writes an answer where the C caller wants it.
+/// Writes a result where the C caller wants it.
 ///
 /// # Safety
 /// `to` must be NULL or writable.

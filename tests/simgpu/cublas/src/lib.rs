@@ -1,7 +1,7 @@
-//! The stand-in `libcublas.so.13`: handles and GEMMs that take the time their FLOPs say.
+//! The stand-in `libcublas.so.13`: handles, and GEMMs that take as long as their FLOPs require.
 //!
-//! Nothing is computed. Launches go to the timeline by its private interface, as the real library's go through
-//! the driver: an observer of the CUDA runtime does not see them.
+//! Nothing is computed. Launches reach the timeline through a private interface, as those of the real library
+//! go through the driver, so an observer of the CUDA runtime does not see them.
 
 #![allow(non_snake_case, reason = "the names are cuBLAS's")]
 

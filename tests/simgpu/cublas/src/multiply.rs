@@ -1,4 +1,5 @@
-//! What all entries come to: the arguments are checked as cuBLAS does, then the work goes onto the handle's stream.
+//! The common path of all entries: it checks the arguments as cuBLAS does, and puts the work on the handle's
+//! stream.
 
 use std::ffi::c_int;
 
@@ -8,7 +9,7 @@ use simgpu_engine::gemm::{COMPUTE_32F, COMPUTE_32F_FAST_TF32, Gemm};
 use crate::call::{Status, call};
 use crate::handle::Handle;
 
-/// What is multiplied and what in.
+/// The data type and compute type of a GEMM.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
     pub(crate) data_type: c_int,
@@ -24,7 +25,7 @@ impl Kind {
     }
 }
 
-/// The numbers of one GEMM, or of `batch` equal ones.
+/// The sizes of one GEMM, or of `batch` equal ones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sides {
     transposed: [c_int; 2],
@@ -43,10 +44,10 @@ impl Sides {
         Self { transposed, mnk: sides.map(Into::into), leading: leading.map(Into::into), batch: batch.into() }
     }
 
-    /// Those of the group of this index.
+    /// The sizes of the group with this index.
     ///
     /// # Safety
-    /// All arrays must have such an element.
+    /// All arrays must have this element.
     pub(crate) unsafe fn at<Int: Copy + Into<i64>>(
         group: usize,
         transposed: [*const c_int; 2],
@@ -111,7 +112,7 @@ fn enqueue(driver: Driver, handle: &Handle, gemms: &[Gemm]) -> Result<(), Status
 }
 
 impl Handle {
-    /// In the math mode for it, single precision is multiplied in TF32.
+    /// If the math mode allows it, single precision is multiplied in TF32.
     fn allow_tf32(&self, kind: Kind) -> Kind {
         let single = matches!(kind.data_type, 0 | 4) && kind.compute_type == COMPUTE_32F;
         let compute_type = if single && self.is_tf32() { COMPUTE_32F_FAST_TF32 } else { kind.compute_type };

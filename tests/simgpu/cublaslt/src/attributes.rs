@@ -1,4 +1,4 @@
-//! A descriptor's attributes: numbered byte strings of fixed lengths.
+//! The attributes of a descriptor: numbered byte strings of fixed length.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -8,7 +8,7 @@ use simgpu_engine::lock;
 
 use crate::call::{Status, put};
 
-/// The attributes a kind of descriptor has, with their sizes in bytes.
+/// The attributes of a kind of descriptor, with their sizes in bytes.
 pub(crate) type Table = &'static [(c_int, usize)];
 
 pub(crate) const MATMUL_COMPUTE_TYPE: c_int = 0;
@@ -16,9 +16,9 @@ pub(crate) const MATMUL_SCALE_TYPE: c_int = 1;
 pub(crate) const MATMUL_TRANSA: c_int = 3;
 pub(crate) const MATMUL_TRANSB: c_int = 4;
 pub(crate) const MATMUL_EPILOGUE: c_int = 7;
-/// Those above; pointer mode (2), transc, fill mode (6), bias pointer and stride, auxiliary pointer,
-/// leading dimension and stride (11 to 13), alpha stride, SM target (15), scale pointers (17 to 21), the
-/// auxiliary output's type and scales (22 to 24), fast accumulation, bias type (26).
+/// The attributes above, and pointer mode (2), transc, fill mode (6), bias pointer and stride, auxiliary
+/// pointer, leading dimension and stride (11 to 13), alpha stride, SM target (15), scale pointers (17 to 21),
+/// the auxiliary output's type and scales (22 to 24), fast accumulation, bias type (26).
 pub(crate) const MATMUL: Table = &[
     (MATMUL_COMPUTE_TYPE, 4),
     (MATMUL_SCALE_TYPE, 4),
@@ -71,13 +71,13 @@ impl Attributes {
         self.table.iter().find(|(known, _)| *known == name).map(|(_, size)| *size).ok_or(Status::InvalidValue)
     }
 
-    /// What was set, or zeros, in the attribute's size.
+    /// The bytes that were set, or zeros in the attribute's size.
     fn bytes(&self, name: c_int) -> Result<Vec<u8>, Status> {
         let size = self.size(name)?;
         Ok(lock(&self.values).get(&name).cloned().unwrap_or_else(|| vec![0; size]))
     }
 
-    /// The attribute as a number; negative ones count as 0.
+    /// The attribute as a number; a negative one counts as 0.
     pub(crate) fn number(&self, name: c_int) -> Result<u64, Status> {
         let bytes = self.bytes(name)?;
         let number = match <[u8; 8]>::try_from(bytes.as_slice()) {
@@ -99,7 +99,7 @@ impl Attributes {
         Ok(())
     }
 
-    /// With no room given, answers with the room needed.
+    /// If `free` is 0, only returns the needed size.
     ///
     /// # Safety
     /// `to` must be NULL or writable for `free` bytes, `written` NULL or writable.

@@ -1,4 +1,4 @@
-//! The one way in, and the status codes.
+//! The entry of every call, and the status codes.
 
 use std::ffi::c_int;
 
@@ -21,7 +21,7 @@ pub(crate) fn call(body: impl FnOnce(Driver) -> Result<(), Status>) -> c_int {
     outcome.err().map_or(0, |status| status as c_int)
 }
 
-/// Writes an answer where the C caller wants it.
+/// Writes a result where the C caller wants it.
 ///
 /// # Safety
 /// `to` must be NULL or writable.

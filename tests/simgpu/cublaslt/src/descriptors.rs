@@ -1,4 +1,4 @@
-//! Handles, and two kinds of descriptor: created, set, read, destroyed.
+//! Handles and two kinds of descriptors: programs create, set, read and destroy them.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) fn known(kind: &Handles<Attributes>, handle: usize) -> Result<Arc<Att
 }
 
 /// # Safety
-/// `to` must be NULL or writable: what cublasLt asks of its callers.
+/// `to` must be NULL or writable, as cublasLt requires of its callers.
 unsafe fn create<T>(kind: &Handles<T>, to: *mut usize, value: T) -> c_int {
     call(|_| {
         if to.is_null() {
@@ -35,7 +35,7 @@ fn destroy<T>(kind: &Handles<T>, handle: usize, otherwise: Status) -> c_int {
 }
 
 /// # Safety
-/// As [`Attributes::set`]: what cublasLt asks of its callers.
+/// As [`Attributes::set`]; cublasLt requires it of its callers.
 unsafe fn set(
     kind: &Handles<Attributes>,
     handle: usize,
@@ -48,7 +48,7 @@ unsafe fn set(
 }
 
 /// # Safety
-/// As [`Attributes::get`]: what cublasLt asks of its callers.
+/// As [`Attributes::get`]; cublasLt requires it of its callers.
 unsafe fn get(
     kind: &Handles<Attributes>,
     handle: usize,

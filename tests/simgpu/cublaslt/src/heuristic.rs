@@ -1,4 +1,4 @@
-//! The choice of an algorithm: there is one.
+//! The choice of an algorithm. There is only one.
 
 use std::ffi::{c_float, c_int};
 
@@ -39,7 +39,7 @@ pub(crate) unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
             return Err(Status::InvalidValue);
         }
         let result = HeuristicResult { algo: [1; 8], waves: 1.0, ..HeuristicResult::default() };
-        // SAFETY: cublasLt asks its callers for room for at least one result.
+        // SAFETY: cublasLt asks its callers for space for at least one result.
         unsafe { put(results, result) }?;
         // SAFETY: and for a writable count.
         unsafe { put(count, 1) }

@@ -1,5 +1,5 @@
-//! Layouts of matrices. Unlike the other descriptors a layout is a struct of a size given in the header, at
-//! the address that is its handle: programs may have it on their stack, and read it.
+//! Layouts of matrices. Unlike other descriptors, a layout is a struct whose size is in the header, and its
+//! handle is its address. Programs may have it on their stack and read it.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Mutex;
@@ -24,10 +24,10 @@ pub(crate) struct Layout {
     more: u64,
 }
 
-/// Where the attributes are, from `CUBLASLT_MATRIX_LAYOUT_TYPE` on: from which byte, and how many.
+/// The offset and size of each attribute, from `CUBLASLT_MATRIX_LAYOUT_TYPE` on.
 const ATTRIBUTES: [(usize, usize); 8] = [(0, 4), (4, 4), (8, 8), (16, 8), (24, 8), (32, 4), (40, 8), (48, 8)];
 
-/// Layouts that exist, and those that did: their place is given out again, never back.
+/// The layouts that exist, and the addresses of destroyed ones: these are reused and never freed.
 static LAYOUTS: Mutex<Places> = Mutex::new(Places { live: Vec::new(), free: Vec::new() });
 
 struct Places {
@@ -35,7 +35,7 @@ struct Places {
     free: Vec<usize>,
 }
 
-/// Looks at a layout, or changes it.
+/// Reads or changes a layout.
 pub(crate) fn with<T>(handle: usize, look: impl FnOnce(&mut Layout) -> T) -> Result<T, Status> {
     let places = lock(&LAYOUTS);
     if !places.live.contains(&handle) {
@@ -68,7 +68,7 @@ pub(crate) unsafe extern "C" fn cublasLtMatrixLayoutCreate(
             .free
             .pop()
             .unwrap_or_else(|| std::ptr::from_mut(Box::leak(Box::new(Layout::default()))) as usize);
-        // SAFETY: a leaked box that nobody else has.
+        // SAFETY: a leaked box that nothing else uses.
         unsafe { (place as *mut Layout).write(fresh) };
         places.live.push(place);
         // SAFETY: cublasLt asks its callers for a writable pointer.

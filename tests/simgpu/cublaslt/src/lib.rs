@@ -1,6 +1,6 @@
 //! The stand-in `libcublasLt.so.13`: descriptors that keep their attributes, and GEMMs.
 //!
-//! Nothing is computed; see the stand-in `libcublas` for how launches reach the timeline.
+//! Nothing is computed. The stand-in `libcublas` describes how launches reach the timeline.
 
 #![allow(non_snake_case, reason = "the names are cublasLt's")]
 

@@ -1,4 +1,4 @@
-//! The matrix GEMM.
+//! The entry that multiplies matrices.
 
 use std::ffi::{c_int, c_void};
 
@@ -29,14 +29,14 @@ pub(crate) extern "C" fn cublasLtMatmul(
     stream: usize,
 ) -> c_int {
     call(|driver| {
-        // Not looked up: a cuBLAS handle is a cublasLt handle too.
+        // Any handle is accepted, because a cuBLAS handle is a cublasLt handle too.
         if handle == 0 {
             return Err(Status::NotInitialized);
         }
         let layouts = [a_layout, b_layout, d_layout].map(|layout| layouts::with(layout, |layout| *layout));
         let [a, b, d] = layouts;
         let gemm = gemm(desc, [a?, b?, d?])?;
-        // Without a C only beta = 0 makes sense.
+        // C may be absent if beta is 0.
         if c_layout != 0 {
             layouts::with(c_layout, |_| ())?;
         }
@@ -46,7 +46,8 @@ pub(crate) extern "C" fn cublasLtMatmul(
     })
 }
 
-/// Sides that do not fit each other, or are of no length, are refused; rows and columns do not depend on the order of elements.
+/// Refuses matrices whose sizes do not match or are 0. Rows and columns do not depend on the order of
+/// elements.
 fn gemm(desc: usize, [a, b, d]: [Layout; 3]) -> Result<Gemm, Status> {
     let desc = known(&MATMULS, desc)?;
     let sides = |layout: Layout, operation| {

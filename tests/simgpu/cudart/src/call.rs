@@ -1,4 +1,4 @@
-//! The one way in: every exported call runs through here.
+//! The entry of every exported call.
 
 use std::ffi::c_int;
 
@@ -8,8 +8,8 @@ use crate::core_dump;
 use crate::error::Error;
 use crate::gpu::Gpu;
 
-/// Runs a call, refusing it in a forked child; remembers a failure as the thread's last error. As on the real thing, a call on
-/// a thread that never chose a device makes a context on device 0.
+/// Runs a call, or refuses it in a forked child. Keeps a failure as the thread's last error. As in CUDA, a
+/// call on a thread that has not chosen a device creates a context on device 0.
 pub(crate) fn call(body: impl FnOnce(&'static Gpu) -> Result<(), Error>) -> c_int {
     call_without_context(|gpu| {
         let outcome = body(gpu);
@@ -18,7 +18,7 @@ pub(crate) fn call(body: impl FnOnce(&'static Gpu) -> Result<(), Error>) -> c_in
     })
 }
 
-/// The same for the few calls that only ask.
+/// As [`call`], for the few calls that create no context.
 pub(crate) fn call_without_context(body: impl FnOnce(&'static Gpu) -> Result<(), Error>) -> c_int {
     let outcome = process::keeping_errno(|| {
         if process::is_usable() {
@@ -35,7 +35,7 @@ pub(crate) fn call_without_context(body: impl FnOnce(&'static Gpu) -> Result<(),
     error.0
 }
 
-/// Writes an answer where the C caller wants it.
+/// Writes a result where the C caller wants it.
 ///
 /// # Safety
 /// `to` must be NULL or writable.

@@ -21,7 +21,7 @@ pub(crate) extern "C" fn cudaStreamBeginCapture(stream: usize, mode: c_int) -> c
     begin(stream, mode, 0)
 }
 
-/// Its position in the graph makes no difference: a replay is in recorded order.
+/// The dependencies are ignored, because a replay runs in the recorded order.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaStreamBeginCaptureToGraph(
     stream: usize,
@@ -53,7 +53,7 @@ fn begin(stream: usize, mode: c_int, into: usize) -> c_int {
     })
 }
 
-/// Gives NULL and an error if anything spoilt the capture.
+/// Returns NULL and an error if a call has invalidated the capture.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaStreamEndCapture(stream: usize, graph: *mut usize) -> c_int {
     call(|gpu| {

@@ -1,6 +1,6 @@
-//! Core dumps of the GPUs, when somebody writes to a pipe: the file's tables as CUDA's `cudacoredump.h` has them, and
-//! modules with the names of the kernels that are on the devices. Then the process ends, as it mostly does on the real
-//! thing.
+//! Core dumps of the GPUs, written when a program writes to a pipe. The file has the tables of CUDA's
+//! `cudacoredump.h`, and modules with the names of the kernels on the devices. Then the process ends, as it
+//! usually does on a real GPU.
 
 use std::ffi::CStr;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ const STRINGS: u32 = 3;
 
 static PREPARED: Once = Once::new();
 
-/// At the first call of the process: makes the pipe, if one is asked for.
+/// Creates the pipe if the environment asks for it. Called at the first call of the process.
 pub(crate) fn prepare() {
     PREPARED.call_once(|| {
         let is_wanted = env::var_os("CUDA_ENABLE_USER_TRIGGERED_COREDUMP").is_some_and(|value| value == "1");
@@ -41,7 +41,7 @@ pub(crate) fn prepare() {
         resident::note_from_now_on();
         // Without the thread nobody reads the pipe, and writing to it fails.
         let _ = worker::spawn("simgpu-core", move || {
-            // Blocks until somebody has written and closed it.
+            // Blocks until another program has written to the pipe and closed it.
             if fs::read(&pipe).is_ok() && fs::write(&file, of(&resident::now())).is_ok() {
                 process::abort();
             }
@@ -49,7 +49,7 @@ pub(crate) fn prepare() {
     });
 }
 
-/// The file.
+/// The content of the core dump.
 fn of(residents: &[Resident]) -> Vec<u8> {
     let devices: Vec<_> = (0..=residents.iter().map(|one| one.device).max().unwrap_or(0)).collect();
     let row = |words: &[(usize, u32)], size: usize| {
@@ -82,7 +82,7 @@ fn of(residents: &[Resident]) -> Vec<u8> {
                 104,
             ));
             sections.push(table(BLOCKS, on_sms, number as u32, 24, vec![row(&[(0, grid)], 24)]));
-            // SAFETY: a C string that stays.
+            // SAFETY: a C string that is never freed.
             let name = unsafe { CStr::from_ptr(resident.name as *const _) };
             images.push(Section {
                 kind: RELOCATED_ELF_IMAGE,
@@ -115,12 +115,12 @@ struct Section {
     kind: u32,
     link: u32,
     info: u32,
-    /// Of a row.
+    /// The size of a row.
     size: u64,
     bytes: Vec<u8>,
 }
 
-/// Sections without names, after an empty one; the last is that of the names.
+/// An ELF file. Section 0 is empty, the sections have no names, and the last section is that of the names.
 fn elf(kind: u16, sections: &[Section]) -> Vec<u8> {
     let mut file = vec![0; 64];
     let mut headers = vec![0; 64];

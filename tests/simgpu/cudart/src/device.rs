@@ -65,7 +65,8 @@ pub(crate) unsafe extern "C" fn cudaDeviceGetPCIBusId(
     })
 }
 
-/// `cudaDevP2PAttrPerformanceRank` and `cudaDevP2PAttrAccessSupported`: all are linked alike.
+/// `cudaDevP2PAttrPerformanceRank` and `cudaDevP2PAttrAccessSupported`: all devices are linked in the same
+/// way.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaDeviceGetP2PAttribute(
     value: *mut c_int,
@@ -87,7 +88,7 @@ pub(crate) unsafe extern "C" fn cudaDeviceGetP2PAttribute(
     })
 }
 
-/// Every device reaches every other's memory.
+/// Every device can reach the memory of every other.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaDeviceEnablePeerAccess(peer: c_int, flags: c_uint) -> c_int {
     call(|gpu| {
@@ -99,7 +100,7 @@ pub(crate) extern "C" fn cudaDeviceEnablePeerAccess(peer: c_int, flags: c_uint) 
 }
 
 impl Gpu {
-    /// What other processes hold is a setting.
+    /// The memory that other processes hold is a setting.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some thousand MiB")]
     pub(crate) fn free_memory(&self, device: c_int) -> u64 {
         let foreign = (settings::FOREIGN_MIB.read() as u64) << 20;

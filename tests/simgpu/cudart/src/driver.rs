@@ -1,5 +1,5 @@
-//! The driver under the runtime: loaded and initialized at the runtime's first call, as on the real thing, which does not link
-//! it either. The stand-in does without where there is none.
+//! The driver below the runtime. As in CUDA, the runtime does not link it, but loads and initializes it at
+//! its first call. The stand-in also works without a driver.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem;
@@ -10,7 +10,8 @@ const NO_DRIVER: c_int = 35;
 const LIBRARY: &CStr = c"libcuda.so.1";
 
 fn function(name: &CStr) -> *mut c_void {
-    // SAFETY: the names are NUL-terminated; neither the stand-in's constructors nor the real driver's do any harm. It stays open.
+    // SAFETY: the names are NUL-terminated. The constructors of the stand-in and of the real driver do no
+    // harm. The library stays open.
     unsafe {
         let library = libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
         if library.is_null() { library } else { libc::dlsym(library, name.as_ptr()) }
@@ -25,7 +26,7 @@ pub(crate) fn load() {
     }
 }
 
-/// What the driver answers for a function of this name.
+/// What the driver returns for a function of this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaGetDriverEntryPointByVersion(
     name: *const c_char,

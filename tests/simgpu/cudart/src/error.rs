@@ -1,4 +1,4 @@
-//! CUDA's error codes, and the last one of each thread.
+//! CUDA's error codes, and the last error of each thread.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
@@ -49,7 +49,7 @@ errors! {
 }
 
 impl From<std::io::Error> for Error {
-    /// The only system resource asked for is a stream's thread.
+    /// The only system resource that is requested is a stream's thread.
     fn from(_: std::io::Error) -> Self {
         Self::OUT_OF_MEMORY
     }
@@ -60,7 +60,7 @@ thread_local! {
 }
 
 impl Error {
-    /// Kept until it is read, even if it is only "not ready".
+    /// The error stays until it is read, even if it is only "not ready".
     pub(crate) fn remember(self) {
         let _ = LAST.try_with(|last| last.set(self.0));
     }

@@ -27,7 +27,7 @@ pub(crate) unsafe extern "C" fn cudaEventCreateWithFlags(event: *mut usize, flag
 }
 
 /// # Safety
-/// `event` must be NULL or writable: what CUDA asks of its callers.
+/// `event` must be NULL or writable, as CUDA requires of its callers.
 unsafe fn create(event: *mut usize, flags: c_uint) -> c_int {
     call(|gpu| {
         let timed = flags & DISABLE_TIMING == 0;
@@ -50,7 +50,7 @@ pub(crate) extern "C" fn cudaEventRecord(event: usize, stream: usize) -> c_int {
     record(event, stream)
 }
 
-/// The flag for external event nodes is taken and ignored.
+/// The flag for external event nodes is accepted and ignored.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaEventRecordWithFlags(event: usize, stream: usize, _flags: c_uint) -> c_int {
     record(event, stream)
@@ -110,7 +110,7 @@ pub(crate) unsafe extern "C" fn cudaEventElapsedTime(ms: *mut c_float, start: us
     })
 }
 
-/// When a timing event was reached, if the wall clock is past it.
+/// When a timing event was reached, if the wall clock is past that moment.
 fn reached(event: &Event) -> Result<Moment, Error> {
     if !event.timed() {
         return Err(Error::INVALID_HANDLE);

@@ -1,4 +1,4 @@
-//! What the calls act on: the devices of this process with their streams, events and graphs.
+//! The objects that calls work on: this process's devices with their streams, events and graphs.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -23,7 +23,8 @@ use crate::graph::Graph;
 use crate::kernel::Kernels;
 use crate::memory::Memory;
 
-/// Handles that mean the legacy stream: NULL, `cudaStreamLegacy`, and, for want of one, `cudaStreamPerThread`.
+/// Handles that mean the legacy stream: NULL, `cudaStreamLegacy` and `cudaStreamPerThread`, which is not
+/// simulated.
 const LEGACY_STREAMS: std::ops::RangeInclusive<usize> = 0..=2;
 
 pub(crate) struct Gpu {
@@ -34,24 +35,25 @@ pub(crate) struct Gpu {
     pub executables: Handles<Graph>,
     pub captures: Captures,
     pub kernels: Kernels,
-    /// Addresses given to the program: the device's and the host's.
+    /// Addresses given to the program, of device memory and of host memory.
     pub memory: Memory,
     pub host_memory: Memory,
     legacy: Mutex<Vec<Option<Arc<Stream>>>>,
-    /// A bit for each device this process has a context on; on the real thing each takes half a gigabyte of it.
+    /// One bit for each device on which this process has a context. A real context takes half a gigabyte of
+    /// the device's memory.
     contexts: AtomicU64,
     next_stream_id: AtomicU64,
     flop_per_s: f64,
     copy_bytes_per_s: f64,
     memory_bytes_per_s: f64,
     peer_bytes_per_s: f64,
-    /// Of each device.
+    /// How many times longer work takes on each device.
     slowness: Vec<f64>,
     slowdown: f64,
     kernel: Duration,
 }
 
-/// What a copy goes through.
+/// The path of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Path {
     Host,
@@ -60,7 +62,7 @@ pub(crate) enum Path {
 }
 
 impl Path {
-    /// Of `cudaMemcpyKind`; what is not said is the host's.
+    /// The path of a `cudaMemcpyKind`. An unspecified kind counts as a copy with the host.
     pub(crate) fn of(kind: c_int) -> Self {
         if kind == 3 { Self::Device } else { Self::Host }
     }
@@ -97,7 +99,7 @@ impl Gpu {
             host_memory: Memory::default(),
             legacy: Mutex::default(),
             contexts: AtomicU64::new(0),
-            // 1 is the legacy stream's on the real thing too.
+            // The legacy stream of real CUDA also has the number 1.
             next_stream_id: AtomicU64::new(1),
             flop_per_s: settings::TFLOPS.read() * 1e12,
             copy_bytes_per_s: settings::MEMCPY_GB_S.read() * 1e9,
@@ -124,7 +126,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// Makes a context on the calling thread's device, if there is none.
+    /// Creates a context on the calling thread's device, if there is none.
     pub(crate) fn make_context(&self) {
         let device = self.device().ok().and_then(|device| u32::try_from(device).ok());
         if let Some(bit) = device.and_then(|device| 1_u64.checked_shl(device)) {
@@ -165,7 +167,7 @@ impl Gpu {
         self.events.get(handle).ok_or(Error::INVALID_HANDLE)
     }
 
-    /// Does the work on a stream, or fails as the real thing does while that would spoil a capture.
+    /// Puts the work on a stream, or fails as in CUDA where the work would invalidate a capture.
     pub(crate) fn submit(&self, stream: usize, node: Node) -> Result<(), Error> {
         let stream = self.stream(stream)?;
         self.admit(&stream)?;
@@ -173,7 +175,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// Whether work may be put on this stream now.
+    /// Whether this stream accepts work now.
     pub(crate) fn admit(&self, stream: &Stream) -> Result<(), Error> {
         if stream.kind == Kind::Legacy && self.captures.forbid_legacy(true) {
             return Err(Error::CAPTURE_IMPLICIT);
@@ -184,7 +186,8 @@ impl Gpu {
         }
     }
 
-    /// Called first by whatever might synchronise: forbidden, and the capture spoilt, while somebody captures.
+    /// Called first by every call that might synchronise. During a capture it fails, and invalidates the
+    /// capture.
     pub(crate) fn allow_unsafe(&self) -> Result<(), Error> {
         let mode = CAPTURE_MODE.try_with(Cell::get).unwrap_or(Mode::Global);
         if self.captures.allow_unsafe(Thread::current(), mode) {
@@ -216,14 +219,14 @@ impl Gpu {
         seconds(flop / (self.flop_per_s * rate) * self.slowdown * self.slowness(stream))
     }
 
-    /// Of the device of this stream.
+    /// How many times longer work takes on this stream's device.
     fn slowness(&self, stream: usize) -> f64 {
         let device = self.stream(stream).ok().and_then(|stream| usize::try_from(stream.device).ok());
         device.and_then(|device| self.slowness.get(device).copied()).unwrap_or(1.0)
     }
 }
 
-/// A duration, and none for what no number can say.
+/// A duration; zero if this number of seconds is no valid duration.
 fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }

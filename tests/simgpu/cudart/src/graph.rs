@@ -1,4 +1,4 @@
-//! Graphs: what a capture wrote down, replayed in that order on one stream.
+//! Graphs: the work that a capture recorded, replayed in that order on one stream.
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use crate::call::{call, put};
 use crate::error::Error;
 use crate::gpu::Gpu;
 
-/// A graph, or an executable made of one.
+/// A graph, or an executable made from one.
 #[derive(Debug, Default)]
 pub(crate) struct Graph(Mutex<Vec<Node>>);
 
@@ -103,7 +103,7 @@ pub(crate) unsafe extern "C" fn cudaGraphInstantiateWithParams(
     code
 }
 
-/// Any graph will do: of a graph only the work is known, and that it may change freely.
+/// Any graph is accepted: the stand-in keeps only the work of a graph, and any work may replace it.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaGraphExecUpdate(
     executable: usize,
@@ -142,7 +142,7 @@ pub(crate) unsafe extern "C" fn cudaGraphAddChildGraphNode(
     call(|gpu| {
         let graph = gpu.graphs.get(graph).ok_or(Error::INVALID_VALUE)?;
         graph.add(&gpu.graphs.get(child).ok_or(Error::INVALID_VALUE)?.nodes());
-        // SAFETY: CUDA asks its callers for a writable pointer. Nothing can be done with a node.
+        // SAFETY: CUDA asks its callers for a writable pointer. No call uses a node.
         unsafe { put(node, child) }
     })
 }

@@ -1,4 +1,4 @@
-//! Kernels by name: what a program's compiler registers before `main`, and the handles made of it.
+//! Kernels by name: the functions that a program's compiled code registers before `main`, and their handles.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -12,13 +12,13 @@ use simgpu_engine::trace::Task;
 use crate::call::{call, put};
 use crate::error::Error;
 
-/// What an address stands for of which nothing was registered: one of PyTorch's.
+/// The name of a kernel whose address is not registered: one of PyTorch's.
 const UNNAMED: &CStr =
     c"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_";
 
 #[derive(Debug)]
 pub(crate) struct Kernels {
-    /// By the address that stands for a kernel in the program.
+    /// Keyed by the address that means the kernel in the program.
     registered: Mutex<HashMap<usize, usize>>,
     /// `cudaKernel_t`, which the driver calls `CUkernel`.
     handles: Handles<CString>,
@@ -31,24 +31,24 @@ impl Default for Kernels {
 }
 
 impl Kernels {
-    /// The handle of the kernel that this address stands for.
+    /// The handle of the kernel at this address.
     fn at(&self, address: usize) -> Option<usize> {
         lock(&self.registered).get(&address).copied()
     }
 
-    /// What is launched by such an address, or by a handle.
+    /// The work that a launch with this address or handle does.
     pub(crate) fn task(&self, kernel: usize) -> Task {
         let name = self.name(self.at(kernel).unwrap_or(kernel)).unwrap_or(UNNAMED.as_ptr());
         Task::Kernel(name.addr())
     }
 
-    /// Where the name of a kernel is, by its handle. Kernels are never unregistered.
+    /// The name of a kernel with this handle. Kernels are never unregistered.
     pub(crate) fn name(&self, handle: usize) -> Option<*const c_char> {
         self.handles.get(handle).map(|name| name.as_ptr())
     }
 }
 
-/// What the compiler puts before `main`; of it all only the name is used.
+/// Compiled code calls this before `main`. Only the name is used.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn __cudaRegisterFunction(
     _module: *mut *mut c_void,
@@ -71,7 +71,7 @@ pub(crate) unsafe extern "C" fn __cudaRegisterFunction(
     });
 }
 
-/// Of an address in the program; a `cudaKernel_t` it refuses.
+/// Accepts an address in the program, and refuses a `cudaKernel_t`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaFuncGetName(name: *mut *const c_char, function: *const c_void) -> c_int {
     call(|gpu| {
@@ -90,7 +90,7 @@ pub(crate) unsafe extern "C" fn cudaGetKernel(kernel: *mut usize, function: *con
     })
 }
 
-/// What `<<<>>>` compiles to since CUDA 13, before `__cudaLaunchKernel`.
+/// `<<<>>>` compiles to a call of this since CUDA 13, before `__cudaLaunchKernel`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn __cudaGetKernel(kernel: *mut usize, function: *const c_void) -> c_int {
     // SAFETY: passed on unchanged.

@@ -1,4 +1,4 @@
-//! Kernel launches: every kernel takes the same set time.
+//! Kernel launches. Every kernel takes the same time, which is a setting.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -41,7 +41,7 @@ pub(crate) extern "C" fn cudaLaunchKernel(
     launch(211, function, grid, block, stream)
 }
 
-/// What `<<<>>>` compiles to since CUDA 13.
+/// `<<<>>>` compiles to a call of this since CUDA 13.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn __cudaLaunchKernel(
     kernel: *const c_void,
@@ -79,7 +79,7 @@ pub(crate) unsafe extern "C" fn cudaLaunchKernelExC(
     }
 }
 
-/// `number` is what CUPTI calls the function.
+/// `number` is CUPTI's number of the function.
 fn launch(number: u32, function: *const c_void, grid: Dim3, block: Dim3, stream: usize) -> c_int {
     call(|gpu| {
         if function.is_null() {

@@ -1,10 +1,11 @@
-//! The stand-in `libcudart.so.13`: the CUDA runtime's C interface over the pretended timeline.
+//! The stand-in `libcudart.so.13`: the CUDA runtime's C interface over the simulated timeline.
 //!
-//! It knows nothing of who may be watching. Programs reach it by the dynamic linker, and so does anybody who
-//! interposes. Each file holds one group of calls; [`gpu`] holds what they act on and [`call`] the one way in.
+//! The library does not know whether it is observed: programs and interposers reach it through the dynamic
+//! linker. Each file has one group of calls. [`gpu`] has the objects that they work on, and [`call`] the
+//! entry of every call.
 //!
-//! Differences from the real thing: the legacy stream does not synchronise with others, streams do not slow
-//! each other down, memory is only addresses (nothing is copied), and no kernel runs.
+//! Differences from CUDA: the legacy stream does not synchronise with others, streams do not slow each other
+//! down, memory is only addresses (nothing is copied), and no kernel runs.
 
 #![allow(non_snake_case, reason = "the names are CUDA's")]
 

@@ -1,4 +1,5 @@
-//! Memory and copies. Device memory is an address range nobody reads; copies take time and move nothing.
+//! Memory and copies. Device memory is an address range that nothing reads; copies take time and move
+//! nothing.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};
@@ -17,21 +18,21 @@ use crate::gpu::{Gpu, Path};
 /// Rows of `cudaMallocPitch` begin at multiples of this.
 const PITCH: usize = 512;
 
-/// Addresses that were given out and not taken back, their bytes, and the device they are on.
+/// Addresses that were allocated and not freed, with their bytes and their device.
 #[derive(Debug, Default)]
 pub(crate) struct Memory(Mutex<Book>);
 
 #[derive(Debug, Default)]
 struct Book {
     given: HashMap<usize, Given>,
-    /// Bytes of each device.
+    /// The bytes allocated on each device.
     held: HashMap<c_int, u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Given {
     bytes: u64,
-    /// `None` of the host's.
+    /// `None` for host memory.
     device: Option<c_int>,
 }
 
@@ -70,13 +71,13 @@ impl Memory {
         if device.is_some_and(|device| self.held(device).saturating_add(bytes as u64) > gauge::MEMORY) {
             return Err(Error::OUT_OF_MEMORY);
         }
-        // SAFETY: malloc has no precondition; its pages cost nothing until touched, and nobody touches them.
+        // SAFETY: malloc has no precondition. Its pages cost nothing until touched, and nothing touches them.
         let memory = unsafe { libc::malloc(bytes.max(1)) };
         let memory = NonNull::new(memory).ok_or(Error::OUT_OF_MEMORY)?;
         // SAFETY: this function's own condition.
         let reported = unsafe { put(address, memory.as_ptr()) };
         if reported.is_err() {
-            // SAFETY: just allocated, and not yet returned to anybody.
+            // SAFETY: just allocated, and not yet returned to the program.
             unsafe { libc::free(memory.as_ptr()) };
             return reported;
         }
@@ -88,7 +89,7 @@ impl Memory {
         Ok(())
     }
 
-    /// A library takes memory, or gives it back.
+    /// A library allocates memory on a device, or frees it.
     pub(crate) fn hold(&self, device: c_int, bytes: i64) {
         let mut book = lock(&self.0);
         let held = book.held.entry(device).or_default();
@@ -100,7 +101,7 @@ impl Memory {
         }
     }
 
-    /// Bytes of a device.
+    /// The bytes allocated on a device.
     pub(crate) fn held(&self, device: c_int) -> u64 {
         lock(&self.0).held.get(&device).copied().unwrap_or(0)
     }
@@ -113,13 +114,13 @@ impl Memory {
         if let Some(page) = given.page() {
             page.freed(given.bytes);
         }
-        // SAFETY: malloc gave it in `give`, and it was there until just now.
+        // SAFETY: malloc returned it in `give`, and the program had not freed it until now.
         unsafe { libc::free(address) };
         Ok(())
     }
 }
 
-/// What may wait for the GPU: forbidden while somebody captures.
+/// A call that may wait for the GPU, which is forbidden during a capture.
 fn waiting(body: impl FnOnce(&'static Gpu) -> Result<(), Error>) -> c_int {
     call(|gpu| {
         gpu.device()?;
@@ -165,7 +166,7 @@ pub(crate) unsafe extern "C" fn cudaMallocPitch(
     })
 }
 
-/// In the order of the stream, as far as observable.
+/// In stream order, as far as that can be observed.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaMallocAsync(
     address: *mut *mut c_void,
@@ -179,7 +180,7 @@ pub(crate) unsafe extern "C" fn cudaMallocAsync(
     })
 }
 
-/// There are no pools; whatever is named will do.
+/// There are no pools; any pool is accepted.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaMallocFromPoolAsync(
     address: *mut *mut c_void,
@@ -228,7 +229,7 @@ pub(crate) extern "C" fn cudaFreeHost(address: *mut c_void) -> c_int {
     waiting(|gpu| gpu.host_memory.take_back(address))
 }
 
-/// Returns when the copy is over.
+/// Returns when the copy is complete.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaMemcpy(
     _to: *mut c_void,
@@ -342,7 +343,7 @@ pub(crate) extern "C" fn cudaMemsetAsync(
     set(bytes, stream)
 }
 
-/// What CUPTI calls `cudaMemcpy`, `cudaMemcpyAsync` and `cudaMemsetAsync`.
+/// CUPTI's numbers of `cudaMemcpy`, `cudaMemcpyAsync` and `cudaMemsetAsync`.
 const COPY: u32 = 31;
 const COPY_ASYNC: u32 = 41;
 const SET_ASYNC: u32 = 51;
@@ -363,7 +364,7 @@ fn copy_by(path: Path, bytes: usize, kind: c_int, stream: usize) -> c_int {
     })
 }
 
-/// Of device memory: returns at once, as CUDA does.
+/// Fills device memory. Returns at once, as CUDA does.
 fn set(bytes: usize, stream: usize) -> c_int {
     call(|gpu| {
         let bytes = bytes as u64;
@@ -383,7 +384,7 @@ fn copy_and_wait(bytes: usize, kind: c_int) -> c_int {
     })
 }
 
-/// Bytes in rows that must fit into their pitch.
+/// The bytes of rows, each of which must fit into the pitch.
 fn area(pitch: usize, width: usize, height: usize) -> Result<usize, Error> {
     if width > pitch {
         Err(Error::INVALID_VALUE)
@@ -397,7 +398,7 @@ fn peers(to: c_int, from: c_int) -> Result<(), Error> {
     if known.contains(&to) && known.contains(&from) { Ok(()) } else { Err(Error::INVALID_DEVICE) }
 }
 
-/// Host or device to host or device, or "you find out".
+/// Accepts copies between host and device in any direction, and the kind that leaves the direction to CUDA.
 fn check_kind(kind: c_int) -> Result<(), Error> {
     if (0..=4).contains(&kind) { Ok(()) } else { Err(Error::INVALID_DIRECTION) }
 }

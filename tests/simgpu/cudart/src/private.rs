@@ -1,6 +1,6 @@
-//! What only the sibling libraries call: the other end of `simgpu_engine::driver`.
+//! The functions that only the sibling libraries call: the other end of `simgpu_engine::driver`.
 //!
-//! These leave the thread's last CUDA error alone: the siblings answer with error codes of their own.
+//! They do not change the thread's last CUDA error, because the siblings return error codes of their own.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::gpu::{Gpu, Path};
 use crate::graph;
 
-/// What CUPTI calls the driver's functions by which libraries launch.
+/// CUPTI's numbers of the driver functions with which libraries launch.
 const LAUNCH: u32 = 307;
 const LAUNCH_EX: u32 = 652;
 const COPY: u32 = 281;
@@ -23,7 +23,7 @@ const GRAPH: u32 = 514;
 /// `cudaMemcpyDeviceToDevice`
 const DEVICE_TO_DEVICE: c_int = 3;
 
-/// What cuBLAS calls most of its kernels on a GPU like this.
+/// The name of most cuBLAS kernels on such a GPU.
 const GEMM: &CStr = c"nvjet_hsh_256x128_64x4_1x2_h_bz_coopA_NTT";
 
 #[unsafe(no_mangle)]
@@ -70,8 +70,8 @@ pub(crate) extern "C" fn simgpu_hold(device: c_int, bytes: i64) {
     Gpu::get().memory.hold(device, bytes);
 }
 
-/// A bit for each device this process has a context on. Not for the siblings: `nvidia-smi` shows the same on
-/// a real machine.
+/// One bit for each device on which this process has a context. Tests call this, not the siblings;
+/// `nvidia-smi` shows the same on a real machine.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn simgpu_contexts() -> u64 {
     Gpu::get().contexts()
@@ -91,7 +91,7 @@ pub(crate) extern "C" fn simgpu_launch_graph(executable: usize, stream: usize) -
     trace::calling(Library::Driver, GRAPH, launch).err().unwrap_or(Error::NONE).0
 }
 
-/// NULL if there is none of this handle.
+/// NULL if no kernel has this handle.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn simgpu_kernel_name(kernel: usize) -> *const c_char {
     Gpu::get().kernels.name(kernel).unwrap_or(ptr::null())

@@ -1,4 +1,4 @@
-//! `cudaStream*`, but for capturing.
+//! `cudaStream*`, except for captures.
 
 use std::ffi::{c_int, c_uint, c_ulonglong};
 
@@ -23,7 +23,7 @@ pub(crate) unsafe extern "C" fn cudaStreamCreateWithFlags(stream: *mut usize, fl
     unsafe { create(stream, flags) }
 }
 
-/// Priorities are taken and mean nothing: streams do not compete.
+/// Priorities are accepted and have no effect, because streams do not compete.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaStreamCreateWithPriority(
     stream: *mut usize,
@@ -35,7 +35,7 @@ pub(crate) unsafe extern "C" fn cudaStreamCreateWithPriority(
 }
 
 /// # Safety
-/// `stream` must be NULL or writable: what CUDA asks of its callers.
+/// `stream` must be NULL or writable, as CUDA requires of its callers.
 unsafe fn create(stream: *mut usize, flags: c_uint) -> c_int {
     call(|gpu| {
         if stream.is_null() || flags & !NON_BLOCKING != 0 {
@@ -48,7 +48,7 @@ unsafe fn create(stream: *mut usize, flags: c_uint) -> c_int {
     })
 }
 
-/// Returns at once, as CUDA does; what is queued still runs.
+/// Returns at once, as in CUDA; queued work still runs.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaStreamDestroy(stream: usize) -> c_int {
     call(|gpu| {

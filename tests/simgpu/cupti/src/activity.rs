@@ -1,4 +1,4 @@
-//! What is recorded, and when it is handed out.
+//! Which activity is recorded, and when the client gets the records.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
@@ -16,13 +16,13 @@ use crate::call::{Error, Fault, call, fault, put, version};
 use crate::record::{DRIVER, KINDS, RUNTIME, kind};
 use crate::subscriber;
 
-/// Records that make a buffer full enough to be handed out unasked.
+/// With this many records a buffer is given to the client without a flush.
 const MANY: usize = 2_000;
 
-/// How often its thread looks.
+/// How often the library's thread checks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The first version that switches calls on one by one.
+/// The first version that can enable single calls.
 const ONE_BY_ONE: u32 = 24;
 
 /// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`
@@ -31,15 +31,16 @@ const FORCED: u32 = 1;
 #[derive(Debug)]
 struct State {
     callbacks: Option<Callbacks>,
-    /// A bit for each kind.
+    /// One bit for each kind that is enabled.
     kinds: u64,
-    /// Those that were on since the callbacks were registered: what was launched then is recorded to its end.
+    /// The kinds enabled at any time since the callbacks were registered: work launched then is recorded to
+    /// its end.
     recorded: u64,
     runtime_calls: BTreeSet<u32>,
     driver_calls: BTreeSet<u32>,
     pending: Vec<Event>,
     dropped: usize,
-    /// Records of work so far.
+    /// The number of records of work so far.
     works: usize,
     has_thread: bool,
 }
@@ -71,7 +72,7 @@ impl State {
     }
 }
 
-/// From the launching threads and those of streams.
+/// Called from launching threads and from the threads of streams.
 extern "C" fn reported(event: *const Event) {
     // SAFETY: the timeline passes an event that outlives the call.
     let event = unsafe { *event };
@@ -89,7 +90,7 @@ extern "C" fn reported(event: *const Event) {
     state.pending.push(event);
 }
 
-/// Changes what is recorded, and the timeline's tracing.
+/// Changes what is recorded, and switches the timeline's tracing accordingly.
 fn switch(change: impl FnOnce(&mut State) -> Result<(), Error>) -> Result<(), Error> {
     let driver = driver().ok_or(Error::NOT_INITIALIZED)?;
     let mut state = lock(&STATE);
@@ -112,7 +113,7 @@ fn work() {
     }
 }
 
-/// What is complete, or everything.
+/// Gives the client the complete records, or all if `forced`.
 fn hand_out(forced: bool) {
     let mut state = lock(&STATE);
     let Some(callbacks) = state.callbacks else { return };
@@ -214,7 +215,7 @@ pub(crate) extern "C" fn cuptiActivityFlushAll(flag: u32) -> c_int {
     })
 }
 
-/// Since it was asked last.
+/// The number of records dropped since the last call.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuptiActivityGetNumDroppedRecords(
     _context: *mut c_void,

@@ -1,4 +1,4 @@
-//! Records into the client's buffers, and out of them again.
+//! Writes records into the client's buffers, and reads them back.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -23,12 +23,12 @@ struct Buffer {
     at: *mut u8,
     size: usize,
     used: usize,
-    /// Records that still go into it.
+    /// How many more records it may hold.
     left: usize,
 }
 
-/// Records that were handed out by force before their ends: they are written to where they are once those have come, whoever has the buffer
-/// by then.
+/// Records that a forced flush gave out before the work had ended. Each is written to its place once the work
+/// has ended, whoever uses that buffer by then.
 static LATE: Mutex<Vec<(usize, usize, Event)>> = Mutex::new(Vec::new());
 
 pub(crate) fn write_late(now: u64) {
@@ -36,18 +36,18 @@ pub(crate) fn write_late(now: u64) {
         if event.end > now {
             return true;
         }
-        // SAFETY: what CUPTI documents nowhere and does: a client keeps its buffers mapped.
+        // SAFETY: a client keeps its buffers mapped. CUPTI does not document this, but relies on it.
         let bytes = unsafe { std::slice::from_raw_parts_mut(ptr::with_exposed_provenance_mut(at), size) };
         record::write(&event, true, bytes);
         false
     });
 }
 
-/// Who hands out records, one at a time.
+/// Held by the thread that gives out records.
 static DELIVERING: Mutex<()> = Mutex::new(());
 
-/// Hands out these records; returns the number of those that did not fit and are lost. No lock is held that a
-/// callback could want.
+/// Gives the client these records, and returns how many did not fit and are lost. Holds no lock that a
+/// callback could need.
 pub(crate) fn deliver(events: &[(Event, bool)], callbacks: Callbacks) -> usize {
     let _one_at_a_time = lock(&DELIVERING);
     let (mut buffer, mut lost): (Option<Buffer>, usize) = (None, 0);
@@ -64,7 +64,7 @@ pub(crate) fn deliver(events: &[(Event, bool)], callbacks: Callbacks) -> usize {
             lost += 1;
             continue;
         };
-        // SAFETY: the client's buffer, which it gave us, has so much room behind what is used.
+        // SAFETY: the client's buffer has `size` unused bytes here.
         let bytes = unsafe { std::slice::from_raw_parts_mut(buffer.at.add(buffer.used), size) };
         record::write(event, *whole, bytes);
         if !whole {
@@ -82,7 +82,7 @@ pub(crate) fn deliver(events: &[(Event, bool)], callbacks: Callbacks) -> usize {
 impl Buffer {
     fn ask(callbacks: Callbacks) -> Option<Self> {
         let (mut at, mut size, mut most) = (ptr::null_mut(), 0, 0);
-        // SAFETY: the client promised that they do as CUPTI documents.
+        // SAFETY: the client promised that its callbacks do as CUPTI documents.
         unsafe { (callbacks.request)(&raw mut at, &raw mut size, &raw mut most) };
         let left = if most == 0 { usize::MAX } else { most };
         (!at.is_null()).then_some(Self { at, size, used: 0, left })
@@ -111,9 +111,9 @@ pub(crate) unsafe extern "C" fn cuptiActivityGetNextRecord(
         let next = if before.is_null() {
             buffer
         } else {
-            // SAFETY: the record before is one of ours.
+            // SAFETY: the record before is one that this library wrote.
             let kind = unsafe { before.cast::<u32>().read_unaligned() };
-            // SAFETY: it is that long.
+            // SAFETY: the record has this size.
             unsafe { before.add(size(kind, version()).ok_or(Error::INVALID_KIND)?) }
         };
         if next.addr() >= buffer.addr() + bytes {

@@ -1,4 +1,4 @@
-//! The one way in, the codes a caller can get, and what is set in the environment.
+//! The entry of every call, the codes that callers get, and the settings from the environment.
 
 use std::env;
 use std::ffi::{CStr, c_char, c_int};
@@ -27,11 +27,11 @@ impl Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
-    /// No kind of records can be switched on.
+    /// No kind of records can be enabled.
     Refused,
-    /// Another tool holds it.
+    /// Another tool has subscribed.
     Held,
-    /// All calls succeed, and no record ever comes.
+    /// All calls succeed, but no record comes.
     Silent,
     /// Every seventh record of work is lost.
     Drops,
@@ -48,21 +48,21 @@ pub(crate) fn fault() -> Fault {
     })
 }
 
-/// `CUPTI_API_VERSION` of the CUPTI it behaves as.
+/// The `CUPTI_API_VERSION` that the library simulates.
 pub(crate) fn version() -> u32 {
     static VERSION: OnceLock<u32> = OnceLock::new();
     let given = || env::var("SIMGPU_CUPTI_VERSION").ok()?.parse().ok();
     *VERSION.get_or_init(|| given().unwrap_or(130_001))
 }
 
-/// Runs a call, refusing it in a forked child.
+/// Runs a call, or refuses it in a forked child.
 pub(crate) fn call(body: impl FnOnce() -> Result<(), Error>) -> c_int {
     let outcome =
         process::keeping_errno(|| if process::is_usable() { body() } else { Err(Error::NOT_INITIALIZED) });
     outcome.err().map_or(0, |error| error.0)
 }
 
-/// Writes an answer where the C caller wants it.
+/// Writes a result where the C caller wants it.
 ///
 /// # Safety
 /// `to` must be NULL or writable.
@@ -75,7 +75,7 @@ pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Result<(), Error> {
     Ok(())
 }
 
-/// A moment as CUPTI's clock has it: `CLOCK_REALTIME`, by one offset for the life of the process.
+/// A moment on CUPTI's clock: `CLOCK_REALTIME`, with one offset for the life of the process.
 pub(crate) fn timestamp(moment: u64) -> u64 {
     static OFFSET: OnceLock<u64> = OnceLock::new();
     let offset = OFFSET.get_or_init(|| {

@@ -1,7 +1,7 @@
-//! The stand-in `libcupti.so.13`: activity records of what the pretended GPU really ran.
+//! The stand-in `libcupti.so.13`: activity records of the work that the simulated GPU ran.
 //!
-//! One client's callbacks are registered at a time, the latest; buffers are asked for and given back on a thread of its own, and on those
-//! that flush. A record is complete once the clock has come to its end.
+//! Only the callbacks registered last are used. They run on the library's own thread, and on threads that
+//! flush. A record is complete once the clock has reached the end of its work.
 
 #![allow(non_snake_case, reason = "the names are CUPTI's")]
 

@@ -1,4 +1,5 @@
-//! Records as the CUPTI of the set version lays them out. Whatever is not simulated is set to ones, not to zero.
+//! Records in the layout of the simulated CUPTI version. Fields that are not simulated have all bits set, not
+//! zero.
 
 use simgpu_engine::trace::{Event, What};
 
@@ -9,7 +10,7 @@ pub(crate) const SET: u32 = 2;
 pub(crate) const DRIVER: u32 = 4;
 pub(crate) const RUNTIME: u32 = 5;
 pub(crate) const KERNEL: u32 = 10;
-/// Kinds there are.
+/// The number of kinds.
 pub(crate) const KINDS: u32 = 60;
 
 /// `CUpti_ActivityKernel8`, `9`, `10` and `13`; `Memcpy5`, `6` and `7`; `Memset4` and `5`; `API`
@@ -35,7 +36,8 @@ pub(crate) fn kind(event: &Event) -> u32 {
     }
 }
 
-/// `whole` is not while it has not ended: then it has no times, and nothing else that could be relied on.
+/// `whole` is false while the work has not ended: the record then has no times, and no other field may be
+/// relied on.
 pub(crate) fn write(event: &Event, whole: bool, bytes: &mut [u8]) {
     bytes.fill(0xff);
     let mut word = |at: usize, value: u32| bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
@@ -78,7 +80,7 @@ pub(crate) fn write(event: &Event, whole: bool, bytes: &mut [u8]) {
     }
 }
 
-/// `CUpti_ActivityMemcpyKind` of a `cudaMemcpyKind`; what lies where is not simulated.
+/// The `CUpti_ActivityMemcpyKind` of a `cudaMemcpyKind`. The kind of host memory is not simulated.
 fn copy_kind(kind: i32) -> u8 {
     match kind {
         0 => 9,

@@ -1,4 +1,4 @@
-//! The one subscription to callbacks, which are never made: of it only whose it is matters here.
+//! The one subscription to callbacks. No callback is made; the subscription only has an owner.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -8,7 +8,7 @@ use crate::call::{Error, Fault, call, fault, put};
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Its handle, the only one.
+/// The handle of the only subscription.
 const HANDLE: usize = 0xc0_0000;
 
 #[unsafe(no_mangle)]

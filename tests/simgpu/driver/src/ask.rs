@@ -1,11 +1,11 @@
-//! Functions by address: what the driver answers who asks it for one by its name.
+//! Looks up functions of the driver by name.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::call::{Error, call, put};
 use crate::{device, launch, module, work};
 
-/// From this version on a name without one means the newer function.
+/// From this version on, a name without a version suffix means the newer function.
 const NEWER: c_int = 12_000;
 
 type Place = *mut *mut c_void;
@@ -25,7 +25,7 @@ fn found(name: &CStr, version: c_int) -> Option<*mut c_void> {
         "cuMemcpyHtoDAsync" => work::cuMemcpyHtoDAsync_v2 as *const (),
         "cuGetProcAddress" if version >= NEWER => cuGetProcAddress_v2 as *const (),
         "cuGetProcAddress" => cuGetProcAddress as *const (),
-        // The interface has another signature under this name than the export: as of CUDA 12 the one with flags.
+        // In this lookup the name has another signature than the export: since CUDA 12 the one with flags.
         "cuGraphInstantiate" if version >= NEWER => work::cuGraphInstantiateWithFlags as *const (),
         _ => return None,
     };

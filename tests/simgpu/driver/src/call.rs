@@ -1,4 +1,4 @@
-//! The one way in, and the error codes a caller can get.
+//! The entry of every call, and the error codes that callers get.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ impl Error {
 
 static INITIALIZED: AtomicBool = AtomicBool::new(false);
 
-/// Nothing else answers before it; the runtime calls it at its own first call.
+/// All other calls fail before this one. The runtime calls it at its own first call.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuInit(flags: u32) -> c_int {
     if flags != 0 {
@@ -29,7 +29,7 @@ pub(crate) extern "C" fn cuInit(flags: u32) -> c_int {
     0
 }
 
-/// Runs a call, refusing it before `cuInit` and in a forked child.
+/// Runs a call, or refuses it before `cuInit` and in a forked child.
 pub(crate) fn call(body: impl FnOnce() -> Result<(), Error>) -> c_int {
     let outcome = process::keeping_errno(|| {
         if INITIALIZED.load(Ordering::Relaxed) && process::is_usable() {
@@ -41,7 +41,7 @@ pub(crate) fn call(body: impl FnOnce() -> Result<(), Error>) -> c_int {
     outcome.err().map_or(0, |error| error.0)
 }
 
-/// Writes an answer where the C caller wants it.
+/// Writes a result where the C caller wants it.
 ///
 /// # Safety
 /// `to` must be NULL or writable.

@@ -6,13 +6,13 @@ use simgpu_engine::{driver, gauge, machine};
 
 use crate::call::{Error, call, put};
 
-/// Of all devices.
+/// The setting with the name of all devices.
 const NAME: &str = "SIMGPU_DEVICE_NAME";
 
-/// The smallest GPU on which none of the default speeds is more than the data sheet promises, in any precision.
+/// The smallest GPU whose data sheet allows all default speeds, in each precision.
 const DEFAULT: &str = "NVIDIA H200";
 
-/// The number the machine knows this process's device by.
+/// The machine's number of this process's device.
 fn of_machine(device: c_int) -> Result<u32, Error> {
     let index = usize::try_from(device).ok();
     index.and_then(|index| machine::visible().get(index).copied()).ok_or(Error::INVALID_DEVICE)
@@ -28,7 +28,7 @@ pub(crate) unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) 
     })
 }
 
-/// What does not fit is cut off.
+/// A name that is too long is cut.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuDeviceGetName(text: *mut c_char, length: c_int, device: c_int) -> c_int {
     call(|| {
@@ -55,7 +55,7 @@ pub(crate) unsafe extern "C" fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: 
     })
 }
 
-/// Unlike the runtime's function it creates no context.
+/// Unlike the runtime's function, this creates no context.
 #[unsafe(no_mangle)]
 #[allow(clippy::cast_possible_truncation, reason = "of a 64-bit machine")]
 pub(crate) unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_int {

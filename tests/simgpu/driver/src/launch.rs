@@ -1,4 +1,4 @@
-//! Launches: every kernel takes the time that one of the runtime's takes.
+//! Launches. Every kernel takes as long as one of the runtime's.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -69,7 +69,7 @@ pub(crate) unsafe extern "C" fn cuLaunchKernelEx(
     }
 }
 
-/// Handles are the runtime's.
+/// The handles are the runtime's.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuGraphLaunch(executable: usize, stream: usize) -> c_int {
     // SAFETY: the sibling takes any numbers.
@@ -88,7 +88,7 @@ fn launch(function: usize, grid: Dim3, block: Dim3, stream: usize) -> c_int {
     })
 }
 
-/// The runtime's codes are the driver's wherever both have one.
+/// The runtime's error codes equal the driver's wherever both have one.
 fn with_timeline(work: impl FnOnce(Driver) -> c_int) -> Result<(), Error> {
     match work(driver().ok_or(Error::NOT_INITIALIZED)?) {
         0 => Ok(()),

@@ -1,7 +1,8 @@
-//! The stand-in `libcuda.so.1`: so much of the CUDA driver's C interface as a program, or the runtime, asks for by name.
+//! The stand-in `libcuda.so.1`: the part of the CUDA driver's C interface that programs, or the runtime, look
+//! up.
 //!
-//! The real runtime stands on the driver. Here it is the other way round: the timeline is alive in `libcudart`, and what
-//! is launched through the driver goes there by the siblings' private way.
+//! The real runtime is built on the driver. Here the timeline is in `libcudart`, and launches through the
+//! driver reach it by the siblings' private interface.
 
 #![allow(non_snake_case, reason = "the names are CUDA's")]
 

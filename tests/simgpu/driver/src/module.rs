@@ -1,4 +1,4 @@
-//! Modules and their functions. A module holds whatever function it is asked for.
+//! Modules and their functions. A module has every function that is looked up.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::{Arc, Mutex};
@@ -9,14 +9,14 @@ use simgpu_engine::lock;
 
 use crate::call::{Error, call, put};
 
-/// The functions that were asked for.
+/// The functions that were looked up.
 #[derive(Debug, Default)]
 struct Module(Mutex<Vec<usize>>);
 
 static MODULES: Handles<Module> = Handles::new(0x0d00_0000);
 static FUNCTIONS: Handles<CString> = Handles::new(0xf000_0000);
 
-/// What may be launched: a function, or a kernel of the runtime's.
+/// Only a function, or a kernel of the runtime's, may be launched.
 pub(crate) fn check(function: usize) -> Result<(), Error> {
     // SAFETY: the sibling takes any number.
     let is_kernel = || driver().is_some_and(|driver| !unsafe { (driver.kernel_name)(function) }.is_null());
@@ -34,7 +34,7 @@ pub(crate) unsafe extern "C" fn cuModuleLoadData(module: *mut usize, image: *con
     })
 }
 
-/// Its functions end with it; others get their handles.
+/// The functions end with their module, and other functions may get their handles.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuModuleUnload(module: usize) -> c_int {
     call(|| {

@@ -1,4 +1,5 @@
-//! Copies, waits, events and graphs: the runtime's, by its own names. What it answers is the driver's code too.
+//! Copies, waits, events and graphs: each calls the runtime's function. The runtime's error code is also the
+//! driver's.
 
 use std::ffi::{CStr, c_int, c_uint, c_ulonglong};
 use std::mem;
@@ -10,7 +11,7 @@ const CUDART: &CStr = c"libcudart.so.13";
 /// `cudaMemcpyHostToDevice`
 const HOST_TO_DEVICE: usize = 1;
 
-/// Calls a function of the runtime's with whole words: what it does not take it does not read.
+/// Calls a function of the runtime with five words. A function ignores the words beyond its parameters.
 fn runtime(name: &CStr, words: [usize; 5]) -> c_int {
     type Function = unsafe extern "C" fn(usize, usize, usize, usize, usize) -> c_int;
     call(|| {
@@ -27,7 +28,7 @@ fn runtime(name: &CStr, words: [usize; 5]) -> c_int {
         }
         // SAFETY: a function of the C interface that takes no more than this many words.
         let function = unsafe { mem::transmute::<*mut libc::c_void, Function>(at) };
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: the caller's promise, passed on.
         match unsafe { function(words[0], words[1], words[2], words[3], words[4]) } {
             0 => Ok(()),
             code => Err(Error(code)),

@@ -1,9 +1,9 @@
-//! Stream captures: work written down instead of done, and the calls that spoil it.
+//! Stream captures: work is recorded instead of done, and some calls invalidate the capture.
 //!
-//! Some calls might synchronise the GPU behind a capture's back. While a capture is under way, such a call
-//! fails and the capture is lost, also when the call comes from another thread, unless that thread has said
-//! that it knows what it does (`cudaThreadExchangeStreamCaptureMode`). That is why an observer must say so
-//! before it queries its events, and why this stand-in is strict about it.
+//! Some calls might synchronise the GPU during a capture. Such a call fails and invalidates the capture, also
+//! from another thread, unless that thread has relaxed its capture mode
+//! (`cudaThreadExchangeStreamCaptureMode`). An observer must relax the mode before it queries its events, so
+//! this stand-in is strict about it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::op::Node;
 use crate::process::Thread;
 use crate::stream::{Kind, Stream};
 
-/// Which threads' unsafe calls a capture minds; also what a thread asks for itself.
+/// Which threads' unsafe calls invalidate a capture. Also the mode that a thread sets for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Global,
@@ -37,14 +37,14 @@ impl Mode {
     }
 }
 
-/// One capture, begun on one stream; others join it by waiting for one of its events.
+/// A capture, begun on one stream. Other streams join it by waiting for one of its events.
 #[derive(Debug)]
 pub struct Capture {
-    /// Given to no other capture of this process.
+    /// Unique among the captures of this process.
     pub id: u64,
     pub mode: Mode,
     pub origin: u64,
-    /// The graph it adds to; 0 if it makes one.
+    /// The graph that the capture adds to; 0 if it makes a new graph.
     pub into: usize,
     owner: Thread,
     spoilt: AtomicBool,
@@ -53,7 +53,7 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Writes the node down.
+    /// Records the node.
     pub fn add(&self, node: Node) {
         lock(&self.nodes).push(node);
     }
@@ -86,17 +86,17 @@ impl Capture {
     }
 }
 
-/// The captures under way in this process.
+/// The running captures of this process.
 #[derive(Debug, Default)]
 pub struct Captures {
-    /// Length of `active`, so that a process that captures nothing pays one load.
+    /// The length of `active`, so that a process without captures only reads one number.
     count: AtomicUsize,
     active: Mutex<Vec<Arc<Capture>>>,
     begun: AtomicU64,
 }
 
 impl Captures {
-    /// `into` is the graph that is added to; 0 makes a new one.
+    /// `into` is the graph that the capture adds to; 0 makes a new one.
     pub fn begin(&self, stream: &Arc<Stream>, mode: Mode, owner: Thread, into: usize) {
         let capture = Arc::new(Capture {
             id: self.begun.fetch_add(1, Ordering::Relaxed) + 1,
@@ -114,7 +114,8 @@ impl Captures {
         self.count.store(active.len(), Ordering::Release);
     }
 
-    /// Sets the capture's streams free and gives what was written down, or `None` if it was spoilt.
+    /// Ends the capture of all its streams, and returns the recorded work, or `None` if the capture is
+    /// invalid.
     pub fn end(&self, capture: &Arc<Capture>) -> Option<Vec<Node>> {
         for member in lock(&capture.members).drain(..) {
             member.set_capture(None);
@@ -131,7 +132,8 @@ impl Captures {
         lock(&self.active).iter().any(|other| Arc::ptr_eq(other, capture))
     }
 
-    /// Whether `caller` may make a call that could synchronise; if not, the captures that mind are spoilt.
+    /// Whether `caller` may make a call that could synchronise. If not, this invalidates the captures that
+    /// forbid it.
     #[must_use]
     pub fn allow_unsafe(&self, caller: Thread, mode: Mode) -> bool {
         if self.count.load(Ordering::Acquire) == 0 {
@@ -142,7 +144,8 @@ impl Captures {
         minding.map(|capture| capture.spoil()).count() == 0
     }
 
-    /// Whether a stream that synchronises with the legacy one is being captured; `spoil` says if that ends it.
+    /// Whether a stream that synchronises with the legacy stream is being captured; `spoil` then invalidates
+    /// the capture.
     #[must_use]
     pub fn forbid_legacy(&self, spoil: bool) -> bool {
         if self.count.load(Ordering::Acquire) == 0 {

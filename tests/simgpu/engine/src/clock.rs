@@ -1,8 +1,8 @@
-//! The one clock of the timeline: `CLOCK_MONOTONIC`, which every process of a machine reads alike.
+//! The clock of the timeline: `CLOCK_MONOTONIC`, which is the same in every process of a machine.
 
 use std::time::Duration;
 
-/// A moment in nanoseconds of `CLOCK_MONOTONIC`. It may lie in the future: streams run ahead.
+/// A moment in nanoseconds of `CLOCK_MONOTONIC`. It may be in the future, because streams run ahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(u64);
 
@@ -35,7 +35,8 @@ impl Moment {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// Sleeps until the wall clock is here. A signal's handler runs, and the sleep goes on.
+    /// Sleeps until the wall clock reaches this moment. After a signal's handler has run, the sleep
+    /// continues.
     pub fn sleep_until(self) {
         let until = libc::timespec {
             tv_sec: i64::try_from(self.0 / 1_000_000_000).unwrap_or(i64::MAX),

@@ -1,7 +1,7 @@
-//! The private way from the other stand-ins to the timeline in `libcudart`.
+//! The private interface from the other stand-ins to the timeline in `libcudart`.
 //!
-//! The real cuBLAS and NCCL launch through the driver, where an observer of the runtime does not see them. So
-//! these functions are looked up in the library itself, and no public runtime call is made.
+//! The real cuBLAS and NCCL launch through the driver, where an observer of the runtime does not see them.
+//! Therefore these functions are looked up in `libcudart` itself, and make no public runtime call.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem;
@@ -13,30 +13,32 @@ use crate::trace::Sink;
 
 const CUDART: &CStr = c"libcudart.so.13";
 
-/// What `libcudart` exports for its siblings. Each answers with a CUDA error code unless said otherwise.
+/// The functions that `libcudart` exports for its siblings. Each returns a CUDA error code unless stated
+/// otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Driver {
-    /// `simgpu_enqueue_gemm`: `rate` is the share of full speed this data type runs at.
+    /// `simgpu_enqueue_gemm`: `rate` is the share of full speed at which this data type runs.
     pub enqueue_gemm: unsafe extern "C" fn(stream: usize, flop: f64, rate: f64) -> c_int,
     pub enqueue_copy: unsafe extern "C" fn(stream: usize, bytes: u64) -> c_int,
-    /// `simgpu_enqueue_collective`: takes the calls over, also when it fails.
+    /// `simgpu_enqueue_collective`: takes ownership of the calls, also when it fails.
     pub enqueue_collective: unsafe extern "C" fn(stream: usize, calls: CollectiveCalls) -> c_int,
-    /// `simgpu_enqueue_kernel`: of this `cudaKernel_t`.
+    /// `simgpu_enqueue_kernel`: launches this `cudaKernel_t`.
     pub enqueue_kernel: unsafe extern "C" fn(stream: usize, kernel: usize) -> c_int,
     pub launch_graph: unsafe extern "C" fn(executable: usize, stream: usize) -> c_int,
-    /// `simgpu_kernel_name`: of a `cudaKernel_t`; NULL if there is none.
+    /// `simgpu_kernel_name`: the name of a `cudaKernel_t`; NULL if there is none.
     pub kernel_name: unsafe extern "C" fn(kernel: usize) -> *const c_char,
-    /// `simgpu_trace`: from now on launches are reported to the sink, or not.
+    /// `simgpu_trace`: reports launches to the sink from now on; without a sink, stops reporting.
     pub trace: unsafe extern "C" fn(sink: Option<Sink>),
     /// `simgpu_current_device`: the calling thread's device.
     pub current_device: unsafe extern "C" fn() -> c_int,
-    /// `simgpu_free_memory`: of the calling thread's device; the largest number without a context on it.
+    /// `simgpu_free_memory`: the free memory of the calling thread's device. Returns the largest number if
+    /// the process has no context on it.
     pub free_memory: unsafe extern "C" fn() -> u64,
-    /// `simgpu_hold`: a library takes this much of a device's memory, or gives it back.
+    /// `simgpu_hold`: a library allocates this much of a device's memory, or frees it.
     pub hold: unsafe extern "C" fn(device: c_int, bytes: i64),
 }
 
-/// The timeline of this process, loading `libcudart` if nobody has; `None` where it is not the stand-in.
+/// The timeline of this process. Loads `libcudart` if needed; `None` if that is not the stand-in.
 pub fn driver() -> Option<Driver> {
     static DRIVER: OnceLock<Option<Driver>> = OnceLock::new();
     *DRIVER.get_or_init(Driver::find)

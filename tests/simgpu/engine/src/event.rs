@@ -1,7 +1,7 @@
-//! Events, and the marks they leave on a stream.
+//! Events, and the marks that they leave on a stream.
 //!
-//! A mark is one recording. It is apart from the event because an event may be recorded again while an
-//! earlier wait for it is still queued: that wait is for the earlier mark.
+//! A mark is one recording of an event. An event may be recorded again while an earlier wait for it is still
+//! queued, and that wait is for the earlier mark.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use crate::capture::Capture;
 use crate::clock::Moment;
 use crate::lock;
 
-/// One recording of an event: resolved once the stream knows when it is reached.
+/// One recording of an event, resolved once the stream knows when it is reached.
 #[derive(Debug, Default)]
 pub struct Mark {
     state: Mutex<State>,
@@ -19,7 +19,8 @@ pub struct Mark {
 #[derive(Debug, Default)]
 struct State {
     reached: Option<Moment>,
-    /// Somebody blocks: most marks are never waited for, and waking nobody is still a system call.
+    /// Whether a thread blocks on the mark. Most marks have no waiter, and a needless wake-up costs a system
+    /// call.
     awaited: bool,
 }
 
@@ -50,18 +51,18 @@ impl Mark {
     }
 }
 
-/// What an event last marked.
+/// The last mark of an event.
 #[derive(Clone, Debug)]
 pub enum Last {
     Never,
     Recorded(Arc<Mark>),
-    /// Recorded on a stream that was being captured: a place in a graph, not a moment.
+    /// Recorded during a capture: a place in a graph, not a moment.
     Captured(Arc<Capture>),
 }
 
 #[derive(Debug)]
 pub struct Event {
-    /// Whose streams may record it.
+    /// The device whose streams may record it.
     pub device: i32,
     timed: bool,
     last: Mutex<Last>,

@@ -1,7 +1,8 @@
-//! What can be seen of a GPU from outside the processes that use it: a page in the machine's folder.
+//! What can be observed of a GPU from outside the processes that use it: a page in the machine's folder.
 //!
-//! The process that works on a device writes there, the stand-in management library reads. A timeline runs ahead of the clock, so
-//! the page says until when the device is busy, and who reads takes off what is still to come.
+//! The process that uses a device writes its page, and the stand-in management library reads it. A timeline
+//! runs ahead of the clock, so the page has the time until which the device is busy, and readers subtract the
+//! part in the future.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -15,38 +16,38 @@ use crate::lock;
 use crate::machine;
 use crate::settings;
 
-/// What every GPU of the pretended machine can do at most, in MHz.
+/// The highest clock of every simulated GPU, in MHz.
 pub const HIGHEST_MHZ: f64 = 1980.0;
 
-/// Bytes of memory of each of them, an H200's.
+/// The memory of each GPU in bytes, that of an H200.
 pub const MEMORY: u64 = 150_754_820_096;
 
-/// What a process that uses a device takes of its memory before it asks for any.
+/// The memory that a process takes on a device before it allocates any.
 pub const CONTEXT_BYTES: u64 = 512 << 20;
 
-/// The page. A new file is all zero, and that is a device nobody has used.
+/// The page. A new file is all zero, which means a device that was never used.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Page {
-    /// The process that uses the device; the last one, of several.
+    /// The process that uses the device; of several, the last one.
     process: AtomicU32,
     mhz: AtomicU32,
-    /// Time in which anything ran, up to `busy_until`, in nanoseconds.
+    /// The time in which work ran, up to `busy_until`, in nanoseconds.
     busy: AtomicU64,
     busy_until: AtomicU64,
-    /// Operations that have begun and wait for another rank.
+    /// The number of operations that have begun and wait for another rank.
     waiting: AtomicU64,
     memory: AtomicU64,
 }
 
 impl Page {
-    /// Something ran.
+    /// Counts work from `start` to `end`.
     pub fn ran(&self, start: Moment, end: Moment) {
         let before = self.busy_until.fetch_max(end.ns(), Relaxed);
         self.busy.fetch_add(end.ns().saturating_sub(start.ns().max(before)), Relaxed);
     }
 
-    /// Something waits for others while `wait` runs, and keeps the device busy.
+    /// Counts as busy while `wait` runs, which waits for other ranks.
     pub fn while_waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
         self.waiting.fetch_add(1, Relaxed);
         let answer = wait();
@@ -62,7 +63,7 @@ impl Page {
         self.memory.fetch_sub(bytes, Relaxed);
     }
 
-    /// What its process does now; `None` of a device nobody uses.
+    /// What the device does now; `None` if no process uses it.
     #[must_use]
     pub fn look(&self, now: Moment) -> Option<Look> {
         let process = self.process.load(Relaxed);
@@ -84,16 +85,17 @@ impl Page {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     pub process: u32,
-    /// The clock its process runs it at.
+    /// The clock at which its process runs it.
     pub mhz: u32,
-    /// Time in which it did anything so far.
+    /// The time in which it did any work so far.
     pub busy_ns: u64,
-    /// An operation waits for other ranks: to an outsider that is work.
+    /// Whether an operation waits for other ranks, which counts as busy.
     pub waits: bool,
     pub memory: u64,
 }
 
-/// The page of a device as this process numbers it, its own from the first call on; `None` where the machine has no folder.
+/// The page of this process's device with this number. The process owns it from its first call on. `None` if
+/// the machine has no folder.
 #[must_use]
 pub fn mine(device: i32) -> Option<&'static Page> {
     static VISIBLE: OnceLock<Option<Vec<u32>>> = OnceLock::new();
@@ -131,7 +133,7 @@ fn path(device: u32) -> Option<PathBuf> {
     Some(machine::folder()?.join(format!("gpu-{device}")))
 }
 
-/// The page of a device of the machine. Mapped once for each call, and never unmapped.
+/// The page of a device of the machine. Each call maps it, and it is never unmapped.
 #[must_use]
 pub fn open(device: u32) -> Option<&'static Page> {
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path(device)?);
@@ -141,7 +143,7 @@ pub fn open(device: u32) -> Option<&'static Page> {
 fn map(file: &File) -> Option<&'static Page> {
     let length = size_of::<Page>();
     file.set_len(length as u64).ok()?;
-    // SAFETY: a fresh mapping of a file that is long enough; nothing else is at its address.
+    // SAFETY: a new mapping of a file that is long enough; nothing else is at its address.
     let at = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -153,7 +155,8 @@ fn map(file: &File) -> Option<&'static Page> {
         )
     };
     let at = NonNull::new(at).filter(|at| at.as_ptr() != libc::MAP_FAILED)?;
-    // SAFETY: aligned to a page, long enough, never unmapped, and only touched as atomics, for which any bits will do.
+    // SAFETY: aligned to a page, long enough, never unmapped, and accessed only as atomics, which may have
+    // any bits.
     Some(unsafe { at.cast::<Page>().as_ref() })
 }
 

@@ -1,6 +1,7 @@
-//! What a GEMM costs: `2 * m * n * k` operations, four times as many if it is complex, at a share of full speed set by the data type.
+//! The cost of a GEMM: `2 * m * n * k` operations, four times as many for complex numbers, at a share of full
+//! speed that depends on the data type.
 //!
-//! It is apart from the timeline because cuBLAS and cublasLt must agree on it.
+//! A separate file, because cuBLAS and cublasLt must agree on the cost.
 
 /// `cudaDataType_t`
 const R_32F: i32 = 0;
@@ -11,7 +12,7 @@ const C_64F: i32 = 5;
 pub const COMPUTE_32F: i32 = 68;
 pub const COMPUTE_32F_FAST_TF32: i32 = 77;
 
-/// A GEMM as both libraries see it.
+/// A GEMM in the form that both libraries share.
 #[derive(Clone, Copy, Debug)]
 pub struct Gemm {
     pub m: u64,
@@ -30,8 +31,7 @@ impl Gemm {
         complex * 2.0 * self.m as f64 * self.n as f64 * self.k as f64 * self.batch as f64
     }
 
-    /// Share of full speed: 1 for what runs on 8 or 16 bits, 1/2 for TF32, 1/8 for plain single precision,
-    /// 1/16 for double.
+    /// The share of full speed: 1 for 8 or 16 bits, 1/2 for TF32, 1/8 for single precision, 1/16 for double.
     #[must_use]
     pub fn rate(&self) -> f64 {
         match (self.data_type, self.compute_type) {
@@ -42,7 +42,7 @@ impl Gemm {
         }
     }
 
-    /// cuBLAS does nothing, successfully, for a GEMM without elements.
+    /// cuBLAS does nothing for a GEMM without elements, and returns success.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.m == 0 || self.n == 0 || self.batch == 0

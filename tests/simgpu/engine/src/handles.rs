@@ -1,11 +1,11 @@
-//! Handles a C program holds, and what they stand for.
+//! Handles that a C program has, and the objects that they mean.
 //!
-//! A handle is not an address: a stale or made-up one is found out instead of followed. As on the real thing, a freed
-//! handle's value is soon given out again, so whoever remembers handles must notice their end.
+//! A handle is not an address, so a stale or invented one is refused and never dereferenced. As in CUDA, the
+//! value of a freed handle is soon reused, so whoever keeps handles must notice their end.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Distance between two handles: they look like addresses of small structs.
+/// The distance between two handles. They look like addresses of small structs.
 const STEP: usize = 64;
 
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub struct Handles<T> {
 }
 
 impl<T> Handles<T> {
-    /// Handles count up from `base`, which must be no special value of the C interface.
+    /// Handles count up from `base`, which must not be a special value of the C interface.
     #[must_use]
     pub const fn new(base: usize) -> Self {
         Self { base, slots: RwLock::new(Vec::new()) }

@@ -1,12 +1,12 @@
-//! The pretended GPU under the stand-in CUDA libraries.
+//! The simulated GPU below the stand-in CUDA libraries.
 //!
-//! A stream is a queue of operations whose start and end are *computed* on the machine-wide monotonic clock
-//! and never slept through: the timeline runs ahead of the wall clock, and only calls by which a host looks at
-//! the GPU (query, synchronize) hold it back until the wall clock has caught up. Durations read through
-//! events are therefore exact on a loaded machine too, and the host is still paced by its GPU.
+//! A stream is a queue of operations. Their starts and ends are *computed* on the machine-wide monotonic
+//! clock; no thread sleeps through them. The timeline runs ahead of the wall clock, and only the calls by
+//! which a host observes the GPU (query, synchronize) wait until the wall clock has caught up. Therefore
+//! durations read through events are exact on a loaded machine too, and the GPU still paces its host.
 //!
-//! It is apart from the C interfaces because four libraries share it. The timeline itself is alive in
-//! `libcudart` only; the others reach it through [`driver`].
+//! The engine is separate from the C interfaces because four libraries share it. The timeline itself is only
+//! in `libcudart`; the others reach it through [`driver`].
 
 pub mod capture;
 pub mod clock;
@@ -27,7 +27,7 @@ pub mod worker;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks, and takes what a panicked holder left: every critical section here leaves its data whole.
+/// Locks the mutex, also after a holder has panicked: every critical section here leaves its data whole.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

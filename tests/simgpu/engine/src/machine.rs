@@ -1,4 +1,4 @@
-//! The simulated machine: its devices, their names, and where they can be observed from outside.
+//! The simulated machine: its devices, their names, and the folder in which they can be observed.
 
 use std::env;
 use std::ffi::OsString;
@@ -6,18 +6,18 @@ use std::path::PathBuf;
 
 use crate::settings;
 
-/// The folder that stands for the machine. Without one, nobody but the processes themselves sees its GPUs.
+/// The folder that represents the machine. Without it, only the processes themselves see its GPUs.
 pub const FOLDER: &str = "SIMGPU_MACHINE_DIR";
 
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
-/// Where devices are looked at from outside.
+/// The folder in which devices can be observed.
 #[must_use]
 pub fn folder() -> Option<PathBuf> {
     env::var_os(FOLDER).filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
-/// Devices of the machine.
+/// The number of devices of the machine.
 #[must_use]
 #[allow(
     clippy::cast_possible_truncation,
@@ -28,7 +28,7 @@ pub fn devices() -> u32 {
     settings::DEVICES.read() as u32
 }
 
-/// The machine's devices this process may use, in the order it numbers them.
+/// The machine's devices that this process may use, in the order of their numbers in the process.
 #[must_use]
 pub fn visible() -> Vec<u32> {
     match env::var(VISIBLE) {
@@ -37,13 +37,13 @@ pub fn visible() -> Vec<u32> {
     }
 }
 
-/// As CUDA reads it: what follows the first number it cannot make sense of is not there.
+/// Reads the list as CUDA does: numbers from the first invalid one on are ignored.
 fn chosen(list: &str, devices: u32) -> Vec<u32> {
     let numbers = list.split(',').map_while(|word| word.trim().parse().ok());
     numbers.take_while(|number| *number < devices).collect()
 }
 
-/// How many times as long work takes on each of the visible devices: by the files `slow-<number>`.
+/// How many times longer work takes on each visible device, from the files `slow-<number>`.
 #[must_use]
 pub fn slowness() -> Vec<f64> {
     let folder = folder();
@@ -54,11 +54,11 @@ pub fn slowness() -> Vec<f64> {
     visible().into_iter().map(|device| factor(device).unwrap_or(1.0)).collect()
 }
 
-/// Of a device of the machine; another machine's are others.
+/// The UUID of a device. The devices of another machine have other UUIDs.
 #[must_use]
 pub fn uuid(device: u32) -> [u8; 16] {
     let name = env::var_os(FOLDER).unwrap_or_else(|| OsString::from("simgpu"));
-    // FNV-1a: the same in every process.
+    // FNV-1a, which gives the same number in every process.
     let hash = name.as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
     });

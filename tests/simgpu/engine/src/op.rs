@@ -1,4 +1,4 @@
-//! What a stream can be asked to do.
+//! The operations of a stream.
 
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::clock::Moment;
 use crate::event::Mark;
 use crate::trace::Task;
 
-/// Work as a graph keeps it and replays it.
+/// Work in the form that a graph keeps and replays.
 #[derive(Clone, Debug)]
 pub enum Node {
     Work(Duration, Task),
@@ -25,7 +25,7 @@ impl Node {
     }
 }
 
-/// Work as a stream queues it.
+/// Work in the form that a stream queues.
 #[derive(Debug)]
 pub enum Op {
     Work(Duration),
@@ -44,7 +44,7 @@ impl From<Node> for Op {
 }
 
 impl Op {
-    /// When the op ends if it may start at `start`; blocks where the answer depends on somebody else.
+    /// When the operation ends if it may start at `start`. Blocks if that depends on another rank or stream.
     #[must_use]
     pub fn run(self, start: Moment) -> Moment {
         match self {
@@ -58,13 +58,13 @@ impl Op {
         }
     }
 
-    /// Whether it takes the device's time.
+    /// Whether it takes time on the device.
     #[must_use]
     pub fn is_work(&self) -> bool {
         matches!(self, Self::Work(_) | Self::Meet(_))
     }
 
-    /// Whether [`Op::run`] would answer without blocking.
+    /// Whether [`Op::run`] would return without blocking.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         match self {
@@ -75,20 +75,21 @@ impl Op {
     }
 }
 
-/// How `libnccl` hands over an op that waits for other ranks. The struct and all five of its members are
-/// part of the private C interface between the stand-ins.
+/// An operation of `libnccl` that waits for other ranks. The struct and its five members are part of the
+/// private C interface between the stand-ins.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CollectiveCalls {
     pub context: *mut c_void,
-    /// What its kernel is called: a C string that stays.
+    /// The name of its kernel: a C string that is never freed.
     pub name: *const c_char,
-    /// Called on the launching thread, once for every launch: takes the op's place in the order of its
-    /// communicator. The answer is passed to exactly one `resolve`.
+    /// Called on the launching thread, once per launch. Takes the operation's place in the order of its
+    /// communicator. The result is passed to exactly one `resolve`.
     pub launch: unsafe extern "C" fn(context: *mut c_void) -> *mut c_void,
-    /// Called on the stream's thread with the moment (ns) the op may start; answers when it ends.
+    /// Called on the stream's thread with the moment (ns) at which the operation may start. Returns when it
+    /// ends.
     pub resolve: unsafe extern "C" fn(context: *mut c_void, launched: *mut c_void, start: u64) -> u64,
-    /// Called once, last.
+    /// Called once, as the last call.
     pub release: unsafe extern "C" fn(context: *mut c_void),
 }
 
@@ -117,19 +118,21 @@ impl Collective {
 
 impl Drop for Collective {
     fn drop(&mut self) {
-        // SAFETY: the maker's promise in `new`; this is the last call, as nobody holds `self` any more.
+        // SAFETY: the maker's promise in `new`; this is the last call, because no other reference to `self`
+        // is left.
         unsafe { (self.0.release)(self.0.context) };
     }
 }
 
-/// A collective that has its place in line and waits for its turn on a stream.
+/// A launched collective: it has its place in the order, and waits for its turn on a stream.
 #[derive(Debug)]
 pub struct Launched {
     collective: Arc<Collective>,
     launched: *mut c_void,
 }
 
-// SAFETY: `launched` is only handed back to the maker, who promised (`Collective::new`) any thread will do.
+// SAFETY: `launched` is only passed back to the maker, who promised (`Collective::new`) that any thread may
+// do so.
 unsafe impl Send for Launched {}
 
 impl Launched {

@@ -1,7 +1,7 @@
-//! Whether this process may use the GPU: a child forked after first use may not, as with CUDA.
+//! Whether this process may use the GPU. As in CUDA, a child that was forked after the first use may not.
 //!
-//! The child has the parent's handles and locks but none of its threads, so each library refuses every call
-//! there before it touches anything. A process forked before the first use is as good as any.
+//! Such a child has the parent's handles and locks but none of its threads, so each library refuses every
+//! call before it touches anything. A process forked before the first use may use the GPU.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static ORPHANED: AtomicBool = AtomicBool::new(false);
 static WATCH: Once = Once::new();
 
-/// False in a child forked after the first call of this in its parent.
+/// False in a child that was forked after its parent's first call of this.
 #[must_use]
 pub fn is_usable() -> bool {
     if ORPHANED.load(Ordering::Relaxed) {
@@ -28,7 +28,8 @@ extern "C" fn orphan() {
     ORPHANED.store(true, Ordering::Relaxed);
 }
 
-/// A living thread of this process. Not `std`'s id, which is gone while a thread's locals are torn down.
+/// A living thread of this process. Not `std`'s id, which no longer exists while a thread's locals are
+/// destroyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thread(libc::pthread_t);
 
@@ -40,7 +41,7 @@ impl Thread {
     }
 }
 
-/// Runs `body` and leaves errno as it was: no caller may come to lean on what a stand-in leaves there.
+/// Runs `body` and restores errno: no caller may depend on a value that a stand-in leaves.
 pub fn keeping_errno<T>(body: impl FnOnce() -> T) -> T {
     // SAFETY: glibc promises a valid address for the life of the calling thread.
     let errno = unsafe { libc::__errno_location() };

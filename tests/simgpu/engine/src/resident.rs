@@ -1,4 +1,5 @@
-//! Which kernels are on the devices now, for the driver's core dumps. Noted only once somebody may ask.
+//! Which kernels are on the devices now, for the driver's core dumps. Recorded only once core dumps are
+//! enabled.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,10 +17,10 @@ static RESIDENTS: Mutex<Vec<Resident>> = Mutex::new(Vec::new());
 pub struct Resident {
     number: u64,
     pub device: i32,
-    /// The address of its name, a C string that stays.
+    /// The address of its name: a C string that is never freed.
     pub name: usize,
     begin: Moment,
-    /// `None` while that depends on somebody else.
+    /// `None` while the end depends on another rank or stream.
     end: Option<Moment>,
 }
 
@@ -31,7 +32,7 @@ pub fn note_from_now_on() {
 #[derive(Debug)]
 pub struct Number(u64);
 
-/// `None` if nothing is noted of it.
+/// `None` if kernels are not recorded.
 #[must_use]
 pub fn begin(device: i32, task: Task, begin: Moment) -> Option<Number> {
     let Task::Kernel(name) = task else { return None };

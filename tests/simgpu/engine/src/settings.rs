@@ -1,9 +1,9 @@
-//! Numbers taken from the environment, once, by whoever needs them first.
+//! Numbers from the environment, each read once, at its first use.
 
 use std::io::Write;
 use std::ops::RangeInclusive;
 
-/// A setting of the pretended machine. `tests/simgpu/README.md` lists them all.
+/// A setting of the simulated machine. `tests/simgpu/README.md` lists them all.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub name: &'static str,
@@ -12,7 +12,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The value, or the default with one line on stderr that says what is wrong.
+    /// The value. An invalid one gives the default, and a line on stderr that says what is wrong.
     #[must_use]
     pub fn read(&self) -> f64 {
         let Some(text) = std::env::var_os(self.name) else { return self.default };
@@ -38,7 +38,7 @@ impl Setting {
 
 pub const TFLOPS: Setting = Setting { name: "SIMGPU_TFLOPS", default: 500.0, range: 1e-3..=1e6 };
 pub const SLOWDOWN: Setting = Setting { name: "SIMGPU_SLOWDOWN", default: 1.0, range: 1e-3..=1e6 };
-/// The clock the GPU is held at; GEMMs and kernels take the longer for it.
+/// The clock of the GPU. GEMMs and kernels take longer at a lower clock.
 pub const CLOCK_MHZ: Setting = Setting {
     name: "SIMGPU_CLOCK_MHZ",
     default: crate::gauge::HIGHEST_MHZ,
@@ -46,16 +46,17 @@ pub const CLOCK_MHZ: Setting = Setting {
 };
 pub const KERNEL_US: Setting = Setting { name: "SIMGPU_KERNEL_US", default: 5.0, range: 0.0..=1e9 };
 pub const MEMCPY_GB_S: Setting = Setting { name: "SIMGPU_MEMCPY_GB_S", default: 25.0, range: 1e-6..=1e6 };
-/// Copies within a GPU, bytes read and bytes written; and from one GPU to another.
+/// The memory bandwidth for copies within a GPU (bytes read plus bytes written), and the bandwidth from one
+/// GPU to another.
 pub const MEMORY_GB_S: Setting = Setting { name: "SIMGPU_MEMORY_GB_S", default: 4000.0, range: 1e-6..=1e6 };
 pub const NVLINK_GB_S: Setting = Setting { name: "SIMGPU_NVLINK_GB_S", default: 300.0, range: 1e-6..=1e6 };
-/// What programs that are not simulated hold of a device's memory.
+/// The memory of a device that programs outside the simulation hold.
 pub const FOREIGN_MIB: Setting = Setting { name: "SIMGPU_FOREIGN_MIB", default: 0.0, range: 0.0..=1e6 };
-/// What a communicator takes of its device's memory.
+/// The memory that a communicator takes on its device.
 pub const NCCL_MIB: Setting = Setting { name: "SIMGPU_NCCL_MIB", default: 0.0, range: 0.0..=1e6 };
 pub const DEVICES: Setting = Setting { name: "SIMGPU_DEVICES", default: 8.0, range: 0.0..=1024.0 };
 pub const BUS_GB_S: Setting = Setting { name: "SIMGPU_BUS_GB_S", default: 150.0, range: 1e-6..=1e6 };
-/// As `ncclGetVersion` numbers it.
+/// In the form of `ncclGetVersion`.
 pub const NCCL_VERSION: Setting =
     Setting { name: "SIMGPU_NCCL_VERSION", default: 22809.0, range: 21800.0..=23399.0 };
 pub const INIT_TIMEOUT_S: Setting =

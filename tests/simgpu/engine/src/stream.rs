@@ -1,8 +1,8 @@
 //! A stream: operations in order, each with a computed start and end.
 //!
-//! An op whose end is known at once (a kernel on an idle stream) is resolved on the launching thread. Only
-//! what waits for somebody else, and what is queued behind it, goes to the stream's own thread, which is
-//! made when the first such op arrives.
+//! An operation whose end is known at once, such as a kernel on an idle stream, is resolved on the launching
+//! thread. Only operations that wait for another rank or stream, and those queued behind them, go to the
+//! stream's own thread. The first such operation starts that thread.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,14 +19,15 @@ use crate::{
     worker,
 };
 
-/// Unfinished ops a stream holds; the next launch waits for one to end, as on the real thing.
+/// How many unfinished operations a stream holds. As on a real GPU, the next launch waits until one has
+/// ended.
 const DEPTH: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The stream that programs call NULL.
+    /// The stream with the handle NULL.
     Legacy,
-    /// Made by a program; on a real GPU it synchronises with the legacy stream.
+    /// Made by a program. On a real GPU it synchronises with the legacy stream.
     Blocking,
     NonBlocking,
 }
@@ -42,9 +43,9 @@ pub struct Stream {
 
 #[derive(Debug, Default)]
 struct State {
-    /// End of the last resolved op.
+    /// The end of the last resolved operation.
     tail: Moment,
-    /// Ends of resolved ops that the wall clock had not reached when last looked at.
+    /// The ends of resolved operations that the wall clock had not reached at the last check.
     ends: VecDeque<Moment>,
     queue: VecDeque<Queued>,
     worker: Worker,
@@ -52,7 +53,7 @@ struct State {
     closed: bool,
 }
 
-/// An op with when it was launched.
+/// An operation, and when it was launched.
 #[derive(Debug)]
 struct Queued {
     submitted: Moment,
@@ -86,10 +87,10 @@ impl Stream {
         Arc::new(Self { id, device, kind, state: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// Does the work, or writes it into the graph while the stream is being captured.
+    /// Does the work, or records it in the graph while the stream is being captured.
     ///
     /// # Errors
-    /// When the stream's thread cannot be made.
+    /// When the stream's thread cannot be started.
     pub fn submit(self: &Arc<Self>, node: Node) -> io::Result<()> {
         if let Some(capture) = self.capture() {
             capture.add(node);
@@ -100,7 +101,7 @@ impl Stream {
     }
 
     /// # Errors
-    /// When the stream's thread cannot be made.
+    /// When the stream's thread cannot be started.
     pub fn record(self: &Arc<Self>, event: &Event) -> io::Result<()> {
         if let Some(capture) = self.capture() {
             event.set_last(Last::Captured(capture));
@@ -112,15 +113,15 @@ impl Stream {
     }
 
     /// # Errors
-    /// When the stream's thread cannot be made.
+    /// When the stream's thread cannot be started.
     pub fn wait(self: &Arc<Self>, mark: Arc<Mark>) -> io::Result<()> {
         self.push(Op::Wait(mark), None)
     }
 
-    /// Blocks until everything submitted so far is done on the wall clock.
+    /// Blocks until the wall clock has reached the end of everything submitted so far.
     ///
     /// # Errors
-    /// When the stream's thread cannot be made.
+    /// When the stream's thread cannot be started.
     pub fn synchronize(self: &Arc<Self>) -> io::Result<()> {
         let mark = Arc::new(Mark::default());
         self.push(Op::Record(Arc::clone(&mark)), None)?;
@@ -143,7 +144,7 @@ impl Stream {
         lock(&self.state).capture = capture;
     }
 
-    /// The stream's handle is gone: what is queued still runs, then the thread ends.
+    /// The program has destroyed the stream: queued work still runs, then the thread ends.
     pub fn close(&self) {
         lock(&self.state).closed = true;
         self.changed.notify_all();
@@ -185,7 +186,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Runs an op, where outsiders see that the device is busy.
+    /// Runs an operation, and shows outside that the device is busy.
     fn run(&self, op: Op, start: Moment, task: Option<Task>, traced: Option<Traced>) -> Moment {
         let resident = task.and_then(|task| resident::begin(self.device, task, start));
         let page = gauge::mine(self.device).filter(|_| op.is_work());

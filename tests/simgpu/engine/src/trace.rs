@@ -1,4 +1,4 @@
-//! Work and its launches, reported to a tracer: the stand-in CUPTI. Untraced, a launch reads one flag.
+//! Reports work and launches to a tracer, the stand-in CUPTI. Without a tracer, a launch only reads one flag.
 
 use std::cell::Cell;
 use std::mem;
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use crate::clock::Moment;
 
-/// What a piece of work is.
+/// The kind of a piece of work.
 #[derive(Clone, Copy, Debug)]
 pub enum Task {
-    /// The address of its name, a C string that stays.
+    /// The address of its name: a C string that is never freed.
     Kernel(usize),
     /// `kind` is a `cudaMemcpyKind`.
     Copy {
@@ -22,7 +22,7 @@ pub enum Task {
     },
 }
 
-/// Whose functions a program called.
+/// The library whose function a program called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Library {
@@ -30,16 +30,16 @@ pub enum Library {
     Runtime = 1,
 }
 
-/// The report. Times are nanoseconds of [`Moment`]; those of work may lie in the future.
+/// The report. Times are nanoseconds of [`Moment`]; those of work may be in the future.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     pub what: What,
-    /// The same of a call and all that it launched.
+    /// A call and all work that it launched have the same number.
     pub correlation: u32,
     pub begin: u64,
     pub end: u64,
-    /// Of a call: the number CUPTI has for it, and the lower half of its thread's `pthread_t`.
+    /// For a call: CUPTI's number of the function, and the lower half of the thread's `pthread_t`.
     pub call: u32,
     pub thread: u32,
     pub stream: u32,
@@ -66,11 +66,11 @@ static SINK: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 static CORRELATIONS: AtomicU32 = AtomicU32::new(1);
 
 thread_local! {
-    /// The correlation of the traced call that this thread is in.
+    /// The correlation of the traced call in which this thread is.
     static CALL: Cell<u32> = const { Cell::new(0) };
 }
 
-/// From now on launches are traced or not. Earlier launches are still reported to the last sink.
+/// Starts or stops the tracing of launches. Earlier launches are still reported to the last sink.
 pub fn set(sink: Option<Sink>) {
     if let Some(sink) = sink {
         SINK.store(sink as *mut (), Ordering::Release);
@@ -78,7 +78,7 @@ pub fn set(sink: Option<Sink>) {
     ON.store(sink.is_some(), Ordering::Release);
 }
 
-/// Runs a call that launches something, the outermost of which counts.
+/// Runs a call that launches work. Of nested calls, only the outermost is traced.
 pub fn calling<T>(library: Library, call: u32, body: impl FnOnce() -> T) -> T {
     if !ON.load(Ordering::Acquire) || CALL.get() != 0 {
         return body();
@@ -95,14 +95,14 @@ pub fn calling<T>(library: Library, call: u32, body: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Work that is traced: launched by a call that is.
+/// Work whose launch is traced.
 #[derive(Clone, Copy, Debug)]
 pub struct Traced {
     correlation: u32,
     task: Task,
 }
 
-/// `None` while nobody traces.
+/// `None` without a tracer.
 #[must_use]
 pub fn launched(task: Option<Task>) -> Option<Traced> {
     let correlation = CALL.get();

@@ -1,17 +1,18 @@
-//! Threads that no signal of the program is ever delivered to.
+//! Threads that block all signals, so that no signal of the program reaches them.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::thread::Builder;
 
-/// Enough for a stream's loop; a job may have hundreds of streams.
+/// Enough for a stream's loop. A job may have hundreds of streams.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// Starts a thread with every signal blocked, so that the program's handlers stay on the program's threads.
+/// Starts a thread with every signal blocked, so that the program's handlers run only on the program's
+/// threads.
 ///
 /// # Errors
-/// When the system has no thread to give.
+/// When the system cannot start a thread.
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();

@@ -1,4 +1,4 @@
-//! Questions about the library and about a communicator.
+//! Calls that return facts about the library and about a communicator.
 
 use std::ffi::{c_char, c_int};
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use simgpu_engine::settings;
 use crate::call::{Failure, call, put};
 use crate::communicator::{Communicator, Member};
 
-/// What it pretends to be, by default 2.28.9.
+/// The NCCL version that is simulated, by default 2.28.9.
 pub(crate) fn version() -> c_int {
     static VERSION: OnceLock<c_int> = OnceLock::new();
     *VERSION.get_or_init(|| settings::NCCL_VERSION.read() as c_int)
@@ -38,7 +38,7 @@ pub(crate) unsafe extern "C" fn ncclCommCuDevice(comm: usize, device: *mut c_int
     unsafe { answer(comm, device, |comm| comm.device) }
 }
 
-/// "In progress", or "success": what goes wrong here is a rank that does not come, and that is found out only while ranks meet.
+/// "In progress" or "success". The only failure here is a missing rank, which shows only while ranks join.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ncclCommGetAsyncError(comm: usize, error: *mut c_int) -> c_int {
     call(|_| {
@@ -49,7 +49,7 @@ pub(crate) unsafe extern "C" fn ncclCommGetAsyncError(comm: usize, error: *mut c
 }
 
 /// # Safety
-/// `to` must be NULL or writable: what NCCL asks of its callers.
+/// `to` must be NULL or writable, as NCCL requires of its callers.
 unsafe fn answer(comm: usize, to: *mut c_int, question: impl FnOnce(&Communicator) -> c_int) -> c_int {
     call(|_| {
         let comm = Communicator::of(comm)?;

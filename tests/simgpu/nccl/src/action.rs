@@ -1,4 +1,5 @@
-//! What a program asks of a communicator: the collectives, with what each moves over the bus, and transfers.
+//! What a program asks a communicator to do: collectives, with the bytes that each moves over the bus, and
+//! transfers.
 
 use std::ffi::{CStr, c_int};
 
@@ -20,7 +21,7 @@ pub(crate) enum Kind {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
-    /// `bytes` is count times element size, `root` 0 where there is none.
+    /// `bytes` is the count times the element size. `root` is 0 for operations without one.
     Collective {
         kind: Kind,
         bytes: u64,
@@ -31,7 +32,7 @@ pub(crate) enum Action {
         bytes: u64,
         peer: u32,
     },
-    /// A one-sided write or signal, which no other rank waits for: bytes over the bus.
+    /// A one-sided write or signal, with its bytes over the bus. No other rank waits for it.
     Put {
         bytes: u64,
     },
@@ -51,13 +52,13 @@ impl Kind {
         }
     }
 
-    /// Bytes over the bus, by the formulas of nccl-tests (whose bandwidth this makes exact).
+    /// The bytes over the bus, by the formulas of nccl-tests, so that the simulated bandwidth is exact.
     #[allow(clippy::cast_precision_loss, reason = "a byte in 2^52 is no time")]
     pub(crate) fn bus_bytes(self, bytes: u64, ranks: u32) -> f64 {
         let (bytes, others) = (bytes as f64, f64::from(ranks - 1));
         match self {
             Self::AllReduce => 2.0 * others / f64::from(ranks) * bytes,
-            // The whole is `bytes * ranks`, of which each rank has its share already.
+            // The total is `bytes * ranks`, and each rank already has its own part.
             Self::AllGather | Self::ReduceScatter | Self::AlltoAll | Self::Gather | Self::Scatter => {
                 others * bytes
             }
@@ -73,7 +74,7 @@ impl Action {
         }
     }
 
-    /// Equal where two ranks ask for the same thing.
+    /// Equal for two ranks that ask for the same operation.
     pub(crate) fn purpose(&self, seed: u64) -> u64 {
         match self {
             Self::Collective { kind, bytes, root } => {
@@ -84,7 +85,7 @@ impl Action {
     }
 }
 
-/// `count` elements of an `ncclDataType_t`.
+/// The bytes of `count` elements of an `ncclDataType_t`.
 pub(crate) fn bytes(count: usize, data_type: c_int) -> Result<u64, Failure> {
     const SIZES: [u64; 12] = [1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1];
     let size = usize::try_from(data_type).ok().and_then(|index| SIZES.get(index));

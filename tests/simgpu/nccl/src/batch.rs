@@ -1,4 +1,4 @@
-//! What one launch does on one communicator: a single call, or all calls of a group, run as one.
+//! One launch on one communicator: a single call, or all calls of a group, which run as one.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::Ordering;
@@ -37,7 +37,7 @@ struct Together {
     cost: u64,
 }
 
-/// The batch's places in line, taken when it was launched.
+/// The batch's places in the order of calls, taken at the launch.
 struct Places {
     collective: u64,
     transfers: Vec<u64>,
@@ -58,8 +58,8 @@ impl Batch {
         } else {
             let context = Box::into_raw(Box::new(Self::new(comm, actions))).cast();
             let calls = CollectiveCalls { context, name: name(actions).as_ptr(), launch, resolve, release };
-            // SAFETY: found by `Driver::find`; the three calls only share the batch, which is Sync, and its
-            // owner is now whoever calls `release`.
+            // SAFETY: found by `Driver::find`; the three calls only share the batch, which is Sync. The
+            // caller of `release` owns it from now on.
             unsafe { (driver.enqueue_collective)(stream, calls) }
         };
         if code == 0 { Ok(()) } else { Err(Failure::UnhandledCuda) }
@@ -98,7 +98,7 @@ impl Batch {
         }
     }
 
-    /// When all of it ends; `None` when the communicator was aborted first.
+    /// When all of it ends; `None` if the communicator was aborted first.
     fn run(&self, places: &Places, start: u64) -> Option<u64> {
         let met = match self.collective {
             Some(together) => self.meet(together, places.collective, start)?,
@@ -143,7 +143,7 @@ impl Batch {
         (!self.comm.is_aborted()).then_some(())
     }
 
-    /// Transfers of a batch share the bus, which carries both directions at once.
+    /// The transfers of a batch share the bus, which carries both directions at the same time.
     #[allow(clippy::cast_precision_loss, reason = "a byte in 2^52 is no time")]
     fn transfer_cost(&self) -> u64 {
         let total = |direction| {
@@ -154,7 +154,7 @@ impl Batch {
     }
 }
 
-/// What NCCL calls the kernel.
+/// NCCL's name of the kernel.
 fn name(actions: &[Action]) -> &'static CStr {
     match actions {
         [Action::Collective { kind: Kind::AllReduce, .. }] => {
@@ -171,7 +171,7 @@ fn name(actions: &[Action]) -> &'static CStr {
     }
 }
 
-/// Nanoseconds these bytes take.
+/// How many nanoseconds these bytes take.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,11 +1,11 @@
-//! The one way in, and the result codes.
+//! The entry of every call, and the result codes.
 
 use std::ffi::c_int;
 
 use simgpu_engine::driver::{Driver, driver};
 use simgpu_engine::process;
 
-/// `ncclResult_t`, but for success.
+/// `ncclResult_t`, except success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     UnhandledCuda = 1,
@@ -15,7 +15,7 @@ pub(crate) enum Failure {
     InProgress = 7,
 }
 
-/// Runs a call, refusing it in a forked child.
+/// Runs a call, or refuses it in a forked child.
 pub(crate) fn call(body: impl FnOnce(Driver) -> Result<(), Failure>) -> c_int {
     let outcome = process::keeping_errno(|| match driver() {
         Some(driver) if process::is_usable() => body(driver),
@@ -24,7 +24,7 @@ pub(crate) fn call(body: impl FnOnce(Driver) -> Result<(), Failure>) -> c_int {
     outcome.err().map_or(0, |failure| failure as c_int)
 }
 
-/// Writes an answer where the C caller wants it.
+/// Writes a result where the C caller wants it.
 ///
 /// # Safety
 /// `to` must be NULL or writable.

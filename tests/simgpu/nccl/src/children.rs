@@ -1,4 +1,4 @@
-//! Communicators that come from others: split, shrunk, grown. Its ranks exchange their colors in the parent's
+//! Communicators made from others: split, shrunk and grown. Their ranks exchange colors in the parent's
 //! rendezvous.
 
 use std::ffi::{c_int, c_void};
@@ -16,7 +16,7 @@ use crate::key::{Key, UniqueId};
 /// `NCCL_SPLIT_NOCOLOR`: this rank gets no communicator.
 const NO_COLOR: c_int = -1;
 
-/// `NCCL_SHRINK_ABORT`: what is under way on the parent ends.
+/// `NCCL_SHRINK_ABORT`: running operations of the parent are aborted.
 const ABORT: c_int = 1;
 
 #[unsafe(no_mangle)]
@@ -50,7 +50,7 @@ pub(crate) unsafe extern "C" fn ncclCommSplit(
     })
 }
 
-/// The ranks that leave take no part, and may be gone. Sorts the program's list, as the original does.
+/// The excluded ranks take no part, and may have ended. As in NCCL, the program's list gets sorted.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ncclCommShrink(
     comm: usize,
@@ -85,7 +85,7 @@ pub(crate) unsafe extern "C" fn ncclCommShrink(
             let after = (parent.rank..parent.ranks()).filter(|rank| !without.contains(rank)).count();
             let [rank, ranks] =
                 [before, before + after].map(|number| u32::try_from(number).unwrap_or(u32::MAX));
-            // The original forgets to number these.
+            // NCCL does not number these.
             let (key, greeting) = (parent.key.shrunk(ordinal, &without), parent.greeting.split(0, 0));
             Ok(Some((Seat { key, greeting, rank, device: parent.device }, ranks)))
         };
@@ -94,7 +94,7 @@ pub(crate) unsafe extern "C" fn ncclCommShrink(
     })
 }
 
-/// What ranks that come new are handed by one of those that stay.
+/// The id that a remaining rank gives to the new ranks.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ncclCommGetUniqueId(comm: usize, id: *mut UniqueId) -> c_int {
     call(|_| {
@@ -104,7 +104,8 @@ pub(crate) unsafe extern "C" fn ncclCommGetUniqueId(comm: usize, id: *mut Unique
     })
 }
 
-/// Ranks that stay keep their numbers; those that come have no parent, a number, and what they were handed.
+/// Remaining ranks keep their numbers. A new rank passes no parent, but its number and the id that it was
+/// given.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ncclCommGrow(
     comm: usize,
@@ -121,7 +122,8 @@ pub(crate) unsafe extern "C" fn ncclCommGrow(
             if id.is_null() {
                 return Err(Failure::InvalidArgument);
             }
-            // SAFETY: NCCL asks its callers for an id; and found by `Driver::find`, the other takes nothing.
+            // SAFETY: NCCL asks its callers for an id. The other function was found by `Driver::find`, and
+            // takes nothing.
             unsafe { ((*id).magic(), rank, (driver.current_device)(), false) }
         } else {
             let member = Member::of(comm)?;
@@ -141,13 +143,13 @@ pub(crate) unsafe extern "C" fn ncclCommGrow(
     })
 }
 
-/// The parent's ranks with our color, in the order of their keys; none without a color.
+/// The parent's ranks with this rank's color, in the order of their keys. Empty without a color.
 fn members(parent: &Communicator, color: c_int, key: c_int) -> Result<Vec<u32>, Failure> {
     let rendezvous = &parent.rendezvous;
     let mine = rendezvous.seat(parent.rank);
     mine.split_color.store(color, Ordering::Relaxed);
     mine.split_key.store(key, Ordering::Relaxed);
-    // Once so that all have written, and once more so that nobody writes again before all have read.
+    // Waits twice: until all have written, and until all have read, before any rank writes again.
     if !rendezvous.barrier(&parent.aborted) {
         return Err(Failure::System);
     }

@@ -1,4 +1,4 @@
-//! The collectives. Buffers and reduction operators are taken and not looked at.
+//! The collectives. Buffers and reduction operators are accepted and not read.
 
 use std::ffi::{c_int, c_void};
 use std::mem;
@@ -115,7 +115,8 @@ pub(crate) extern "C" fn ncclBroadcast(
 
 type Broadcast = extern "C" fn(*const c_void, *mut c_void, usize, c_int, c_int, usize, usize) -> c_int;
 
-/// As in the real library this calls the public `ncclBroadcast`, whoever provides that: an interposer sees both.
+/// As NCCL does, this calls the public `ncclBroadcast`, whichever library provides it: an interposer sees
+/// both calls.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ncclBcast(
     buffer: *mut c_void,
@@ -130,7 +131,7 @@ pub(crate) extern "C" fn ncclBcast(
     if found.is_null() {
         return ncclBroadcast(buffer, buffer, count, data_type, root, comm, stream);
     }
-    // SAFETY: whoever exports this name promises NCCL's signature.
+    // SAFETY: whichever library exports this name promises NCCL's signature.
     let broadcast = unsafe { mem::transmute::<*mut c_void, Broadcast>(found) };
     broadcast(buffer, buffer, count, data_type, root, comm, stream)
 }

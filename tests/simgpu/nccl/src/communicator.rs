@@ -16,18 +16,18 @@ use crate::key::Key;
 use crate::profiler;
 use crate::rendezvous::Rendezvous;
 
-/// What a handle stands for: a communicator, or one that is still being made.
+/// The object that a handle means: a communicator, or one that is still being made.
 #[derive(Debug)]
 pub(crate) struct Member {
-    /// Calls on it answer before what they ask for is done.
+    /// Whether calls return before their work is done.
     pub non_blocking: bool,
     pub aborted: Arc<AtomicBool>,
     made: OnceLock<Result<Arc<Communicator>, Failure>>,
-    /// Children that are being made of it behind the program's back.
+    /// The number of children that a thread of the library is making from it.
     expecting: AtomicU32,
 }
 
-/// Who is who in a communicator.
+/// The identity of a rank in a communicator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
     pub key: Key,
@@ -48,12 +48,12 @@ pub(crate) struct Communicator {
     collectives: AtomicU64,
     children: AtomicU32,
     shrunk: AtomicU32,
-    /// Transfers so far, by peer.
+    /// The number of transfers so far with each peer.
     sent: Box<[AtomicU64]>,
     received: Box<[AtomicU64]>,
 }
 
-/// Which way a transfer goes.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Send,
@@ -62,7 +62,7 @@ pub(crate) enum Direction {
 
 pub(crate) static COMMUNICATORS: Handles<Member> = Handles::new(0xcc10_0000);
 
-/// Takes a communicator's memory of its device, or gives it back.
+/// Takes a communicator's memory on its device, or frees it.
 #[allow(clippy::cast_possible_truncation, reason = "some thousand MiB")]
 fn hold(device: Option<c_int>, times: i64) {
     let bytes = (settings::NCCL_MIB.read() as i64) << 20;
@@ -84,13 +84,13 @@ impl Member {
 
     pub(crate) fn is_made(&self, outcome: Result<Arc<Communicator>, Failure>) {
         let made = outcome.as_ref().ok().map(|made| made.device);
-        // Made once, by whoever made it.
+        // The result is set once, by the first that sets it.
         if self.made.set(outcome).is_ok() {
             hold(made, 1);
         }
     }
 
-    /// It is destroyed, and gives its memory back.
+    /// The communicator is destroyed and frees its memory.
     pub(crate) fn is_gone(&self) {
         if let Some(Ok(made)) = self.made.get() {
             made.profiler.end();
@@ -106,14 +106,14 @@ impl Member {
         self.expecting.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Only after an abort: nobody who comes is waited for then.
+    /// Waits for children in creation. Call it only after an abort, when none of them waits for other ranks.
     pub(crate) fn wait_for_births(&self) {
         while self.expecting.load(Ordering::Acquire) > 0 {
             thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// What `ncclCommGetAsyncError` says of it.
+    /// The state that `ncclCommGetAsyncError` returns.
     pub(crate) fn state(&self) -> Result<Arc<Communicator>, Failure> {
         match self.made.get() {
             Some(Err(failure)) => Err(*failure),
@@ -122,7 +122,7 @@ impl Member {
         }
     }
 
-    /// A communicator that may be used: NCCL calls it a mistake to use one before it is ready.
+    /// A communicator that is ready. As in NCCL, using one earlier is an error.
     pub(crate) fn ready(&self) -> Result<Arc<Communicator>, Failure> {
         self.state().map_err(|failure| match failure {
             Failure::InProgress => Failure::InvalidArgument,
@@ -161,7 +161,7 @@ impl Communicator {
         self.rendezvous.ranks
     }
 
-    /// A rank of this communicator.
+    /// Checks a rank's number in this communicator.
     pub(crate) fn member(&self, rank: c_int) -> Result<u32, Failure> {
         u32::try_from(rank).ok().filter(|rank| *rank < self.ranks()).ok_or(Failure::InvalidArgument)
     }
@@ -179,7 +179,7 @@ impl Communicator {
         self.children.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The number the next child will have.
+    /// The number that the next child will get.
     pub(crate) fn coming_child(&self) -> u32 {
         self.children.load(Ordering::Relaxed) + 1
     }

@@ -1,10 +1,10 @@
-//! The configuration a program may give a communicator.
+//! The configuration that a program may pass for a communicator.
 
 use std::ffi::{c_int, c_void};
 
 use crate::call::Failure;
 
-/// The front of `ncclConfig_t`; the rest is taken and not looked at.
+/// The first fields of `ncclConfig_t`; the rest is accepted and not read.
 #[repr(C)]
 struct Front {
     size: usize,
@@ -15,10 +15,10 @@ struct Front {
 
 const MAGIC: u32 = 0xcafe_beef;
 
-/// Whether its calls are to answer before they are done; `inherited` where it does not say.
+/// Whether its calls return before their work is done; `inherited` if the configuration does not say.
 ///
 /// # Safety
-/// NULL or a configuration, as NCCL asks of its callers.
+/// `config` must be NULL or a configuration, as NCCL requires of its callers.
 pub(crate) unsafe fn is_non_blocking(config: *const c_void, inherited: bool) -> Result<bool, Failure> {
     if config.is_null() {
         return Ok(inherited);

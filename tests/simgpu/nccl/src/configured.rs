@@ -1,4 +1,4 @@
-//! The collectives of NCCL 2.31 with a configuration for the call, which is taken and not looked at.
+//! The collectives of NCCL 2.31 that take a configuration for the call, which is accepted and not read.
 
 use std::ffi::{c_int, c_void};
 

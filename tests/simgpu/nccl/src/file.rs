@@ -1,7 +1,7 @@
-//! The file by which ranks find the same memory. It has a name only until every rank has mapped it.
+//! The file through which ranks map the same memory. It has a name only until every rank has mapped it.
 //!
-//! A rank holds a shared lock on the file while the name exists. A name nobody holds a lock on was left by
-//! ranks killed while they gathered; the next job clears it away.
+//! A rank holds a shared lock on the file while the name exists. A name without a lock was left by ranks that
+//! were killed while they joined, and the next job removes it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -22,14 +22,14 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// Opens the communicator's file or makes it, `bytes` long.
+    /// Opens the communicator's file, or creates it with `bytes` bytes.
     pub(crate) fn open(key: Key, bytes: u64) -> io::Result<Self> {
         let path = directory().join(format!("{PREFIX}{key}"));
         loop {
             let file = options().create(true).truncate(false).open(&path)?;
             lock(&file, libc::LOCK_SH)?;
             let found = file.metadata()?;
-            // Cleared away, or complete without us, between our open and our lock.
+            // Another rank removed the name between this rank's open and its lock.
             if found.nlink() == 0 {
                 continue;
             }
@@ -42,7 +42,7 @@ impl Named {
     }
 
     pub(crate) fn map(&self, bytes: usize) -> io::Result<Mapping> {
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses touches nothing of this process.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -60,14 +60,14 @@ impl Named {
         Ok(Mapping { start, bytes })
     }
 
-    /// Takes the name away; the memory lives on in whoever has it mapped.
+    /// Removes the name. The memory exists as long as a process has it mapped.
     pub(crate) fn unlink(&self) {
-        // Somebody else may have been faster.
+        // Another rank may have removed it first.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Shared memory, zero until somebody writes.
+/// Shared memory, which is zero at first.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
@@ -87,20 +87,20 @@ impl Mapping {
     pub(crate) unsafe fn at<T>(&self, offset: usize) -> &T {
         let end = offset.checked_add(size_of::<T>());
         assert!(end.is_some_and(|end| end <= self.bytes) && offset.is_multiple_of(align_of::<T>()));
-        // SAFETY: inside the mapping and aligned (asserted; the mapping starts on a page); atomics are valid
-        // for any bytes and may be written by others while we hold the reference.
+        // SAFETY: inside the mapping and aligned (asserted; the mapping starts on a page). Atomics may have
+        // any bytes, and others may write them while the reference exists.
         unsafe { self.start.add(offset).cast::<T>().as_ref() }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, and references into it cannot outlive `self`.
+        // SAFETY: this rank's own mapping, and references into it cannot outlive `self`.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// Removes names whose makers are gone. Other users' files cannot be opened and are left alone.
+/// Removes names whose makers have ended. Other users' files cannot be opened and stay.
 pub(crate) fn sweep() {
     for entry in fs::read_dir(directory()).into_iter().flatten().flatten() {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {

@@ -1,22 +1,22 @@
-//! NCCL's name of a communicator, as far as its ranks see it: a new rank gets a number that the remaining
-//! ones compute themselves.
+//! NCCL's ids of a communicator, as its ranks know them. A new rank gets a number that the remaining ranks
+//! compute themselves.
 
 use std::ffi::c_int;
 
 use crate::about;
 
-/// Of one communicator.
+/// The ids of one communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Greeting {
-    /// `commHash` in the original.
+    /// `commHash` in NCCL.
     pub hash: u64,
-    /// `magic` in the original.
+    /// `magic` in NCCL.
     pub magic: u64,
 }
 
 impl Greeting {
     pub(crate) fn of_id(id: &[u8; 128], magic: u64) -> Self {
-        // Before 2.26: Bernstein's, over signed bytes.
+        // NCCL's hash before 2.26: Bernstein's, over signed bytes.
         let old = || {
             id.iter()
                 .fold(5381_u64, |hash, &byte| hash.wrapping_mul(33) ^ (i64::from(byte.cast_signed()) as u64))
@@ -29,7 +29,7 @@ impl Greeting {
         Self { hash, magic: hash }
     }
 
-    /// What ranks of a communicator that is made by growing one greet each other with.
+    /// The ids of a communicator that is made by growing another.
     pub(crate) fn grown(magic: u64, ranks: u32) -> Self {
         Self { hash: pair(magic, ranks.into()), magic }
     }
@@ -44,7 +44,7 @@ fn pair(one: u64, other: u64) -> u64 {
     hash(&[&one.to_ne_bytes(), &other.to_ne_bytes()])
 }
 
-/// NCCL's hash of its names, since 2.26.
+/// NCCL's hash of its ids, since 2.26.
 fn hash(parts: &[&[u8]]) -> u64 {
     let [mut a, mut b] = [1_u64; 2];
     for part in parts {

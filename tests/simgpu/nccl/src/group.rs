@@ -1,6 +1,6 @@
-//! Groups: between `ncclGroupStart` and the outermost `ncclGroupEnd` of a thread, calls are only noted.
+//! Groups: between `ncclGroupStart` and the outermost `ncclGroupEnd` of a thread, calls are only collected.
 //!
-//! All actions of a communicator in a group run as one, on the stream of the first of them.
+//! All actions of a communicator in a group run as one, on the stream of the first action.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
@@ -33,7 +33,7 @@ thread_local! {
         const { RefCell::new(Group { depth: 0, launches: Vec::new(), jobs: Vec::new() }) };
 }
 
-/// Does the action at the end of the group, or now when there is none.
+/// Does the action at the end of the group, or at once if there is no group.
 pub(crate) fn submit(
     driver: Driver,
     comm: Arc<Communicator>,
@@ -49,13 +49,14 @@ pub(crate) fn submit(
     alone.map_or(Ok(()), |comm| Batch::submit(driver, &comm, stream, &[action]))
 }
 
-/// Makes communicators at the end of the group, or now when there is none.
+/// Makes communicators at the end of the group, or at once if there is no group.
 pub(crate) fn run(jobs: Vec<Job>) -> Result<(), Failure> {
     let alone = if_grouped(jobs, |group, jobs| group.jobs.extend(jobs));
     alone.map_or(Ok(()), Job::run_all)
 }
 
-/// Hands `item` to the group, or back when there is none (or the thread is past having one).
+/// Puts `item` into the group. Returns it if there is no group, or if the thread's locals are already
+/// destroyed.
 fn if_grouped<T>(item: T, note: impl FnOnce(&mut Group, T)) -> Option<T> {
     let mut item = Some(item);
     let _ = GROUP.try_with(|group| {
@@ -69,7 +70,7 @@ fn if_grouped<T>(item: T, note: impl FnOnce(&mut Group, T)) -> Option<T> {
     item
 }
 
-/// How many groups of this thread are open.
+/// The number of this thread's open groups.
 pub(crate) fn depth() -> u32 {
     GROUP.try_with(|group| group.borrow().depth).unwrap_or(0)
 }
@@ -108,13 +109,13 @@ fn launch_all() -> c_int {
     })
 }
 
-/// Makes communicators, and launches nothing. How long it would take it does not say.
+/// Makes communicators, and launches nothing. It does not estimate a duration.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ncclGroupSimulateEnd(_information: *mut c_void) -> c_int {
     call(|_| Job::run_all(close()?.jobs))
 }
 
-/// What is to be done, which is nothing at the end of an inner group.
+/// The collected work, which is empty at the end of an inner group.
 fn close() -> Result<Group, Failure> {
     let closed = GROUP.try_with(|group| {
         let mut group = group.borrow_mut();

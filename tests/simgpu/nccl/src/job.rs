@@ -1,5 +1,5 @@
-//! What it takes to make a communicator: work that waits for other ranks, done before the call returns, when its group ends, or
-//! behind the program's back.
+//! The work of making a communicator, which waits for other ranks. It is done before the call returns, when
+//! its group ends, or in a thread of the library.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::communicator::{COMMUNICATORS, Communicator, Member, Seat};
 use crate::ras;
 use crate::rendezvous::{Entry, MAX_RANKS};
 
-/// Where a program wants a handle. NCCL asks for it to be writable until the work is done.
+/// Where a program wants a handle. NCCL requires that it is writable until the work is done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place(pub *mut usize);
 
-// SAFETY: it is written by whoever does the work, once.
+// SAFETY: only the thread that does the work writes it, once.
 unsafe impl Send for Place {}
 
 impl Place {
     /// # Safety
-    /// It is writable, or NULL.
+    /// It must be writable, or NULL.
     pub(crate) unsafe fn put(self, handle: usize) {
         if !self.0.is_null() {
             // SAFETY: the caller promises it.
@@ -29,13 +29,13 @@ impl Place {
 }
 
 pub(crate) struct Job {
-    /// Whose configuration says whether the program waits.
+    /// The communicator whose configuration says whether the program waits.
     pub decider: Arc<Member>,
     pub work: Box<dyn FnOnce() -> Result<(), Failure> + Send>,
 }
 
 impl Job {
-    /// Of a communicator that has its handle at once.
+    /// The job of a communicator that has its handle at once.
     ///
     /// # Safety
     /// `place` must be NULL or writable now.
@@ -65,7 +65,8 @@ impl Job {
         Ok(Self { decider, work: Box::new(work) })
     }
 
-    /// Of one that comes from `parent` and has its handle when it is made. `seat` says who sits where in it; nobody may.
+    /// The job of a communicator made from `parent`, which gets its handle when it is made. `seat` returns
+    /// this rank's place in it, if it has one.
     ///
     /// # Safety
     /// `place` must be writable until the work is done.
@@ -79,7 +80,7 @@ impl Job {
         unsafe { place.put(0) };
         let decider = Arc::clone(&parent);
         let work = move || {
-            // All of it: closures take apart what they capture.
+            // Moves the whole value into the closure, which would otherwise capture its fields.
             let place: Place = place;
             let Some((seat, ranks)) = seat()? else { return Ok(()) };
             let member = Member::new(non_blocking);
@@ -91,7 +92,7 @@ impl Job {
         Self { decider, work: Box::new(work) }
     }
 
-    /// Does jobs that were called for together, and waits for them unless one of them is not to be waited for.
+    /// Runs jobs that were requested together, and waits for them unless one of them is non-blocking.
     pub(crate) fn run_all(mut jobs: Vec<Self>) -> Result<(), Failure> {
         if jobs.iter().any(|job| job.decider.non_blocking) {
             for job in jobs {
@@ -100,7 +101,7 @@ impl Job {
             return Err(Failure::InProgress);
         }
         let Some(last) = jobs.pop() else { return Ok(()) };
-        // Each of them may wait for another of them on another rank.
+        // In parallel, because each job may wait for another one on another rank.
         std::thread::scope(|scope| {
             let others: Vec<_> = jobs.into_iter().map(|job| scope.spawn(job.work)).collect();
             let last = (last.work)();

@@ -1,4 +1,4 @@
-//! What names a communicator on this machine: all its ranks know it, and nobody guesses it.
+//! The name of a communicator on this machine. All its ranks know it, and no other process can guess it.
 
 use std::fmt::{self, Display};
 
@@ -10,7 +10,7 @@ use crate::greeting::Greeting;
 pub(crate) struct UniqueId([u8; 128]);
 
 impl UniqueId {
-    /// The first word, by which ranks greet each other.
+    /// The first word, from which ranks compute their ids.
     pub(crate) fn magic(&self) -> u64 {
         self.0.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word))
     }
@@ -19,17 +19,17 @@ impl UniqueId {
         Greeting::of_id(&self.0, self.magic())
     }
 
-    /// What a rank that comes new is handed: it needs nothing but the greeting.
+    /// The id given to a new rank, which needs only the magic number.
     pub(crate) fn with_magic(magic: u64) -> Self {
         let mut bytes = [0; 128];
         bytes[..8].copy_from_slice(&magic.to_ne_bytes());
         Self(bytes)
     }
 
-    /// 128 random bytes, or `None` where the system has none.
+    /// 128 random bytes, or `None` if the system has none.
     pub(crate) fn new() -> Option<Self> {
         let mut bytes = [0; 128];
-        // SAFETY: the buffer is ours and as long as said.
+        // SAFETY: the buffer is ours and has this length.
         let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
         (usize::try_from(got) == Ok(bytes.len())).then_some(Self(bytes))
     }
@@ -43,12 +43,12 @@ impl Key {
         Self::hash(&[&id.0])
     }
 
-    /// The key of the `ordinal`-th split's part with this color.
+    /// The key of the `ordinal`-th split with this color.
     pub(crate) fn split(self, ordinal: u32, color: i32) -> Self {
         self.child(b"split", &[&ordinal.to_ne_bytes(), &color.to_ne_bytes()])
     }
 
-    /// The key of what the `ordinal`-th shrink leaves, without these ranks.
+    /// The key of the communicator that the `ordinal`-th shrink leaves, without these ranks.
     pub(crate) fn shrunk(self, ordinal: u32, without: &[u32]) -> Self {
         let without: Vec<u8> = without.iter().flat_map(|rank| rank.to_ne_bytes()).collect();
         self.child(b"shrink", &[&ordinal.to_ne_bytes(), &without])
@@ -74,7 +74,8 @@ impl Display for Key {
     }
 }
 
-/// FNV-1a from a given seed: it must come out alike in every process, which `std`'s hasher does not promise.
+/// FNV-1a from a given seed. The result must be the same in every process, which `std`'s hasher does not
+/// promise.
 pub(crate) fn fold(seed: u64, parts: &[&[u8]]) -> u64 {
     let bytes = parts.iter().copied().flatten();
     bytes.fold(seed, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))

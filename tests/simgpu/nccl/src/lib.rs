@@ -1,11 +1,12 @@
-//! The stand-in `libnccl.so.2`: NCCL's C interface with collectives that really wait for every rank.
+//! The stand-in `libnccl.so.2`: NCCL's C interface, with collectives that really wait for every rank.
 //!
-//! Ranks are processes (or threads) of one machine. They meet in a file of shared memory that is unlinked as
-//! soon as all have it mapped. Only times are exchanged: the last rank to arrive works out when the collective
-//! ends and wakes the others. No byte is moved, and a rank that never comes is waited for, as in a real job.
+//! Ranks are processes (or threads) of one machine. They join in a file of shared memory, which is unlinked
+//! once all have mapped it. Only times are exchanged: the last rank to arrive computes when the collective
+//! ends, and wakes the others. No data is moved. As in a real job, the others wait for a rank that never
+//! arrives.
 //!
-//! [`rendezvous`] is what the ranks share and [`slot`] the protocol in it; [`batch`] is what one launch does;
-//! [`communicator`] and [`group`] are one process's side; the rest are the exported calls.
+//! [`rendezvous`] is the memory that the ranks share, and [`slot`] the protocol in it. [`batch`] is one
+//! launch. [`communicator`] and [`group`] are one process's side. The other files are the exported calls.
 
 #![allow(non_snake_case, reason = "the names are NCCL's")]
 

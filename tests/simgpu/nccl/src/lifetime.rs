@@ -1,4 +1,4 @@
-//! How communicators come and go, but for those that come from others.
+//! How communicators are made and destroyed, except those made from others.
 
 use std::ffi::{c_int, c_void};
 use std::slice;
@@ -50,7 +50,7 @@ pub(crate) unsafe extern "C" fn ncclCommInitRankConfig(
     })
 }
 
-/// Ranks meet by the first of the ids; the others only spread the original's load.
+/// Ranks join by the first id. In NCCL the others only spread the load.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ncclCommInitRankScalable(
     comm: *mut usize,
@@ -72,7 +72,7 @@ pub(crate) unsafe extern "C" fn ncclCommInitRankScalable(
     })
 }
 
-/// All ranks are this process's, one on each device of the list, or on the first devices.
+/// All ranks belong to this process, one on each device of the list, or on the first devices.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ncclCommInitAll(
     comms: *mut usize,
@@ -102,7 +102,7 @@ pub(crate) unsafe extern "C" fn ncclCommInitAll(
 }
 
 /// # Safety
-/// The place must be NULL or writable: what NCCL asks of its callers.
+/// The place must be NULL or writable, as NCCL requires of its callers.
 pub(crate) unsafe fn init(
     driver: Driver,
     place: Place,
@@ -125,7 +125,7 @@ pub(crate) extern "C" fn ncclCommFinalize(comm: usize) -> c_int {
     call(|_| Communicator::of(comm).map(drop))
 }
 
-/// Does not wait for what is under way; that goes on.
+/// Does not wait for running work, which continues.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ncclCommDestroy(comm: usize) -> c_int {
     call(|_| destroy(comm))
@@ -137,7 +137,7 @@ pub(crate) fn destroy(comm: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Aborts pending work in this process, within a quarter of a second; other ranks are not notified.
+/// Aborts pending work in this process, within a quarter of a second. Other ranks are not notified.
 /// Unfinished creations stop.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ncclCommAbort(comm: usize) -> c_int {
@@ -150,7 +150,7 @@ pub(crate) extern "C" fn ncclCommAbort(comm: usize) -> c_int {
     })
 }
 
-/// As an abort, but the communicator stays, to be shrunk or destroyed.
+/// As an abort, but the communicator stays, and may be shrunk or destroyed.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ncclCommRevoke(comm: usize, _flags: c_int) -> c_int {
     call(|_| {
@@ -159,7 +159,7 @@ pub(crate) extern "C" fn ncclCommRevoke(comm: usize, _flags: c_int) -> c_int {
     })
 }
 
-/// There is no memory to give back.
+/// There is no memory to free.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ncclCommSuspend(comm: usize, _flags: c_int) -> c_int {
     call(|_| Communicator::of(comm).map(drop))

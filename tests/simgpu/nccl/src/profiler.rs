@@ -1,7 +1,7 @@
-//! The profiler plugin interface, as far as collectives, transfers and groups go, in the version that
-//! belongs to the pretended NCCL: `init`, the events of calls from version 5 on, of launches in all of them.
-//!
-//! As in the original, an outermost group is one event, its end is reported before it launches, and launches
+//! The profiler plugin interface for collectives, transfers and groups, in the version of the simulated NCCL:
+//! `init`, the events of calls from version 5 on, and the events of launches in all versions. As in NCCL, an
+//! outermost group is one event, whose end is reported before the group launches. Launches are reported on
+//! the launching thread.
 //! are reported on the thread that launches.
 
 use std::cell::RefCell;
@@ -92,7 +92,7 @@ thread_local! {
     static OPEN: RefCell<Open> = const { RefCell::new(Open { group: 0, calls: Vec::new() }) };
 }
 
-/// What a plugin knows a communicator by.
+/// The data by which a plugin knows a communicator.
 #[derive(Debug, Default)]
 pub(crate) struct Context(AtomicPtr<c_void>);
 
@@ -178,7 +178,7 @@ impl Context {
     }
 }
 
-/// A descriptor, filled in field by field.
+/// An event's descriptor, filled in field by field.
 struct Descriptor([u64; 17]);
 
 impl Descriptor {
@@ -196,7 +196,7 @@ impl Descriptor {
 
     fn put<T: Copy>(&mut self, offset: usize, value: T) {
         assert!(offset + size_of::<T>() <= size_of_val(&self.0), "within the descriptor");
-        // SAFETY: within it.
+        // SAFETY: the field is within the descriptor.
         unsafe { self.0.as_mut_ptr().byte_add(offset).cast::<T>().write_unaligned(value) };
     }
 
@@ -223,7 +223,7 @@ fn record(plugin: &Plugin, handle: usize, state: c_int) {
     }
 }
 
-/// A call: reports it, does it, and reports the launch unless it is in a group.
+/// Reports a call, does it, and reports its launch unless the call is in a group.
 pub(crate) fn call<T>(comm: &Arc<Communicator>, call: Call, depth: u32, submit: impl FnOnce() -> T) -> T {
     let Some(plugin) = plugin() else { return submit() };
     let wanted = mask();
@@ -266,7 +266,7 @@ fn called(plugin: &Plugin, comm: &Communicator, call: Call, group: usize) -> usi
     handle
 }
 
-/// The outermost end of a group, or a call alone.
+/// The outermost end of a group, or a call outside a group.
 pub(crate) fn launch<T>(submit: impl FnOnce() -> T) -> T {
     let (group, calls) =
         OPEN.with_borrow_mut(|open| (mem::take(&mut open.group), mem::take(&mut open.calls)));
@@ -286,7 +286,7 @@ pub(crate) fn launch<T>(submit: impl FnOnce() -> T) -> T {
 fn launched(plugin: &Plugin, comm: &Communicator, call: Call, parent: usize) -> usize {
     let kind = if call.is_collective { COLL } else { P2P };
     let mut event = Descriptor::new(plugin, kind, parent, comm.rank);
-    // Before version 4 name and hash of the communicator come first, in version 1 names are numbers.
+    // Before version 4, the communicator's name and hash come first. In version 1, names are numbers.
     let moved = if plugin.version < 4 { 16 } else { 0 };
     if moved > 0 {
         event.put(32, comm.greeting.hash);
@@ -303,7 +303,7 @@ fn launched(plugin: &Plugin, comm: &Communicator, call: Call, parent: usize) -> 
         event.put(56 + moved, call.root);
         return event.start(plugin, comm);
     }
-    // NCCL takes these for bytes.
+    // NCCL reports the size of these in bytes.
     let in_bytes = [c"AllGather", c"Broadcast"].contains(&call.func);
     let (count, data_type) = if in_bytes {
         let bytes = crate::action::bytes(call.count, call.data_type).unwrap_or(0);
@@ -351,7 +351,7 @@ fn name(data_type: c_int) -> &'static CStr {
     }
 }
 
-/// Of version 1.
+/// The number of an operation in version 1.
 fn number(func: &CStr) -> u8 {
     let all = [
         c"Broadcast",

@@ -1,9 +1,8 @@
-//! RAS, as far as counts of collectives go: a thread that answers `STATUS` in JSON, where `NCCL_RAS_ADDR` is
-//! set. As in the original, it answers while the program waits, and the processes of a host share the port.
-//!
-//! The counts of a communicator are in the memory that its ranks share, so each process answers for all ranks
-//! of its communicators. Not as in the original: it knows no communicator of others only, misses no rank, and
-//! counts what is in CUDA graphs.
+//! RAS, as far as it counts collectives: a thread that answers `STATUS` in JSON, if `NCCL_RAS_ADDR` is set.
+//! As in NCCL, it answers while the program waits, and the processes of a host share the port. A
+//! communicator's counts are in the memory that its ranks share, so each process answers for all ranks of its
+//! communicators. Unlike NCCL's RAS, it does not know communicators of other processes only, reports no
+//! missing rank, and counts collectives in CUDA graphs.
 
 use std::ffi::c_int;
 use std::fmt::Write as _;
@@ -27,12 +26,12 @@ const COUNTED: [Kind; 5] =
 /// The first version with JSON.
 const JSON: c_int = 22_807;
 
-/// A rank's collectives so far, by kind.
+/// The number of a rank's collectives so far, by kind.
 pub(crate) type Launched = [AtomicU64; COUNTED.len()];
 
 static KNOWN: Mutex<Vec<Weak<Communicator>>> = Mutex::new(Vec::new());
 
-/// A communicator is there: the first one starts the thread.
+/// Registers a communicator. The first one starts the thread.
 pub(crate) fn begin(communicator: &Arc<Communicator>) {
     static STARTED: Once = Once::new();
     let Some(address) = std::env::var("NCCL_RAS_ADDR").ok().and_then(|set| set.parse().ok()) else { return };
@@ -41,14 +40,14 @@ pub(crate) fn begin(communicator: &Arc<Communicator>) {
     known.retain(|one| one.strong_count() > 0);
     known.push(Arc::downgrade(communicator));
     STARTED.call_once(|| {
-        // As the original: without its port it does without.
+        // As in NCCL, there is no RAS if its port is not free.
         if let Ok(listener) = listen(address) {
             let _ = worker::spawn("simgpu-ras", move || listener.incoming().flatten().for_each(serve));
         }
     });
 }
 
-/// Counts what a launch starts.
+/// Counts the collectives that a launch starts.
 pub(crate) fn count(communicator: &Communicator, actions: &[Action]) {
     let launched = &communicator.rendezvous.seat(communicator.rank).launched;
     for action in actions {
@@ -59,14 +58,14 @@ pub(crate) fn count(communicator: &Communicator, actions: &[Action]) {
     }
 }
 
-/// All processes of a host listen at one port.
+/// All processes of a host listen on the same port.
 fn listen(address: SocketAddrV4) -> io::Result<TcpListener> {
     // SAFETY: takes plain numbers.
     let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     if socket < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and belongs to no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
     let fd = socket.as_raw_fd();
     let on: c_int = 1;
@@ -102,7 +101,7 @@ fn serve(stream: TcpStream) {
             is_json = true;
             "OK\n".to_owned()
         } else if matches!(line.as_str(), "status" | "verbose status") && is_json {
-            // The end of the document is the end of the connection.
+            // The connection is closed at the end of the document.
             let _ = to.write_all(document().as_bytes());
             return;
         } else {

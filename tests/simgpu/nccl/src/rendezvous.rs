@@ -1,4 +1,4 @@
-//! What the ranks of one communicator share, and how they come together in it.
+//! The memory that the ranks of one communicator share, and how they wait for each other in it.
 
 use std::io;
 use std::sync::OnceLock;
@@ -12,34 +12,34 @@ use crate::key::Key;
 use crate::ras;
 use crate::slot::Slot;
 
-/// Collectives that may be under way at once; the next waits for the oldest to be left by all.
+/// How many collectives may run at once. The next one waits until all ranks have left the oldest.
 const WINDOW: u64 = 64;
-/// The pairs' slots grow with the square of this; unused ones take no memory.
+/// The slots of the pairs grow with the square of this. Unused slots take no memory.
 pub(crate) const MAX_RANKS: u32 = 2048;
-/// Waits look up this often, so that an abort is noticed and a lost wake-up is only a delay.
+/// How often a waiting rank checks for an abort. A lost wake-up is then only a delay.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
-/// An abort waits for those who are still waiting for others.
+/// How often ranks that join check for an abort.
 const GATHERING_PATIENCE: Duration = Duration::from_millis(5);
 
 #[repr(C, align(64))]
 struct Header {
-    /// Ranks that have the rendezvous mapped.
+    /// The number of ranks that have the rendezvous mapped.
     present: AtomicU32,
-    /// 1 once all have. A futex word.
+    /// 1 once all ranks have. A futex word.
     complete: AtomicU32,
     barrier_arrived: AtomicU32,
     /// Rounds of the barrier. A futex word.
     barrier_round: AtomicU32,
 }
 
-/// One rank's own words.
+/// The words of one rank.
 #[repr(C, align(64))]
 pub(crate) struct Seat {
-    /// Rung when a transfer with this rank has moved on. A futex word.
+    /// Changed when a transfer with this rank has advanced. A futex word.
     pub doorbell: AtomicU32,
     pub split_color: AtomicI32,
     pub split_key: AtomicI32,
-    /// Its process, and what it has launched: for RAS.
+    /// The rank's process, and its launched collectives, for RAS.
     pub pid: AtomicU32,
     pub launched: ras::Launched,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Rendezvous {
     pub ranks: u32,
 }
 
-/// A rank that is in the rendezvous and may have to wait for the others.
+/// A rank that has joined, and may have to wait for the others.
 #[derive(Debug)]
 pub(crate) struct Entry {
     rendezvous: Rendezvous,
@@ -72,7 +72,7 @@ impl Entry {
         Ok(Self { rendezvous, file, deadline: Instant::now() + gathering_time() })
     }
 
-    /// Waits until every rank is in the rendezvous; `None` when time is up, or when this rank gives up.
+    /// Waits until every rank has joined; `None` if the time is over, or if this rank was aborted.
     pub(crate) fn wait_for_all(self, aborted: &AtomicBool) -> Option<Rendezvous> {
         let complete = &self.rendezvous.header().complete;
         while complete.load(Ordering::Acquire) == 0 {
@@ -88,7 +88,7 @@ impl Entry {
 
 impl Rendezvous {
     fn header(&self) -> &Header {
-        // SAFETY: only atomics, and this is where every rank's code places it.
+        // SAFETY: only atomics, and every rank places this struct here.
         unsafe { self.memory.at(0) }
     }
 
@@ -98,14 +98,14 @@ impl Rendezvous {
         unsafe { self.memory.at(seats() + rank as usize * size_of::<Seat>()) }
     }
 
-    /// Where collective number `number` of the communicator meets, and on which lap.
+    /// The slot of collective `number` of the communicator, and its lap.
     pub(crate) fn collective(&self, number: u64) -> (&Slot, u32) {
         let offset = collectives(self.ranks) + to_usize(number % WINDOW) * size_of::<Slot>();
         // SAFETY: as for seats.
         (unsafe { self.memory.at(offset) }, lap(number / WINDOW))
     }
 
-    /// Where transfer number `number` from one rank to another meets, and on which lap.
+    /// The slot of transfer `number` from one rank to another, and its lap.
     pub(crate) fn transfer(&self, from: u32, to: u32, number: u64) -> (&Slot, u32) {
         assert!(from < self.ranks && to < self.ranks);
         let pair = from as usize * self.ranks as usize + to as usize;
@@ -113,7 +113,7 @@ impl Rendezvous {
         (unsafe { self.memory.at(pairs(self.ranks) + pair * size_of::<Slot>()) }, lap(number))
     }
 
-    /// Waits until every rank has come here; false when the communicator was aborted meanwhile.
+    /// Waits until every rank is in the barrier; false if the communicator was aborted meanwhile.
     pub(crate) fn barrier(&self, aborted: &AtomicBool) -> bool {
         let header = self.header();
         let round = header.barrier_round.load(Ordering::Acquire);
@@ -156,7 +156,7 @@ fn bytes(ranks: u32) -> usize {
     pairs(ranks) + ranks as usize * ranks as usize * size_of::<Slot>()
 }
 
-/// Laps wrap; a slot only ever compares neighbours.
+/// Laps wrap around; a slot compares only neighbouring laps.
 #[allow(clippy::cast_possible_truncation, reason = "wrapping is meant")]
 fn lap(number: u64) -> u32 {
     number as u32

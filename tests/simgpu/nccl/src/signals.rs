@@ -1,4 +1,5 @@
-//! One-sided writes and signals: they cost their bytes and arrive at once, so that nobody waits for one.
+//! One-sided writes and signals. They take the time of their bytes but arrive at once, so no rank waits for
+//! one.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -7,7 +8,7 @@ use crate::call::{Failure, call};
 use crate::communicator::Communicator;
 use crate::group;
 
-/// As the original numbers it: how often to wait for which signal of which peer.
+/// NCCL's descriptor: how often to wait for which signal of which peer.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Awaited {
@@ -70,7 +71,7 @@ pub(crate) unsafe extern "C" fn ncclWaitSignal(
     })
 }
 
-/// Signal, context and flags must be 0 so far.
+/// Signal, context and flags must be 0.
 fn put(
     count: usize,
     data_type: c_int,

@@ -1,5 +1,5 @@
-//! A meeting place in shared memory, used over and over: lap after lap, the same number of participants arrive,
-//! learn when what they came for ends, and leave. The next lap opens when the last has left.
+//! A meeting place in shared memory that is used lap after lap. In each lap the same number of participants
+//! arrive, get the end of their operation, and leave. The next lap opens when the last one has left.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -8,13 +8,13 @@ use simgpu_engine::futex;
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
-    /// The lap that may arrive.
+    /// The lap in which participants may arrive.
     pub open: AtomicU32,
-    /// Laps complete. A futex word.
+    /// The number of complete laps. A futex word.
     pub done: AtomicU32,
     arrived: AtomicU32,
     left: AtomicU32,
-    /// What the first to arrive came for; 0 while nobody has.
+    /// The purpose of the first to arrive; 0 while the slot is empty.
     purpose: AtomicU64,
     latest: AtomicU64,
     cost: AtomicU64,
@@ -26,22 +26,22 @@ pub(crate) struct Slot {
 pub(crate) struct Visit {
     pub lap: u32,
     pub participants: u32,
-    /// Parties that came for different things do not meet. Never 0.
+    /// Participants with different purposes do not meet. Never 0.
     pub purpose: u64,
     /// When this participant may start (ns).
     pub start: u64,
-    /// How long this participant thinks it takes (ns); the slowest is right.
+    /// How long the operation takes by this participant's settings (ns); the longest counts.
     pub cost: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// An earlier lap has not been left yet.
+    /// Not all participants have left an earlier lap.
     NotOpen,
-    /// Somebody is here for something else: this visit never completes.
+    /// A participant with another purpose is here: this visit never completes.
     Mismatch,
     Waiting,
-    /// The last to arrive: the lap is complete.
+    /// The last participant has arrived: the lap is complete.
     Complete,
 }
 
@@ -56,7 +56,7 @@ impl Slot {
         }
         self.latest.fetch_max(visit.start, Ordering::Relaxed);
         self.cost.fetch_max(visit.cost, Ordering::Relaxed);
-        // Release our two maxima to the last one here, acquire everybody's if that is us.
+        // Release this participant's two maxima to the last one; if this is the last one, acquire all others.
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 < visit.participants {
             return Arrival::Waiting;
         }
@@ -69,7 +69,7 @@ impl Slot {
         Arrival::Complete
     }
 
-    /// When the lap ends, once all have arrived. Ask only between arriving and leaving.
+    /// When the lap ends, once all have arrived. Call only between arriving and leaving.
     pub(crate) fn end(&self, visit: &Visit) -> Option<u64> {
         let complete = self.done.load(Ordering::Acquire) == visit.lap.wrapping_add(1);
         complete.then(|| self.end.load(Ordering::Relaxed))
@@ -77,7 +77,7 @@ impl Slot {
 
     /// True for the last to leave: the next lap is open.
     pub(crate) fn leave(&self, visit: &Visit) -> bool {
-        // Release our reading of `end` to whoever opens the next lap.
+        // Release this participant's reading of `end` to the one that opens the next lap.
         if self.left.fetch_add(1, Ordering::AcqRel) + 1 < visit.participants {
             return false;
         }

@@ -1,4 +1,4 @@
-//! Send and receive: each pair of ranks meets in the order of its own calls.
+//! Send and receive: each pair of ranks matches its calls in their order.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) struct Transfer {
     pub purpose: u64,
 }
 
-/// How far one transfer of an exchange has come.
+/// How far one transfer of an exchange has got.
 struct Progress<'rendezvous> {
     slot: &'rendezvous Slot,
     visit: Visit,
@@ -37,7 +37,7 @@ enum Stage {
     Done { end: u64 },
 }
 
-/// Does all transfers at once, as a group of them must be, and answers when the last ends; `None` when the
+/// Does all transfers at the same time, as a group requires. Returns when the last ends; `None` if the
 /// communicator was aborted first.
 pub(crate) fn exchange(
     comm: &Communicator,
@@ -84,7 +84,7 @@ pub(crate) fn exchange(
 }
 
 impl Progress<'_> {
-    /// Goes as far as it can without waiting; true if that was anywhere.
+    /// Advances as far as possible without waiting. Returns whether it has advanced.
     fn step(&mut self, comm: &Communicator) -> bool {
         let before = self.stage;
         if self.stage == Stage::Coming {
@@ -103,7 +103,7 @@ impl Progress<'_> {
             self.stage = Stage::Done { end };
             if self.slot.leave(&self.visit) {
                 ring(comm, self.peer);
-                // Another stream of ours may wait for this pair's next lap.
+                // Another stream of this rank may wait for the pair's next lap.
                 ring(comm, comm.rank);
             }
         }

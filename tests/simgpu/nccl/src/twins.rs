@@ -1,5 +1,5 @@
-//! Some of the `pnccl*` twins, which a program may call so that no interposer sees it: as with a renamed
-//! NCCL, or one that is linked in.
+//! Some of the `pnccl*` twins. A program calls them so that no interposer sees the call, as with a renamed or
+//! linked-in NCCL.
 
 use std::ffi::{c_int, c_void};
 

@@ -1,4 +1,4 @@
-//! The one way in, and the codes a caller can get.
+//! The entry of every call, and the codes that callers get.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,10 +21,10 @@ impl Error {
     pub(crate) const TIMEOUT: Self = Self(10);
 }
 
-/// Initializations that were not taken back.
+/// The number of initializations without a shutdown.
 static USERS: AtomicU32 = AtomicU32::new(0);
 
-/// A machine that shows its GPUs to nobody has no driver to ask.
+/// A machine without a folder has no driver to query.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn nvmlInit_v2() -> c_int {
     if machine::folder().is_none() {
@@ -41,7 +41,7 @@ pub(crate) extern "C" fn nvmlShutdown() -> c_int {
     left.map_or(Error::UNINITIALIZED.0, |_| 0)
 }
 
-/// Runs a call, refusing it before `nvmlInit`.
+/// Runs a call, or refuses it before `nvmlInit`.
 pub(crate) fn call(body: impl FnOnce() -> Result<(), Error>) -> c_int {
     let outcome = process::keeping_errno(|| {
         if USERS.load(Ordering::Relaxed) == 0 { Err(Error::UNINITIALIZED) } else { body() }
@@ -49,7 +49,7 @@ pub(crate) fn call(body: impl FnOnce() -> Result<(), Error>) -> c_int {
     outcome.err().map_or(0, |error| error.0)
 }
 
-/// `nvmlDevice_t`: a number, and never NULL.
+/// `nvmlDevice_t`: a number that is never NULL.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Handle(pub usize);
@@ -65,7 +65,7 @@ impl Handle {
     }
 }
 
-/// Runs a call on a device, which a sick one holds up.
+/// Runs a call on a device. While the device is sick, the call does not return.
 pub(crate) fn on(handle: Handle, body: impl FnOnce(u32) -> Result<(), Error>) -> c_int {
     call(|| {
         let device = handle.device()?;
@@ -74,7 +74,7 @@ pub(crate) fn on(handle: Handle, body: impl FnOnce(u32) -> Result<(), Error>) ->
     })
 }
 
-/// Writes an answer where the C caller wants it.
+/// Writes a result where the C caller wants it.
 ///
 /// # Safety
 /// `to` must be NULL or writable.

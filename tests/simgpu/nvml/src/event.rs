@@ -1,4 +1,4 @@
-//! Sets of devices whose errors somebody waits for.
+//! Sets of devices whose errors a program waits for.
 
 use std::ffi::{c_int, c_uint, c_ulonglong};
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use crate::fault;
 /// `nvmlEventTypeXidCriticalError`
 const XID: c_ulonglong = 0x8;
 
-/// Instances that an error of a whole GPU has.
+/// The instances in an error of a whole GPU.
 const NO_INSTANCE: c_uint = u32::MAX;
 
 /// `nvmlEventData_t`
@@ -26,7 +26,7 @@ pub(crate) struct EventData {
     compute_instance: c_uint,
 }
 
-/// `nvmlEventSet_t`: the place in this list, from 1.
+/// `nvmlEventSet_t`: the position in this list, from 1.
 static SETS: Mutex<Vec<Option<Vec<u32>>>> = Mutex::new(Vec::new());
 
 fn with_set<T>(set: usize, body: impl FnOnce(&mut Option<Vec<u32>>) -> T) -> Result<T, Error> {
@@ -61,7 +61,7 @@ pub(crate) extern "C" fn nvmlDeviceRegisterEvents(handle: Handle, kinds: c_ulong
     })
 }
 
-/// Answers also while a device is sick: the real thing is notified by the kernel, not by the device.
+/// Also returns while a device is sick: on a real machine the kernel notifies, not the device.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn nvmlEventSetWait_v2(
     set: usize,

@@ -1,4 +1,4 @@
-//! What goes wrong with a GPU, as whoever plays with the machine writes it into its folder.
+//! Faults of a GPU. A test writes them as files into the machine's folder.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,26 +7,26 @@ use std::time::Duration;
 
 use simgpu_engine::machine;
 
-/// Between two looks at the folder.
+/// Interval between two checks of the folder.
 const LOOK: Duration = Duration::from_millis(10);
 
 fn file(kind: &str, device: u32) -> Option<PathBuf> {
     Some(machine::folder()?.join(format!("{kind}-{device}")))
 }
 
-/// While there is a file `sick-<device>` no call on it returns.
+/// While a file `sick-<device>` exists, no call on the device returns.
 pub(crate) fn hold(device: u32) {
     while file("sick", device).is_some_and(|file| file.exists()) {
         sleep(LOOK);
     }
 }
 
-/// While there is a file `no-gpm-<device>` it is one without a performance monitor.
+/// While a file `no-gpm-<device>` exists, the device has no performance monitor.
 pub(crate) fn is_old(device: u32) -> bool {
     file("no-gpm", device).is_some_and(|file| file.exists())
 }
 
-/// The error in the file `xid-<device>`, which is taken.
+/// Returns the error in the file `xid-<device>`, and removes the file.
 pub(crate) fn take_xid(device: u32) -> Option<u64> {
     let file = file("xid", device)?;
     let code = fs::read_to_string(&file).ok()?.trim().parse().ok()?;
@@ -34,7 +34,7 @@ pub(crate) fn take_xid(device: u32) -> Option<u64> {
     Some(code)
 }
 
-/// Looks for something until it is there or the time is over.
+/// Calls `look` until it returns a value or the time is over.
 pub(crate) fn look_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let begun = std::time::Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! What a device does now, and how it is.
+//! What a device does now, and its health.
 
 use std::ffi::{c_int, c_uint, c_ulonglong};
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use simgpu_engine::lock;
 
 use crate::call::{Error, Handle, on, put};
 
-/// An H200's, in MHz, milliwatts and degrees.
+/// The values of an H200, in MHz, milliwatts and degrees.
 const MEMORY_MHZ: u32 = 3201;
 const REST_MHZ: u32 = 345;
 const LIMIT_MW: u32 = 700_000;
@@ -22,11 +22,11 @@ const BUSY_C: u32 = 40;
 const IDLE: u64 = 0x1;
 const POWER_CAP: u64 = 0x4;
 
-/// `nvmlClockType_t`: the clock of graphics, and of the multiprocessors, which are one; and of memory.
+/// `nvmlClockType_t`: graphics and multiprocessors, which have the same clock; and memory.
 const CLOCKS_OF_CORES: std::ops::RangeInclusive<c_uint> = 0..=1;
 const CLOCK_OF_MEMORY: c_uint = 2;
 
-/// The shortest time over which a share can be computed.
+/// The shortest time over which utilisation can be computed.
 const SAMPLE_NS: u64 = 100_000_000;
 
 /// `nvmlUtilization_t`
@@ -48,7 +48,7 @@ pub(crate) struct MemoryInfo {
     used: c_ulonglong,
 }
 
-/// A device as it is seen: its page, and how busy it was up to the last look.
+/// The page of a device, and how busy it was up to the last reading.
 struct Seen {
     device: u32,
     page: &'static Page,
@@ -59,7 +59,7 @@ struct Seen {
 
 static SEEN: Mutex<Vec<Seen>> = Mutex::new(Vec::new());
 
-/// What its process does now, and the share of the last sample it was busy in, in percent.
+/// What the device does now, and its utilisation over the last sample in percent.
 fn look(device: u32) -> (Option<Look>, u32) {
     let mut all = lock(&SEEN);
     if all.iter().all(|seen| seen.device != device)
@@ -82,17 +82,17 @@ fn look(device: u32) -> (Option<Look>, u32) {
     (Some(look), if look.waits { 100 } else { seen.percent })
 }
 
-/// Time in which its process did anything so far; zero of a device nobody uses.
+/// The time in which its process did any work so far; zero if no process uses the device.
 pub(crate) fn busy_ns(device: u32) -> u64 {
     look(device).0.map_or(0, |look| look.busy_ns)
 }
 
-/// What a busy GPU draws at this clock.
+/// The power that a busy GPU draws at this clock.
 fn busy_mw(mhz: u32) -> u32 {
     REST_MW + (f64::from(BUSY_MW - REST_MW) * f64::from(mhz) / HIGHEST_MHZ) as u32
 }
 
-/// A GPU is held at a lower clock by a lower limit, which it reaches when it is busy.
+/// A GPU with a lower clock has a lower power limit, which it reaches when it is busy.
 fn limit_mw(look: Option<Look>) -> u32 {
     look.filter(|look| is_held(*look)).map_or(LIMIT_MW, |look| busy_mw(look.mhz))
 }
@@ -206,7 +206,7 @@ pub(crate) unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, info:
     })
 }
 
-/// Pretended memory has no errors.
+/// Simulated memory has no errors.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(
     handle: Handle,

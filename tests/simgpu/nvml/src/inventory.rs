@@ -1,4 +1,4 @@
-//! What a device is and where it is plugged in, and who uses it.
+//! What a device is, how it is connected, and which process uses it.
 
 use std::ffi::{c_int, c_uint, c_ulonglong};
 
@@ -7,7 +7,7 @@ use simgpu_engine::gauge;
 
 use crate::call::{Error, Handle, on, put};
 
-/// An H200's, in bits.
+/// The value of an H200, in bits.
 const MEMORY_BUS: c_uint = 6144;
 
 /// A link that allows the default speed of copies to and from the host.
@@ -42,7 +42,7 @@ pub(crate) unsafe extern "C" fn nvmlDeviceGetMaxPcieLinkWidth(handle: Handle, to
     on(handle, |_| unsafe { put(to, PCIE_LANES) })
 }
 
-/// At most one: the last that began to use the device.
+/// At most one process: the last one that began to use the device.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
     handle: Handle,

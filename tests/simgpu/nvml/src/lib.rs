@@ -1,6 +1,7 @@
-//! The stand-in `libnvidia-ml.so.1`: the health of the pretended machine's GPUs, for whoever looks from outside.
+//! The stand-in `libnvidia-ml.so.1`: the health of the simulated machine's GPUs, observed from outside.
 //!
-//! Clock, memory and how busy a GPU is come from the process that works on it. Power and temperature follow from those.
+//! The clock, the memory and the utilisation of a GPU come from the process that uses it. Power and
+//! temperature are computed from those.
 
 #![allow(non_snake_case, reason = "the names are NVML's")]
 

@@ -41,7 +41,7 @@ pub(crate) unsafe extern "C" fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, d
     })
 }
 
-/// `GPU-` and the number in the groups of 8, 4, 4, 4 and 12 digits that the real thing writes.
+/// `GPU-` and the number in groups of 8, 4, 4, 4 and 12 digits, as NVML writes it.
 fn text(uuid: [u8; 16]) -> String {
     let n = u128::from_be_bytes(uuid);
     let part = |from: u32, digits: u32| (n >> (4 * from)) & ((1_u128 << (4 * digits)) - 1);

@@ -1,6 +1,8 @@
-//! The performance monitor of a device (GPM), and its counters of `PCIe` bytes: all follow from how busy the device is.
+//! The performance monitor (GPM) of a device, and its counters of `PCIe` bytes. All are computed from how
+//! busy the device is.
 //!
-//! A file `no-gpm-<device>` in the machine's folder makes it a device from before Hopper, which has the counters alone.
+//! A file `no-gpm-<device>` in the machine's folder simulates a device before Hopper, which only has the
+//! counters.
 
 use std::ffi::{CStr, c_char, c_double, c_int, c_longlong, c_uint, c_ulonglong};
 use std::ptr;
@@ -10,11 +12,11 @@ use simgpu_engine::clock::Moment;
 use crate::call::{Error, Handle, call, on, put};
 use crate::{fault, health};
 
-/// Of a device that is always busy, in MiB a second: what real ones do while they train. Received, sent.
+/// MiB per second received and sent by a device that is always busy, as on real devices in training.
 const PCIE: [f64; 2] = [2000.0, 500.0];
 const NVLINK: [f64; 2] = [90_000.0, 80_000.0];
 
-/// Share of the memory's bandwidth that a busy device uses.
+/// The share of the memory bandwidth that a busy device uses.
 const DRAM: f64 = 0.5;
 
 const MIB: f64 = 1_048_576.0;
@@ -27,7 +29,7 @@ pub(crate) struct Support {
     is_supported: c_uint,
 }
 
-/// What a `nvmlGpmSample_t` points to.
+/// The data of an `nvmlGpmSample_t`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
     at: Moment,
@@ -57,7 +59,7 @@ pub(crate) struct Metrics {
     list: [Metric; 0],
 }
 
-/// Metrics that NVML takes at once.
+/// How many metrics NVML accepts at once.
 const MOST: c_uint = 98;
 
 #[unsafe(no_mangle)]
@@ -84,7 +86,7 @@ pub(crate) unsafe extern "C" fn nvmlGpmSampleFree(sample: *mut Sample) -> c_int 
         if sample.is_null() {
             return Err(Error::INVALID_ARGUMENT);
         }
-        // SAFETY: NVML asks its callers for what `nvmlGpmSampleAlloc` gave them, once.
+        // SAFETY: NVML asks its callers for a pointer from `nvmlGpmSampleAlloc`, once.
         drop(unsafe { Box::from_raw(sample) });
         Ok(())
     })
@@ -96,7 +98,7 @@ pub(crate) unsafe extern "C" fn nvmlGpmSampleGet(handle: Handle, sample: *mut Sa
         if fault::is_old(device) {
             return Err(Error::NOT_SUPPORTED);
         }
-        // SAFETY: NVML asks its callers for what `nvmlGpmSampleAlloc` gave them.
+        // SAFETY: NVML asks its callers for a pointer from `nvmlGpmSampleAlloc`.
         unsafe { put(sample, Sample { at: Moment::now(), busy_ns: health::busy_ns(device) }) }
     })
 }
@@ -104,7 +106,7 @@ pub(crate) unsafe extern "C" fn nvmlGpmSampleGet(handle: Handle, sample: *mut Sa
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn nvmlGpmMetricsGet(request: *mut Metrics) -> c_int {
     call(|| {
-        // SAFETY: NVML asks its callers for a struct with two samples of theirs.
+        // SAFETY: NVML asks its callers for a struct with two of their samples.
         let (count, earlier, later) = unsafe {
             let asked = request.as_ref().ok_or(Error::INVALID_ARGUMENT)?;
             (asked.count, asked.earlier.as_ref(), asked.later.as_ref())
