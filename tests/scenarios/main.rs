@@ -47,6 +47,15 @@ fn main() -> ExitCode {
         arguments.get(at + 1).cloned()
     };
     let has = |name: &str| arguments.iter().any(|argument| argument == name);
+    let known = |at: usize| {
+        let flag = ["--tuning", "--tell"].contains(&&*arguments[at]);
+        let values = ["--seeds", "--class", "--ranks"];
+        flag || values.contains(&&*arguments[at]) || at > 1 && values.contains(&&*arguments[at - 1])
+    };
+    if !(1..arguments.len()).all(known) {
+        eprintln!("usage: scenarios [--tuning] [--seeds N] [--class TEXT] [--ranks N] [--tell]");
+        return ExitCode::from(2);
+    }
     let seeds: u64 = value("--seeds").and_then(|text| text.parse().ok()).unwrap_or(20);
     let class = value("--class").unwrap_or_default();
     let only: Option<u32> = value("--ranks").and_then(|text| text.parse().ok());

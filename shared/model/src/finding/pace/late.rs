@@ -29,6 +29,10 @@ const FEWER: f64 = 0.5;
 /// step.
 const APART: f64 = 4.0;
 
+/// A rank is late if it has fewer queued in this share of its slow digests: in a pause that all ranks make, which one
+/// is ahead is by chance.
+const MOSTLY: f64 = 0.75;
+
 /// A rank whose threads are in a waiting call in more digests than this is not late itself: if it waits at
 /// all, it waits in most digests, except those in which it launches. Tuned.
 const WAITS: f64 = 0.3;
@@ -45,7 +49,9 @@ pub(super) struct Late {
 struct Found {
     rank: Rank,
     digests: usize,
+    /// What this share of them do not exceed: half, and [`MOSTLY`].
     queued: f64,
+    mostly: f64,
     waits: f64,
 }
 
@@ -67,7 +73,7 @@ pub(super) fn ranks(job: &Job, pace: f64) -> Option<Late> {
         .filter_map(|one| Some((one, others(one.rank)?)))
         .filter(|(one, usual)| {
             *usual >= QUEUED
-                && one.queued < FEWER * usual
+                && one.mostly < FEWER * usual
                 && usual - one.queued >= APART
                 && one.waits <= WAITS
         })
@@ -93,10 +99,13 @@ fn find(rank: Rank, view: &RankView, pace: f64) -> Option<Found> {
         return None;
     }
     let waits = slow.iter().filter(|one| one.waits).count() as f64 / slow.len() as f64;
+    let mut queued: Vec<_> = slow.iter().map(|one| f64::from(one.queued)).collect();
+    queued.sort_by(f64::total_cmp);
     Some(Found {
         rank,
         digests: slow.len(),
-        queued: median(slow.iter().map(|one| f64::from(one.queued)).collect())?,
+        mostly: queued[(MOSTLY * (queued.len() - 1) as f64).ceil() as usize],
+        queued: median(queued)?,
         waits,
     })
 }
