@@ -130,7 +130,7 @@ pub enum Command {
     Collectives(CollectivesArgs),
     /// Ask NCCL's RAS service about a job, and compare its counts with those of xpu-top
     Ras(RasArgs),
-    /// Serve the web page of a job on many hosts from this host
+    /// Serve the web page of a job on many hosts, or of a recording, from this host
     Serve(ServeArgs),
     /// Switch the hooks of a running job off, and on again
     Ctl(CtlArgs),

@@ -83,6 +83,15 @@ pub(crate) struct Args {
     hosts_base_port: Option<BasePort>,
     #[command(flatten)]
     http: HttpArgs,
+    /// Serve the pages of this recording, and nothing else
+    #[arg(long, value_name = "FILE", hide = true, conflicts_with = "relay", requires_all = ["recorded_at", "recorded_in"])]
+    pub(crate) recording: Option<PathBuf>,
+    /// The moment that they show
+    #[arg(long, value_name = "NANOSECONDS", hide = true)]
+    pub(crate) recorded_at: Option<u64>,
+    /// The file that it was copied from
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(crate) recorded_in: Option<PathBuf>,
     /// Print the token that belongs to the key, and exit
     #[arg(long)]
     pub(crate) print_token: bool,

@@ -3,8 +3,11 @@
 //! It connects over sockets within the process, on a separate thread, so the poll loop never waits for a
 //! page's reader, and a relay with many hosts can be followed the same way. While it has no readers it has no
 //! sockets and costs nothing.
+//!
+//! Instead of a collector, the pages may show a [`Recording`]: it is read once, and nothing is followed.
 
 mod known;
+mod recording;
 
 use std::{
     fmt,
@@ -27,6 +30,7 @@ use xpu_wire::{
 use zmq::{Context, DONTWAIT, POLLIN, PollItem, Socket};
 
 pub(crate) use known::Known;
+pub use recording::Recording;
 
 use crate::{hangs::Wishes, metrics::Pages, ras::RawAnswers};
 
@@ -89,10 +93,18 @@ impl fmt::Debug for Upstream {
     }
 }
 
+/// Whose data the pages show.
+#[derive(Debug)]
+pub enum Source {
+    Live(Upstream),
+    Recording(Recording),
+}
+
 /// What the follower has received, while there are readers.
 #[derive(Debug)]
 pub(crate) struct Follow {
-    pub(crate) upstream: Upstream,
+    /// `None`: the pages show a recording.
+    upstream: Option<Upstream>,
     pages: Pages,
     state: Mutex<State>,
     news: Condvar,
@@ -114,12 +126,30 @@ impl State {
 }
 
 impl Follow {
-    /// Starts the thread, which sleeps until the first reader.
-    pub(crate) fn start(upstream: Upstream, pages: Pages) -> std::io::Result<Arc<Self>> {
-        let new = Arc::new(Self { upstream, pages, state: Mutex::default(), news: Condvar::new() });
+    /// Starts the thread, which sleeps until the first reader. A recording needs none.
+    pub(crate) fn start(source: Source, pages: Pages) -> std::io::Result<Arc<Self>> {
+        let upstream = match source {
+            Source::Live(upstream) => upstream,
+            Source::Recording(recording) => {
+                let known = Known::recorded(recording, pages);
+                let state = Mutex::new(State { known, ..State::default() });
+                return Ok(Arc::new(Self { upstream: None, pages, state, news: Condvar::new() }));
+            }
+        };
+        let new = Arc::new(Self {
+            upstream: Some(upstream.clone()),
+            pages,
+            state: Mutex::default(),
+            news: Condvar::new(),
+        });
         let follow = Arc::clone(&new);
-        thread::Builder::new().name("follow".to_owned()).spawn(move || follow.run())?;
+        thread::Builder::new().name("follow".to_owned()).spawn(move || follow.run(&upstream))?;
         Ok(new)
+    }
+
+    /// Where the collector answers; `None`: the pages show a recording.
+    pub(crate) fn upstream(&self) -> Option<&Upstream> {
+        self.upstream.as_ref()
     }
 
     /// Ends the thread, which closes its sockets.
@@ -149,7 +179,7 @@ impl Follow {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self) {
+    fn run(&self, upstream: &Upstream) {
         let mut session = 0_u32;
         loop {
             let idle = |state: &mut State| !state.is_wanted() && !state.ended;
@@ -160,7 +190,7 @@ impl Follow {
             state.known = Known::new(Moment::now(), self.pages);
             drop(state);
             session = session.wrapping_add(1);
-            if let Err(error) = self.follow(session) {
+            if let Err(error) = self.follow(upstream, session) {
                 tracing::error!("pages are empty: libzmq: {error}; trying again in {RETRY:?}");
                 thread::sleep(RETRY);
             }
@@ -169,8 +199,8 @@ impl Follow {
     }
 
     /// Receives until there are no readers.
-    fn follow(&self, session: u32) -> zmq::Result<()> {
-        let Upstream { context, data: data_at, control: control_at, name, .. } = &self.upstream;
+    fn follow(&self, upstream: &Upstream, session: u32) -> zmq::Result<()> {
+        let Upstream { context, data: data_at, control: control_at, name, .. } = upstream;
         let data = socket::subscriber(context, None)?;
         data.connect(data_at)?;
         let control = socket::control_client(context, None)?;

@@ -41,10 +41,11 @@ pub use push::{Push, PushError};
 pub use token::{Token, TokenError};
 
 use crate::{
-    follow::{Follow, Upstream},
+    follow::{Follow, Recording, Source},
     metrics::Pages,
 };
 use app::App;
+use capture::{Capture, Window};
 
 /// Threads that compute pages; further requests wait.
 const PAGES: usize = 2;
@@ -90,8 +91,8 @@ pub enum HttpError {
     Thread(io::Error),
 }
 
-/// Serves the data of a collector, or of a relay.
-pub fn serve(upstream: Upstream, config: HttpConfig) -> Result<Server, HttpError> {
+/// Serves the data of a collector, of a relay, or of a recording.
+pub fn serve(source: Source, config: HttpConfig) -> Result<Server, HttpError> {
     let mut listeners = Vec::new();
     for (number, &address) in config.addresses.iter().enumerate() {
         match listen(address) {
@@ -101,8 +102,15 @@ pub fn serve(upstream: Upstream, config: HttpConfig) -> Result<Server, HttpError
             Err(error) => return Err(error),
         }
     }
-    let follow = Follow::start(upstream, config.pages).map_err(HttpError::Thread)?;
+    let recorded = match &source {
+        Source::Recording(recording) => recorded(recording),
+        Source::Live(_) => None,
+    };
+    let follow = Follow::start(source, config.pages).map_err(HttpError::Thread)?;
     let app = Arc::new(App::new(Arc::clone(&follow), config));
+    if let Some(capture) = recorded {
+        app.captures.hold(capture);
+    }
     if app.config.push.is_some() {
         follow.always();
         let pushing = Arc::clone(&app);
@@ -121,6 +129,16 @@ pub fn serve(upstream: Upstream, config: HttpConfig) -> Result<Server, HttpError
         .spawn(move || run(listeners, &app))
         .map_err(HttpError::Thread)?;
     Ok(Server { follow })
+}
+
+/// The captured steps of a recording, as if this program had captured them.
+fn recorded(recording: &Recording) -> Option<Capture> {
+    let (sheet, window) = recording.capture()?;
+    let window = match window {
+        Some(window) => Window::ForMs(window.length.0 / 1_000_000),
+        None => Window::Steps(sheet.order.steps),
+    };
+    Some(Capture::recorded(sheet.job.clone(), window, &recording.path))
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, HttpError> {

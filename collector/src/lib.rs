@@ -48,7 +48,7 @@ mod what_if;
 mod worker;
 
 pub use exits::{read_crash, read_gpu_core};
-pub use follow::Upstream;
+pub use follow::{Recording, Source, Upstream};
 pub use hangs::{Hangs, HangsConfig};
 pub use http::{
     CaptureWay, HttpConfig, HttpError, KeyWay, Push, PushError, Server, Token, TokenError, serve,

@@ -7,6 +7,7 @@ use std::{
     fs::File,
     io::Write as _,
     os::fd::FromRawFd as _,
+    path::Path,
     process::ExitCode,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
@@ -15,13 +16,16 @@ use std::{
 use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
 use xpu_collector::{
-    Collector, Hangs, HangsConfig, HttpConfig, Relay, Server, Upstream, prepare_memory, read_crash,
-    read_gpu_core, read_stacks, sample_main_thread, sample_python, serve,
+    Collector, Hangs, HangsConfig, HttpConfig, Recording, Relay, Server, Source, Upstream, prepare_memory,
+    read_crash, read_gpu_core, read_stacks, sample_main_thread, sample_python, serve,
 };
 use xpu_model::figure::counted;
 use xpu_wire::{id::Pid, unit::Moment};
 
 use crate::args::{Args, ConfigError};
+
+/// How often a page of a recording looks for a signal.
+const LOOK: Duration = Duration::from_millis(100);
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -61,6 +65,9 @@ fn main() -> ExitCode {
     for signal in [libc::SIGTERM, libc::SIGINT] {
         // SAFETY: the handler only stores to an atomic, which is async-signal-safe.
         unsafe { libc::signal(signal, stop as *const () as libc::sighandler_t) };
+    }
+    if let Some(from) = &args.recording {
+        return show(from, &args);
     }
     restart::on_crash("--ready-fd");
     let mut opened = args.http().and_then(|http| Ok((http, open(&args)?)));
@@ -133,9 +140,33 @@ fn open(args: &Args) -> Result<Serving, ConfigError> {
     Ok(Serving::Collector(Box::new(Collector::open(args.config()?, now)?)))
 }
 
+/// Serves the pages of a recording until a signal comes.
+fn show(from: &Path, args: &Args) -> ExitCode {
+    let served = args.http().map_err(|error| error.to_string()).and_then(|config| {
+        let config = config.ok_or("--recording needs HTTP: leave out --no-http")?;
+        let at = Moment(args.recorded_at.unwrap_or_default());
+        let path = args.recorded_in.clone().unwrap_or_default();
+        let recording = Recording::open(from, at, path).map_err(|error| error.to_string())?;
+        serve(Source::Recording(recording), config).map_err(|error| error.to_string())
+    });
+    match served {
+        Ok(_server) => {
+            announce(args.ready_fd, "ready");
+            while !STOP.load(Relaxed) {
+                std::thread::sleep(LOOK);
+            }
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            tracing::error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// Monitoring works without pages: their errors are reported and end nothing.
 fn pages(upstream: Upstream, config: HttpConfig) -> Option<Server> {
-    serve(upstream, config).inspect_err(|error| tracing::error!("no HTTP: {error}")).ok()
+    serve(Source::Live(upstream), config).inspect_err(|error| tracing::error!("no HTTP: {error}")).ok()
 }
 
 /// The same for hangs.

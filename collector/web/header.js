@@ -19,6 +19,7 @@ function health() {
   if (stale !== null) return ["◷", `STALE ${age(stale)}`, "warning"];
   const { coverage } = status;
   if (coverage.ranks_seen < status.world_size || coverage.hosts_unreachable.length > 0) return ["▲", "PARTIAL", "warning"];
+  if (status.recorded_at) return ["●", "RECORDED", "good"];
   return ["●", "LIVE", "good"];
 }
 
@@ -48,6 +49,12 @@ const part = {
   nav: h("nav"),
 };
 
+/** Of a recording, the moment that is shown. */
+function moment({ recorded_at: at }) {
+  if (!at) return "";
+  return h("span", { class: "muted" }, ` recorded, ${new Date(at * 1000).toISOString().slice(0, 10)} ${timeOfDay(at)} UTC `);
+}
+
 function jobs({ job, other_jobs: others }) {
   if (others.length === 0) return h("span", { class: "job" }, job);
   const change = (event) => { location.search = `?job=${encodeURIComponent(event.target.value)}`; };
@@ -71,7 +78,7 @@ export function drawHeader(pages, go) {
   part.state.className = `state ${role}`;
   part.state.textContent = `${sign} ${words}`;
   part.tiles.hidden = !status;
-  renew(part.job, status && [status.job, status.other_jobs], () => (status ? [jobs(status)] : []));
+  renew(part.job, status && [status.job, status.other_jobs, status.recorded_at], () => (status ? [jobs(status), moment(status)] : []));
   const figures = status ? tiles() : [];
   renew(part.tiles, figures, () => figures.map(([name, value]) => h("div", {}, h("b", {}, value), h("span", {}, name))));
   renew(part.nav, [pages.length, state.page], () => pages.map((page) => link(page, go)));

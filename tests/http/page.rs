@@ -7,7 +7,7 @@ use std::{
 };
 
 use flate2::read::GzDecoder;
-use serde_json::Value;
+use serde_json::{Value, json};
 use xpu_tests::{
     host::{BASE, Host},
     program::{Program, until},
@@ -192,14 +192,7 @@ fn serve_prints_the_address_of_a_page_for_many_hosts() {
     // These are settings of collectors. The page that `serve` prints does not have them.
     command.env("XPU_TOP_NO_HTTP", "1").env("XPU_TOP_TOKEN_FILE", "/nonexistent");
     let serve = Program::start(&mut command);
-    let line = until("an address", || {
-        serve.wrote().lines().find(|line| line.starts_with("http:")).map(str::to_owned)
-    });
-    let (address, token) = line.split_once("/?job=train#token=").expect("an address with a token");
-    let address =
-        address.strip_prefix("http://").and_then(|address| address.parse().ok()).expect("an address");
-    let client = Client { address, token: Some(token.trim().to_owned()) };
-    until("the relay to listen", || TcpStream::connect(address).ok());
+    let client = served(&serve);
     assert!(client.get("/").body.contains("/web/main.js"));
     until("both ranks", || {
         (client.get("/api/v1/jobs/train").json()["ranks"].as_array()?.len() == 2).then_some(())
@@ -207,6 +200,51 @@ fn serve_prints_the_address_of_a_page_for_many_hosts() {
     assert!(serve.said().contains("xpu-top: --hosts: `no host` is not a host name"), "{}", serve.said());
     let refused = host.ask("serve --ssh");
     assert!(!refused.status.success() && refused.stderr.contains("through ssh"), "{refused:?}");
+}
+
+/// A client of the page that this program serves.
+fn served(serve: &Program) -> Client {
+    let line = until("an address", || {
+        serve.wrote().lines().find(|line| line.starts_with("http:")).map(str::to_owned)
+    });
+    let (address, token) = line.split_once("/?job=train#token=").expect("an address with a token");
+    let address =
+        address.strip_prefix("http://").and_then(|address| address.parse().ok()).expect("an address");
+    until("it to listen", || TcpStream::connect(address).ok());
+    Client { address, token: Some(token.trim().to_owned()) }
+}
+
+/// It shows one moment, however late it is looked at, and refuses what only a running job can do.
+#[test]
+fn serve_shows_a_recording_as_it_was() {
+    let host = Host::new();
+    let file = host.place.path("two.xpurec");
+    let ranks = [0, 1].map(|rank| host.rank(rank, TRAINS));
+    until("both ranks", || (host.status()["coverage"]["ranks_seen"] == 2).then_some(()));
+    let recorded = host.ask(&format!("record --for 3s -o {}", file.display()));
+    assert!(recorded.status.success(), "{recorded:?}");
+    drop(ranks);
+    let mut command = host.xpu_top("serve --job train --key-file");
+    let serve = Program::start(command.arg(host.key()).arg(&file).args(["--at", "-1s"]));
+    let client = served(&serve);
+    let mut events = Listening::to(&client, false);
+    let (first, second) = (events.next().data, events.next().data);
+    assert!(first["recorded_at"].as_f64() > Some(1.7e9) && first == second, "{first} {second}");
+    assert_eq!(
+        (&first["ranks"][1]["state"], &first["coverage"]["hosts_unreachable"]),
+        (&json!("ok"), &json!([]))
+    );
+    assert!(client.get("/api/v1/steps").json()["points"].as_array().is_some_and(|points| !points.is_empty()));
+    assert!(client.get("/api/v1/ranks?rank=1").json()["ranks"][0]["shapes"].as_array().is_some());
+    for (path, body) in
+        [("hook", json!({"on": false})), ("capture", json!({"steps": 3})), ("stacks", json!({}))]
+    {
+        let refused = client.post(&format!("/api/v1/{path}"), &body);
+        assert!(refused.status == 409 && refused.body.contains("recording"), "{path}: {refused:?}");
+    }
+    let refused = host.xpu_top("serve --at 1h").arg(&file).output().expect("it runs");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && said.contains("the recording is from"), "{said}");
 }
 
 #[test]

@@ -1,4 +1,6 @@
-//! The web page of a job on many hosts.
+//! The web page of a job on many hosts, or of a recording.
+
+use std::path::PathBuf;
 
 use clap::Args;
 use xpu_wire::endpoint::BasePort;
@@ -7,6 +9,13 @@ use super::{JobArgs, parse::base_port};
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
+    /// Show this recording, capture or incident folder, in place of a running job
+    #[arg(value_name = "FILE", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service", "ssh"])]
+    pub file: Option<PathBuf>,
+    /// The moment of FILE to show: `02:14:07` (UTC), `+10m` after its begin, `-30s` before its end, `50%`
+    /// [default: its end]
+    #[arg(long, value_name = "TIME", requires = "file", allow_hyphen_values = true)]
+    pub at: Option<String>,
     #[command(flatten)]
     pub of: JobArgs,
     /// Port of the page, and the first of three [default: 18892, or the next that is free]

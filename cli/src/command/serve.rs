@@ -1,6 +1,9 @@
-//! `xpu-top serve`: the web page of a job on many hosts, from this host.
+//! `xpu-top serve`: the web page of a job on many hosts, or of a recording, from this host.
 //!
-//! It becomes a relay in front of the job's hosts, which serves the page like every collector.
+//! It becomes a relay in front of the job's hosts, which serves the page like every collector; or a collector
+//! that reads the recording.
+
+mod recording;
 
 use std::{
     fs::File,
@@ -28,31 +31,42 @@ const OF_COLLECTORS: [&str; 2] = ["XPU_TOP_NO_HTTP", "XPU_TOP_TOKEN_FILE"];
 
 /// Returns only if it fails.
 pub fn serve(args: &ServeArgs) -> anyhow::Result<std::process::ExitCode> {
+    if let Some(file) = &args.file {
+        return recording::show(file, args);
+    }
     if args.of.ssh.is_some() {
         let text = "a relay does not reach hosts through ssh; run `xpu-top serve` where their ports are open";
         return Err(UsageError::Value(text.to_owned()).into());
     }
     let hosts = args.of.hosts()?;
-    let key = args.of.way.key()?;
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
-    let program = Parts::beside_this_program()?.find(Part::Collector)?;
-    let base = choose(args.port)?;
+    let (program, base) = (Parts::beside_this_program()?.find(Part::Collector)?, choose(args.port)?);
     let mut relay = collector(&program);
     relay
         .args(["--relay", "--job-hosts", "/dev/stdin", "--hosts-base-port"])
         .arg(BasePort::DEFAULT.0.to_string());
     relay.stdin(hosts_file(&hosts.endpoints)?);
-    relay.args(["--bind", "127.0.0.1", "--http-bind", "127.0.0.1", "--base-port", &base.0.to_string()]);
-    let mut about = String::new();
+    become_it(relay, &program, base, args)
+}
+
+/// Prints the address of the page, and becomes the program that serves it.
+fn become_it(
+    mut server: Command,
+    program: &Path,
+    base: BasePort,
+    args: &ServeArgs,
+) -> anyhow::Result<std::process::ExitCode> {
+    server.args(["--bind", "127.0.0.1", "--http-bind", "127.0.0.1", "--base-port", &base.0.to_string()]);
     if let Some(path) = &args.of.way.key_file {
-        relay.arg("--key-file").arg(path);
+        server.arg("--key-file").arg(path);
     }
-    if key.is_some() {
-        about = format!("#token={}", token(&program, args)?);
-    }
+    let token = match args.of.way.key()? {
+        Some(_) => format!("#token={}", token(program, args)?),
+        None => String::new(),
+    };
     let job = args.of.job.as_ref().map_or_else(String::new, |job| format!("?job={job}"));
-    println!("http://127.0.0.1:{}/{job}{about}", base.http());
-    let error = relay.exec();
+    println!("http://127.0.0.1:{}/{job}{token}", base.http());
+    let error = server.exec();
     bail!("cannot start {}: {error}; install xpu-top again", program.display())
 }
 
@@ -64,15 +78,20 @@ fn collector(program: &Path) -> Command {
     command
 }
 
-/// A hosts file in memory: thousands of hosts are too long for an argument, and a file on disk would remain.
-fn hosts_file(hosts: &[Endpoint]) -> io::Result<File> {
+/// A file in memory: one on disk would remain.
+fn in_memory() -> io::Result<File> {
     // SAFETY: the name is NUL-terminated and 'static.
-    let file = unsafe { libc::memfd_create(c"xpu-top-hosts".as_ptr(), libc::MFD_CLOEXEC) };
+    let file = unsafe { libc::memfd_create(c"xpu-top-serve".as_ptr(), libc::MFD_CLOEXEC) };
     if file < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: it was just made and belongs to nobody else.
-    let mut file = unsafe { File::from_raw_fd(file) };
+    Ok(unsafe { File::from_raw_fd(file) })
+}
+
+/// A hosts file: thousands of hosts are too long for an argument.
+fn hosts_file(hosts: &[Endpoint]) -> io::Result<File> {
+    let mut file = in_memory()?;
     let lines: Vec<String> = hosts.iter().map(|host| format!("{host}\n")).collect();
     let lines = lines.concat();
     file.write_all(lines.as_bytes())?;

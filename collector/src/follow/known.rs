@@ -16,6 +16,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
+use super::Recording;
 use crate::metrics::{Pages, Tally};
 
 /// Ranks with subscribed details, which include histograms. A host has tens; a relay may have ten thousand,
@@ -62,11 +63,32 @@ pub(crate) struct Known {
     pages: Pages,
     since: Moment,
     has_snapshot: bool,
+    /// The moment of a recording that is shown.
+    still: Option<Moment>,
 }
 
 impl Known {
     pub(crate) fn new(since: Moment, pages: Pages) -> Self {
         Self { pages, since, ..Self::default() }
+    }
+
+    /// The state of a recording at its moment. What a live job shows only on request is shown of all ranks.
+    pub(crate) fn recorded(recording: Recording, pages: Pages) -> Self {
+        let Recording { frames, at, .. } = recording;
+        let mut known = Self { has_snapshot: true, still: Some(at), ..Self::new(at, pages) };
+        for frame in &frames {
+            match &frame.body {
+                Body::Detail(_) | Body::NcclDetail(_) => known.jobs.fold(frame),
+                Body::History(history) => history.frames.frames().for_each(|frame| known.fold(&frame)),
+                _ => known.fold(frame),
+            }
+        }
+        known
+    }
+
+    /// The moment of the recording that is shown; `None` of live data.
+    pub(crate) fn recorded_at(&self) -> Option<Moment> {
+        self.still
     }
 
     /// Whether a snapshot has come.
@@ -80,7 +102,7 @@ impl Known {
 
     /// The current time on the jobs' hosts.
     pub(crate) fn there(&self, now: Moment) -> Moment {
-        self.clock.there(now)
+        self.still.unwrap_or_else(|| self.clock.there(now))
     }
 
     /// Findings of a job that have ended: those of its history that are not among those of now.

@@ -231,7 +231,7 @@ pub(super) async fn hook(State(app): State<Arc<App>>, hook: Result<Json<Hook>, J
         Ok((job.name().clone(), chosen(job, &[], false)?))
     })
     .await?;
-    let (upstream, of) = (app.follow.upstream.clone(), job.clone());
+    let (upstream, of) = (app.upstream()?.clone(), job.clone());
     run_blocking(move || ask::switch(&upstream, of, on)).await?.map_err(unanswered)?;
     Ok(Json(json!({ "job": job, "on": on, "ranks": ranks })))
 }
@@ -251,6 +251,9 @@ pub(super) async fn stacks(
     wanted: Result<Json<Stacks>, JsonRejection>,
 ) -> Answer {
     let Stacks { job, ranks, native } = body(wanted)?;
+    if app.follow.upstream().is_none() {
+        return document(recorded_stacks(&app, job, &ranks).await?);
+    }
     let (job, ranks) = seen(&app, move |known| {
         let job = find(known, job.as_deref())?;
         Ok((job.name().clone(), chosen(job, &ranks, true)?))
@@ -277,6 +280,26 @@ struct OneRank {
     stacks: RankStacks,
 }
 
+/// The latest stacks of a recording. Those of all ranks are shown, because a recording has those that were read.
+async fn recorded_stacks(app: &Arc<App>, name: Option<String>, ranks: &[u32]) -> Result<Merged, Problem> {
+    let named: Vec<Rank> = ranks.iter().copied().map(Rank).collect();
+    seen(app, move |known| {
+        let job = find(known, name.as_deref())?;
+        let is_named = |stacks: &&RankStacks| named.is_empty() || named.contains(&stacks.rank);
+        let came: Vec<_> = job.stacks().filter(is_named).cloned().collect();
+        if came.is_empty() {
+            let next = "record with `xpu-top record`, and read the stacks meanwhile";
+            return Err(Problem::new(StatusCode::CONFLICT, "the recording has no stacks up to here", next));
+        }
+        let host = |stacks: RankStacks| {
+            let host = job.rank(stacks.rank).map(|view| view.host().clone());
+            host.map(|host| (host, stacks))
+        };
+        Ok(Merged::of(job.name().clone(), &named, came.into_iter().filter_map(host).collect()))
+    })
+    .await
+}
+
 pub(super) async fn read_stacks(
     app: &Arc<App>,
     job: JobName,
@@ -288,20 +311,27 @@ pub(super) async fn read_stacks(
         let next = "try again in a few seconds";
         Problem::new(StatusCode::CONFLICT, "stacks are already being read", next)
     })?;
-    let (upstream, of, wanted) = (app.follow.upstream.clone(), job.clone(), ranks.clone());
+    let (upstream, of, wanted) = (app.upstream()?.clone(), job.clone(), ranks.clone());
     let came = run_blocking(move || ask::stacks(&upstream, &of, &wanted, native)).await?;
-    let (hosts, stacks): (Vec<_>, Vec<_>) = came.map_err(unanswered)?.into_iter().unzip();
-    let has = |rank: &Rank| stacks.iter().any(|known| known.rank == *rank);
-    let no_answer: Vec<_> = ranks.into_iter().filter(|rank| !has(rank)).collect();
-    let tree = stack::merge(no_answer.iter().copied(), &stacks);
-    Ok(Merged {
-        job,
-        folded: stack::folded(&tree),
-        notes: stack::notes(stacks.iter(), no_answer.iter().copied()),
-        tree,
-        ranks: hosts.into_iter().zip(stacks).map(|(host, stacks)| OneRank { host, stacks }).collect(),
-        no_answer,
-    })
+    Ok(Merged::of(job, &ranks, came.map_err(unanswered)?))
+}
+
+impl Merged {
+    /// The stacks that came, of those of these ranks.
+    fn of(job: JobName, ranks: &[Rank], came: Vec<(HostName, RankStacks)>) -> Self {
+        let (hosts, stacks): (Vec<_>, Vec<_>) = came.into_iter().unzip();
+        let has = |rank: &&Rank| stacks.iter().any(|known: &RankStacks| known.rank == **rank);
+        let no_answer: Vec<_> = ranks.iter().filter(|rank| !has(rank)).copied().collect();
+        let tree = stack::merge(no_answer.iter().copied(), &stacks);
+        Self {
+            job,
+            folded: stack::folded(&tree),
+            notes: stack::notes(stacks.iter(), no_answer.iter().copied()),
+            tree,
+            ranks: hosts.into_iter().zip(stacks).map(|(host, stacks)| OneRank { host, stacks }).collect(),
+            no_answer,
+        }
+    }
 }
 
 pub(super) fn unanswered(why: Unanswered) -> Problem {

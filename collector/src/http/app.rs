@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use axum::http::StatusCode;
 use tokio::{sync::Mutex as Turn, task::spawn_blocking};
 use xpu_wire::unit::Moment;
 
@@ -16,7 +17,7 @@ use super::{
     gate::Paces,
 };
 use crate::{
-    follow::Follow,
+    follow::{Follow, Upstream},
     metrics::{self, Exposition, Own, Pod},
     what_if::WhatIfs,
 };
@@ -65,6 +66,13 @@ impl App {
     pub(super) async fn page(self: &Arc<Self>) -> Result<Arc<str>, Problem> {
         let app = Arc::clone(self);
         run_blocking(move || app.page_now()).await
+    }
+
+    /// Where requests to ranks go. A recording answers none.
+    pub(super) fn upstream(&self) -> Result<&Upstream, Problem> {
+        let next = "run `xpu-top serve` for a running job, or open the page of its collector";
+        let refuse = || Problem::new(StatusCode::CONFLICT, "this is a recording: no rank runs here", next);
+        self.follow.upstream().ok_or_else(refuse)
     }
 
     /// All current metrics. Waits for the first data.

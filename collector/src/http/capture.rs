@@ -144,6 +144,14 @@ pub(super) struct Capture {
     pub(super) path: PathBuf,
 }
 
+impl Capture {
+    /// The captured steps of a recording.
+    pub(super) fn recorded(job: JobName, window: Window, path: &Path) -> Self {
+        let (state, said) = (Phase::Done, String::new());
+        Self { id: 1, job, window, state, said, bytes: written(path), path: path.to_owned() }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Phase {
@@ -178,6 +186,7 @@ pub(super) async fn begin(
 
 /// Starts one, after a delay.
 pub(super) async fn start(app: &Arc<App>, wanted: Wanted, after: Duration) -> Result<Value, Problem> {
+    app.upstream()?;
     let window = wanted.window()?;
     let named = wanted.job.clone();
     let ranks = wanted.ranks.clone();
@@ -306,6 +315,11 @@ impl Captures {
             said.trim().clone_into(&mut known.said);
             (known.state, known.bytes) = (state, bytes);
         }
+    }
+
+    /// One that was made elsewhere.
+    pub(super) fn hold(&self, capture: Capture) {
+        self.lock().insert(capture.id, capture);
     }
 
     /// A capture that could not be started.

@@ -54,6 +54,9 @@ struct Document {
     status: Status,
     bound_sentence: Option<String>,
     what_if_sentences: Vec<String>,
+    /// The moment of a recording that is shown, in seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recorded_at: Option<f64>,
 }
 
 pub(super) async fn listen(
@@ -130,7 +133,9 @@ fn piece(known: &Known, job: Option<&str>, what_ifs: &WhatIfs) -> Piece {
         Ok(status) => {
             let bound_sentence = status.bound.as_ref().map(ToString::to_string);
             let what_if_sentences = what_ifs.sentences(&status.job);
-            ("status", serde_json::to_string(&Document { status, bound_sentence, what_if_sentences }))
+            let recorded_at = known.recorded_at().map(|at| at.0 as f64 / 1e9);
+            let document = Document { status, bound_sentence, what_if_sentences, recorded_at };
+            ("status", serde_json::to_string(&document))
         }
         // It may come yet.
         Err(problem) => ("problem", serde_json::to_string(&json!(problem.body()))),

@@ -99,6 +99,7 @@ pub(super) async fn begin(
     State(app): State<Arc<App>>,
     wanted: Result<Json<Wanted>, JsonRejection>,
 ) -> Result<Response, Problem> {
+    app.upstream()?;
     let wanted = body(wanted)?;
     let window = wanted.window()?;
     let (named, ranks) = (wanted.job.clone(), wanted.ranks.clone());
