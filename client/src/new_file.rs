@@ -1,4 +1,4 @@
-//! Output files: they never replace a file, follow a link, or stay behind half written.
+//! Output files. They never replace a file or follow a link, and no half-written file is left behind.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -11,7 +11,7 @@ use std::{
 #[error("{0}")]
 pub struct NotWritable(String);
 
-/// A file that is not there yet.
+/// Creates a file that does not exist yet.
 pub fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
@@ -19,7 +19,7 @@ pub fn create(path: &Path) -> io::Result<File> {
 /// Writes all of it.
 ///
 /// # Errors
-/// Where it is there already, or cannot be written to its end.
+/// If the file exists already, or cannot be written completely.
 pub fn write(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<File>) -> anyhow::Result<()>,
@@ -29,7 +29,7 @@ pub fn write(
     let mut out = BufWriter::new(file);
     let filled = fill(&mut out).and_then(|()| Ok(out.flush()?));
     filled.map_err(|error| {
-        // The next try may have its name.
+        // The next attempt may use this name.
         let _ = fs::remove_file(path);
         failed(error)
     })

@@ -184,7 +184,7 @@ impl Follow {
         while self.lock().is_wanted() {
             if asked.is_none_or(|asked| asked.elapsed() >= ASK) {
                 asked = Some(Instant::now());
-                // A full queue means that the loop is late.
+                // If the queue is full, the poll loop is late, and another request would not help.
                 let _ = control.send(request(Request::Snapshot), DONTWAIT);
             }
             let mut items: [PollItem<'_>; 2] = [&data, &control].map(|socket| socket.as_poll_item(POLLIN));
@@ -220,7 +220,7 @@ impl Follow {
                 parts => parts?,
             };
             let payload = parts.pop().unwrap_or_default();
-            // An answer has no topic. One that does not decode is missing in the count of its stream.
+            // An answer has no topic. A frame that does not decode is missing in the count of its stream.
             let Ok(frame) = codec::decode(&payload) else { continue };
             let topic = parts.pop().unwrap_or_default();
             match recall {

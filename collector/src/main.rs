@@ -69,7 +69,7 @@ fn main() -> ExitCode {
             "this is the start after {} in a row",
             counted(restart::crashes().into(), "crash", "crashes")
         );
-        // A process that was just being started may keep the lock for a moment.
+        // A process that was just being started may still hold the lock for a moment.
         let until = Instant::now() + Duration::from_secs(2);
         while matches!(&opened, Err(ConfigError::Open(error)) if error.is_served_already())
             && Instant::now() < until
@@ -133,7 +133,7 @@ fn open(args: &Args) -> Result<Serving, ConfigError> {
     Ok(Serving::Collector(Box::new(Collector::open(args.config()?, now)?)))
 }
 
-/// Monitoring works without pages: their errors are reported and end nothing.
+/// Monitoring works without pages, so an error here is only reported.
 fn pages(upstream: Upstream, config: HttpConfig) -> Option<Server> {
     serve(upstream, config).inspect_err(|error| tracing::error!("no HTTP: {error}")).ok()
 }
@@ -167,7 +167,8 @@ fn print_token(args: &Args) -> ExitCode {
 /// Reports the result of the start to the parent, and closes the descriptor.
 fn announce(descriptor: Option<i32>, line: &str) {
     let Some(descriptor) = descriptor.filter(|&fd| fd > 2) else { return };
-    // SAFETY: whoever names a descriptor on the command line hands it over; nobody else here knows its number.
+    // SAFETY: the command line hands the descriptor over to this process, and no other code here knows its
+    // number.
     let mut to = unsafe { File::from_raw_fd(descriptor) };
     let _ = writeln!(to, "{line}");
 }

@@ -1,4 +1,4 @@
-//! The program itself: its start, its ready line, and its exit.
+//! Tests of the program itself: its start, its ready line, and its exit.
 
 // A helper that cannot go on fails its test, as a test itself would.
 #![allow(clippy::unwrap_used)]

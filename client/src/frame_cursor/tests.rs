@@ -34,7 +34,7 @@ fn all(cursor: &mut FrameCursor, to: Moment) -> Vec<(Moment, Frame)> {
     std::iter::from_fn(|| cursor.next(to).expect("memory")).collect()
 }
 
-/// One with its own reader, the other block by block on request.
+/// One cursor has its own reader; the other reads block by block on request.
 #[test]
 fn what_is_read_ahead_is_what_is_read() {
     for damaged in [false, true] {

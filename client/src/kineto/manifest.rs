@@ -1,4 +1,5 @@
-//! The folder's content: each trace's rank, steps and clock; and which ranks have none, and why.
+//! The folder's content: the rank, steps and clock of each trace, and the ranks without a trace, with the
+//! reason.
 
 use std::{
     io::Write as _,
@@ -24,14 +25,14 @@ use crate::new_file;
 pub(super) struct Manifest {
     version: &'static str,
     job: JobName,
-    /// In the traces as `trace_id`.
+    /// The same as `trace_id` in the traces.
     trace_id: String,
     window: Window,
     options: KinetoOptions,
-    /// Whether all traces hold as many optimizer calls as requested; `null` where the ranks began more than a step
-    /// apart, so that either one runs ahead or the ranks count differently, and for a duration.
+    /// Whether all traces contain as many optimizer calls as requested. `null` for a duration, and if the
+    /// ranks began more than a step apart: then either one runs ahead, or the ranks count differently.
     same_steps: Option<bool>,
-    /// Time from the first to the last rank's begin of the first step.
+    /// Time between the first rank's and the last rank's begin of the first step.
     apart_ms: Option<f64>,
     /// Duration of a step when the traces were requested.
     step_ms: Option<f64>,

@@ -23,7 +23,7 @@ const METRICS: [GpmMetricId; 6] = [
 const COUNTERS: [FieldId; 2] =
     [FieldId(field_id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES), FieldId(field_id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES)];
 
-/// The reading before.
+/// The previous reading, from which differences are computed.
 pub(super) enum Meter<'nvml> {
     Unread,
     Monitor(GpmSample<'nvml>),
@@ -34,7 +34,7 @@ pub(super) enum Meter<'nvml> {
 }
 
 impl<'nvml> Meter<'nvml> {
-    /// Since the reading before.
+    /// What was moved and computed since the previous reading.
     pub(super) fn read(
         &mut self,
         nvml: &'nvml Nvml,

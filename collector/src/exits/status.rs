@@ -1,7 +1,7 @@
 //! A process's exit status from the kernel, which notifies only the parent.
 //!
 //! Kernels from 6.15 on keep it for holders of a pidfd. Earlier ones show it until the parent has waited
-//! (`proc_pid_stat(5)`): a thread waits on all pidfds to read it at once. If both fail, the status is
+//! (`proc_pid_stat(5)`), so a thread waits on all pidfds to read it at once. If both fail, the status is
 //! unknown.
 
 use std::{
@@ -100,7 +100,8 @@ fn kept(process: &OwnedFd) -> Option<ExitStatus> {
     (code == 0 && info.mask & EXIT != 0).then(|| ExitStatus::of(info.exit_code))
 }
 
-/// The status that is visible until then. Zero is also shown to a process without permission.
+/// The status that is visible until the parent has waited. Zero is also shown to a process without
+/// permission.
 fn of_zombie(pid: Pid) -> Option<ExitStatus> {
     status_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }

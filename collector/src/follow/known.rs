@@ -22,7 +22,7 @@ use crate::metrics::{Pages, Tally};
 /// whose details would be hundreds of megabytes a second.
 const DETAILED: usize = 1024;
 
-/// Ranks followed shape by shape at a time; and for how long after the last request.
+/// Number of ranks followed shape by shape at a time, and for how long after the last request.
 const LOOKED_AT: usize = 16;
 const LOOKED_FOR: Duration = Duration::from_mins(1);
 
@@ -83,7 +83,7 @@ impl Known {
         self.clock.there(now)
     }
 
-    /// Findings of a job that have ended: those of its history that are not among those of now.
+    /// Findings of a job that have ended: those of its history that are not among the present ones.
     pub(crate) fn gone(&self, job: &JobName, present: &[Finding]) -> Vec<Episode> {
         self.chronicles.get(job).map_or_else(Vec::new, |chronicle| chronicle.gone(present))
     }
@@ -96,7 +96,7 @@ impl Known {
         self.tallies.get(&(job.clone(), rank))
     }
 
-    /// Options of the pages beside the native metrics.
+    /// Options of the pages, in addition to the native metrics.
     pub(crate) fn pages(&self) -> &Pages {
         &self.pages
     }

@@ -1,5 +1,5 @@
-//! The saved folders: each complete under its name or absent, few enough for a home, and readable by their
-//! owner alone.
+//! The saved folders: each complete under its name or absent, few enough for a home folder, and readable by
+//! their owner alone.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions},
@@ -115,7 +115,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Whether this is the first notification for the incident: of the hosts that share a home, one sends it.
+    /// Whether this is the first notification for the incident: among the hosts that share a home, one sends
+    /// it.
     pub(super) fn claim(&self, job: &JobName, since: Moment) -> bool {
         let time = since.0 / ONE;
         let mark = |time: u64| self.0.join(format!("{CLAIMED}{}-{time}", fit(job.as_str())));

@@ -1,4 +1,5 @@
-//! One hang, or one end with those that follow from it: its cause, the data so far, and what is due.
+//! One hang, or the end of one rank with the ends that follow from it: its cause, the data so far, and what
+//! is due.
 
 use std::{
     path::PathBuf,
@@ -20,11 +21,11 @@ const LOOKS: u32 = 2;
 /// How long history is awaited.
 const PAST: Duration = Duration::from_secs(3);
 
-/// How long stacks and records are awaited: a collector gives up on a rank after some seconds. Then the
-/// received ones are all.
+/// How long stacks and records are awaited: a collector gives up on a rank after some seconds. After that,
+/// only the received ones are saved.
 const PATIENCE: Duration = Duration::from_secs(12);
 
-/// After this time without news, the first end and the following ones are known.
+/// After this time without new data, the first end and those that follow from it are taken as complete.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// How long a hang must last after everything else was requested, before the kernels on its GPUs are named.
@@ -176,7 +177,7 @@ impl Incident {
         has_past && again && self.is_new && self.writes < WRITES
     }
 
-    /// The same when there is no time left.
+    /// Whether data would be lost if it is not written now, because the collector ends.
     pub(super) fn is_lost_otherwise(&self) -> bool {
         self.asked.is_some() && self.is_new
     }
@@ -202,7 +203,7 @@ impl Incident {
         lasts && is_due && self.held.is_none() && self.written.is_some() && !self.is_new
     }
 
-    /// The kernels on the GPUs are requested.
+    /// Notes that the kernels on the GPUs are requested.
     pub(super) fn hold(&mut self, status: Status, now: Moment) {
         self.held = Some(Box::new(status));
         self.recording.hold(now);

@@ -15,7 +15,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// Frames of history, uncompressed, and their recording: beyond it the oldest are left out.
+/// Frames of history, uncompressed, and their recording: beyond this limit, the oldest are left out.
 const MOST_PAST: usize = 64 << 20;
 const MOST_BYTES: usize = 32 << 20;
 

@@ -57,7 +57,7 @@ pub(super) fn begin(at: Moment, every: Duration) -> Moment {
     Moment(number(at, every).saturating_mul(every.as_nanos() as u64))
 }
 
-/// The begin of the interval before a moment's.
+/// The begin of the interval before that of a moment.
 pub(super) fn begin_before(at: Moment, every: Duration) -> Moment {
     Moment(number(at, every).saturating_sub(1).saturating_mul(every.as_nanos() as u64))
 }
@@ -67,7 +67,7 @@ impl Thinner {
         Self { every, number: 0, open: BTreeMap::new() }
     }
 
-    /// Whether it is of a later interval than another moment.
+    /// Whether it is in a later interval than another moment.
     pub(super) fn is_after(&self, at: Moment, other: Moment) -> bool {
         number(at, self.every) > number(other, self.every)
     }

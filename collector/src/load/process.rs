@@ -14,7 +14,7 @@ use xpu_wire::{
 /// Processes of one rank that are read.
 const MOST: usize = 128;
 
-/// Since the reading before.
+/// What was counted since the previous reading.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ProcessCounts {
     pub processes: u32,
@@ -73,7 +73,7 @@ impl Totals {
     }
 }
 
-/// Of user and system mode: fields 14 and 15. The name before them may contain anything.
+/// Ticks of user and system mode: fields 14 and 15. The name before them may contain anything.
 fn ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(") ")?;
     let mut fields = rest.split_ascii_whitespace().skip(11).map(str::parse::<u64>);

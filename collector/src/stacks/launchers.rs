@@ -18,14 +18,15 @@ impl Launcher {
     }
 }
 
-/// Stops its parameter until its standard input ends: also if the collector is killed.
+/// Stops the process given as its parameter until its standard input ends, which also happens if the
+/// collector is killed.
 const STOPS: &str = "kill -STOP $0; read -r _; kill -CONT $0";
 
 #[derive(Debug, Default)]
 pub(super) struct Launchers {
-    /// By the launcher, the process that keeps it stopped.
+    /// For each stopped launcher, the process that keeps it stopped.
     stopped: BTreeMap<u32, Child>,
-    /// Letting it go on, and not yet reaped.
+    /// Processes that let their launcher continue, and are not yet reaped.
     ending: Vec<Child>,
 }
 
@@ -80,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// A parent with a child, whose number it prints.
+    /// A parent that prints the process id of its child.
     fn launcher(job: Option<&str>) -> (Child, Pid) {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 60 & echo $!; wait"]).env_remove(variable::JOB).stdout(Stdio::piped());

@@ -2,8 +2,8 @@
 //!
 //! A plain `number % 2^k` would alias with the training loop's period and time the same layer for ever. All
 //! ranks number a communicator's collectives alike and share the hash, so all of them time *the same*
-//! collective without communication; and because only the top bits decide, every operation timed at a coarse
-//! rate is timed at every finer one.
+//! collective without communication. Only the top bits of the hash decide, so every operation timed at a
+//! coarse rate is timed at every finer rate too.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub struct Rate(pub u8);
 impl Rate {
     /// Times everything.
     pub const EVERY: Self = Self(0);
-    /// At a coarser rate nothing would be timed for hours.
+    /// At a coarser rate, nothing would be timed for hours.
     pub const COARSEST: Self = Self(20);
     /// Times nothing, or one operation in centuries.
     pub const NEVER: Self = Self(63);

@@ -103,7 +103,7 @@ fn what_nccl_writes_is_read_with_its_missing_comma_or_without() {
     assert_eq!(one.missing, [missing]);
     let with_comma = OF_2_28.replace("\"nvml_dev\": 2\n", "\"nvml_dev\": 2,\n");
     assert_eq!(report(&with_comma), read);
-    // What is kept can be read by any program.
+    // Any program can read the bytes that are kept.
     let (_, raw) = Answer::parse(OF_2_28.as_bytes().to_vec()).unwrap();
     assert!(serde_json::from_slice::<serde_json::Value>(&raw).is_ok());
     assert_eq!(raw.len(), OF_2_28.len() + 1);

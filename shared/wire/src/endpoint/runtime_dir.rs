@@ -1,5 +1,5 @@
-//! Where sockets, locks and logs of a user are on this host. All commands of the user find the same place
-//! without communication.
+//! The directory of a user's sockets, locks and logs on this host. All commands of the user find it without
+//! communication.
 
 use std::{
     env,
@@ -34,7 +34,7 @@ pub struct Located {
 }
 
 impl Located {
-    /// Why it is not the usual directory, if it is not.
+    /// Why another directory than the usual one is used; `None` if the usual one is.
     pub fn why(&self) -> Option<String> {
         let why = |refusal: &RuntimeDirError| match refusal {
             RuntimeDirError::NotOurs { path, why } => format!("{} is not used: {why}", path.display()),
@@ -54,7 +54,7 @@ impl RuntimeDir {
         Places::of_this_process().look().dir
     }
 
-    /// The same, created if it is missing; the returned directory belongs to this user alone.
+    /// The directory, created if it is missing. It belongs to this user alone.
     pub fn claim() -> Result<Located, RuntimeDirError> {
         Places::of_this_process().claim()
     }
@@ -104,12 +104,12 @@ impl RuntimeDir {
     pub const WITH_KEY: &str = "key\n";
     pub const WITHOUT_KEY: &str = "no key\n";
 
-    /// Held by the collector with this base port as long as it lives.
+    /// The lock file, which the collector with this base port holds as long as it lives.
     pub fn lock(&self, base: BasePort) -> PathBuf {
         self.0.join(format!("collector-{}.lock", base.0))
     }
 
-    /// What the collector with this base port published last.
+    /// The file with what the collector with this base port published last.
     pub fn history(&self, base: BasePort) -> PathBuf {
         self.0.join(format!("history-{}.xpurec", base.0))
     }
@@ -182,7 +182,7 @@ impl Places {
         // A spare that exists stays in use even if the usual place becomes free: a collector may serve there.
         let spare = self.spares().find(|spare| self.is_private(spare));
         if spare.is_none() && !is_free {
-            // No place follows it.
+            // No other place follows this one, so it was not passed over.
             passed_over.pop();
         }
         Located { dir: spare.unwrap_or(usual), passed_over }

@@ -38,7 +38,7 @@ pub enum Foreign {
     Writable(u32),
 }
 
-/// A real directory of one of these users that nobody else can write to.
+/// Checks that this is a real directory of one of these users, and that nobody else can write to it.
 pub(super) fn owned(found: &Metadata, owners: &[u32]) -> Result<(), Foreign> {
     let mode = found.mode() & 0o7777;
     match found {
@@ -50,8 +50,8 @@ pub(super) fn owned(found: &Metadata, owners: &[u32]) -> Result<(), Foreign> {
     }
 }
 
-/// A directory in which nobody else can remove or replace the files of `user`: the user's own, or a sticky
-/// one like `/tmp`.
+/// Checks that nobody else can remove or replace the files of `user` in this directory: it is the user's own,
+/// or a sticky one like `/tmp`.
 pub(super) fn keeps(found: &Metadata, user: u32) -> Result<(), Foreign> {
     if found.is_dir() && [user, 0].contains(&found.uid()) && found.mode() & STICKY != 0 {
         return Ok(());

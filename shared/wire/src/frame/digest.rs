@@ -107,8 +107,8 @@ pub struct RankDigest {
     pub gemm_timed_for: Nanoseconds,
     /// FLOPs of all GEMMs since the rank started.
     pub gemm_flops: f64,
-    /// The time these FLOPs take at this GPU's peak for each data type; `None` for a GPU whose peak is
-    /// unknown.
+    /// The time that these FLOPs would take at this GPU's peak for each data type; `None` for a GPU whose
+    /// peak is unknown.
     pub gemm_at_peak: Option<Nanoseconds>,
     /// The most recently used communicators, at most [`RankDigest::COMMUNICATORS`].
     pub communicators: Vec<CommunicatorState>,
@@ -153,7 +153,7 @@ impl RankDigest {
     pub const SAMPLES: usize = 24;
 
     /// Whether it holds nothing of the rank's work, because the collector has not received its first summary.
-    /// A restarted collector sends this even for ranks that have worked for long.
+    /// A restarted collector sends such a digest even for ranks that started long ago.
     pub fn is_blank(&self) -> bool {
         self.step.is_none()
             && self.launches == Launches::default()
@@ -187,7 +187,7 @@ pub struct Inside {
     /// Kernel thread id, on the rank's host.
     pub thread: u32,
     pub call: Call,
-    /// At the time of the digest.
+    /// Time in the call until the digest.
     pub waited: Nanoseconds,
 }
 

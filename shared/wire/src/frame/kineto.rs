@@ -69,7 +69,7 @@ pub struct KinetoRank {
     pub rank: Rank,
     pub pid: Pid,
     pub standing: KinetoStanding,
-    /// When it last polled for an order, and the time since the poll before.
+    /// When it last polled for an order, and how long after the previous poll that was.
     pub polled: Option<Moment>,
     pub every: Option<Nanoseconds>,
     pub count: Option<KinetoCount>,

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     fn sites() -> Box<MemorySites> {
-        // SAFETY: all of it are atomic words, of which zero is one.
+        // SAFETY: it consists of atomic words, for which zero is a valid value.
         unsafe { Box::<MemorySites>::new_zeroed().assume_init() }
     }
 
