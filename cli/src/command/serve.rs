@@ -1,6 +1,7 @@
 //! `xpu-top serve`: the web page of a job on many hosts, from this host.
 //!
-//! It becomes a relay in front of the job's hosts, which serves the page like every collector.
+//! This process becomes a relay in front of the job's hosts. The relay serves the page, as every collector
+//! does.
 
 use std::{
     fs::File,
@@ -19,11 +20,11 @@ use crate::{
     parts::{Part, Parts},
 };
 
-/// Ports tried after the first: on a host that trains, a collector has the usual ones.
+/// Number of ports tried after the first: on a host that trains, a collector has the usual ones.
 const TRIES: u16 = 200;
 
-/// Variables of collectors, with which the relay would serve no page, or a page with another token than
-/// printed.
+/// Variables of collectors. With them, the relay would serve no page, or a page with another token than the
+/// printed one.
 const OF_COLLECTORS: [&str; 2] = ["XPU_TOP_NO_HTTP", "XPU_TOP_TOKEN_FILE"];
 
 /// Returns only if it fails.

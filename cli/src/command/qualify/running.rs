@@ -1,5 +1,5 @@
-//! Checks whether another process uses the GPUs: both would slow down, and figures would not be those of the
-//! GPU.
+//! Checks whether another process uses the GPUs: both would slow down, and the figures would not show what
+//! the GPU can do.
 
 use std::{thread, time::Duration};
 

@@ -14,7 +14,7 @@ use super::{
     spread::{Spread, share},
 };
 
-/// All GEMMs of one shape, over all ranks and whole steps.
+/// All GEMMs of one shape, over all ranks and fully recorded steps.
 #[derive(Clone, Debug, Serialize)]
 pub struct GemmRow {
     pub m: u64,
@@ -23,7 +23,7 @@ pub struct GemmRow {
     pub batch: u64,
     pub datatype: String,
     pub compute: String,
-    /// Of A and B, in BLAS notation: `TN` is A transposed.
+    /// Whether A and B are transposed, in BLAS notation: `TN` is A transposed.
     pub transposed: String,
     pub count: u64,
     #[serde(flatten)]
@@ -42,7 +42,7 @@ impl GemmRow {
     }
 }
 
-/// The same of a shape as it was recorded.
+/// The same for a shape as it was recorded.
 pub(crate) fn shape_of(shape: &GemmShape) -> String {
     let GemmShape { m, n, k, batch, .. } = *shape;
     shown(m, n, k, batch, &transposed(shape), &shape.datatype.to_string())
