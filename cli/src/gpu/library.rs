@@ -85,7 +85,7 @@ pub(crate) fn open() -> anyhow::Result<()> {
     let (runtime, cublas) = unsafe { (runtime::sys::culib(), cublas::sys::culib()) };
     let asked = ASKED_OF_RUNTIME.iter().map(|&name| (runtime, name));
     for (library, name) in asked.chain(ASKED_OF_CUBLAS.iter().map(|&name| (cublas, name))) {
-        // SAFETY: nothing is called by this type.
+        // SAFETY: this type is not used for a call.
         if unsafe { library.get::<unsafe extern "C" fn()>(name) }.is_err() {
             bail!("{library:?} has no {}: CUDA 11.4 or newer is needed", String::from_utf8_lossy(name));
         }
@@ -101,7 +101,7 @@ pub(crate) fn has_cublaslt() -> bool {
     }
     // SAFETY: it is loaded, as was just checked.
     let library = unsafe { cublaslt::sys::culib() };
-    // SAFETY: nothing is called by this type.
+    // SAFETY: this type is not used for a call.
     let has = |name: &[u8]| unsafe { library.get::<unsafe extern "C" fn()>(name) }.is_ok();
     ASKED_OF_CUBLASLT.iter().all(|name| has(name))
 }

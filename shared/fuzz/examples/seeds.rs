@@ -1,5 +1,5 @@
-//! Writes seed inputs for the fuzzers: to corpus/decode the frames of a simulated job and of the recordings
-//! or captures named on the command line; to corpus/receive what ZMTP peers send.
+//! Writes seed inputs for the fuzzers. corpus/decode gets the frames of a simulated job, and of the
+//! recordings or captures named on the command line. corpus/receive gets bytes that ZMTP peers send.
 
 use std::{env, error::Error, fs, path::Path};
 

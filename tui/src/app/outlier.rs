@@ -11,9 +11,9 @@ pub struct Outlier {
     pub row: usize,
     pub metric: Metric,
     pub value: f64,
-    /// How far below the median, as a share of it; negative.
+    /// Distance from the median as a share of it; negative, because it is below.
     pub deviation: f64,
-    /// Other ranks that are low as well.
+    /// Number of other ranks that are low as well.
     pub others: usize,
 }
 

@@ -18,7 +18,7 @@ pub enum Page {
 }
 
 impl Page {
-    /// As they are numbered.
+    /// All views, in the order of their numbers.
     pub const ALL: [Self; 9] = [
         Self::Overview,
         Self::Rank,

@@ -29,7 +29,7 @@ pub(crate) struct Picker {
 pub(crate) struct Item {
     pub text: String,
     pub about: String,
-    /// It is the present choice.
+    /// Whether it is the present choice.
     pub is_current: bool,
     pub action: Action,
 }
@@ -67,7 +67,7 @@ impl Picker {
 }
 
 impl App {
-    /// The list to choose from, or why there is nothing to choose.
+    /// The list to choose from, or the reason why there is nothing to choose.
     pub(crate) fn choices(&self, of: Choosing) -> Result<Picker, String> {
         match of {
             Choosing::Metric => self.metrics(),

@@ -54,8 +54,8 @@ impl Search {
         Self { found, gate }
     }
 
-    /// Pauses it until the guard is dropped: a redraw is due, and on two cores the search would take one of
-    /// them.
+    /// Pauses the search until the guard is dropped, because a redraw is due, and on two cores the search
+    /// would take one of them.
     pub fn rest(&self) -> Rest {
         *self.gate.keepers() += 1;
         Rest { gate: Arc::clone(&self.gate) }

@@ -31,7 +31,7 @@ const CELL: usize = 12;
 const NAMED: usize = 12;
 
 impl Places {
-    /// For a map and its labels of this size.
+    /// The layout of a map and its labels of this size.
     pub(super) fn plan(app: &App, width: usize, height: usize) -> Self {
         let shape = shape(app);
         let names = (0..shape.groups).map(|group| label(app, group * shape.size).width());
@@ -157,7 +157,7 @@ fn of_row(row: &Row, metric: Metric, scale: Option<&Scale>) -> Cell {
         (Life::Alive, ..) if row.is_heard() && row.status.state == RankState::Hung => Cell::Alarm,
         (_, value, _) if !row.is_heard() => Cell::Stale { value },
         (_, Some(value), Some(scale)) => match of_value(value, scale) {
-            // A rank's median skew may be small and still add up, so ranks that the finding names have a
+            // A rank's median skew may be small but still add up, so ranks that the finding names have a
             // sign.
             Cell::Value { value, step, badness, sign: None }
                 if metric == Metric::Skew && row.named == Some(Kind::SlowRank) =>
