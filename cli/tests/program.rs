@@ -92,7 +92,7 @@ fn a_line_of_the_hosts_file_that_makes_no_sense_is_reported_and_the_rest_is_used
 fn run_becomes_the_program_and_passes_on_its_exit_code() {
     let home = Home::new("run");
     let (code, said, _) = home.xpu_top("run --no-collector -- printenv XPU_TOP_JOB");
-    // Without the hook beside it, the program still starts.
+    // The program also starts without the hook next to it.
     assert!((code, said.as_str()) == (0, "printenv\n") || (code, said.as_str()) == (1, ""), "{code} {said}");
     let output = home.command().args(["run", "--no-collector", "--", "sh", "-c", "exit 7"]).output().unwrap();
     assert_eq!(output.status.code(), Some(7));

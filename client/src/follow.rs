@@ -26,7 +26,7 @@ use crate::arrival::{Arrival, Endpoint, Link};
 pub const LATELY: Duration = Duration::from_mins(1);
 const LATELY_BYTES: usize = 32 << 20;
 
-/// What arrived so far.
+/// The data that arrived so far.
 #[derive(Debug)]
 pub struct Following {
     endpoints: BTreeSet<Endpoint>,

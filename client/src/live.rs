@@ -55,7 +55,7 @@ pub enum Order {
 impl Live {
     /// Asks for the full summaries of these ranks only.
     pub fn watch_ranks(&self, ranks: Option<WatchedRanks>) {
-        // The thread ends only if there are no receivers, and then nobody needs the order.
+        // The thread ends only if there are no receivers, and then the order is not needed.
         let _ = self.orders.send(Order::WatchRanks(ranks));
     }
 

@@ -244,7 +244,7 @@ impl Args {
             price: self.http.gpu_hour_price,
         };
         let bound = choose_address(self.bind, self.key()?.is_some(), self.insecure)?;
-        // A relay has no other use for the directory: without one it only keeps no captures.
+        // A relay uses the directory only to keep captures; without one it keeps none.
         let captures = self.runtime().ok().map(|runtime| self.capture_way(&runtime, bound));
         Ok(Some(HttpConfig {
             addresses,

@@ -30,7 +30,7 @@ const BUSY: f64 = 0.01;
 const BUSY_SHARE: f64 = 0.25;
 const BUSY_BYTES: f64 = 1e6;
 
-/// What one process did since the previous reading.
+/// The activity of one process since the previous reading.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CpuReading {
     pub(crate) wait: RankCpu,

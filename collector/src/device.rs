@@ -26,7 +26,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// A GPU that nobody has asked for during this time is no longer read.
+/// A GPU is no longer read after this time without a request for it.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 
 /// A GPU that could not be found, or a library that could not be opened, is tried again after this time.
@@ -39,7 +39,7 @@ const MOST: usize = 64;
 #[derive(Debug, Default)]
 struct Slot {
     reading: Mutex<Option<DeviceReading>>,
-    /// What it moved and computed, and when that was read.
+    /// The GPU's load, and the time of that reading.
     load: Mutex<Option<(Moment, GpuLoad)>>,
     /// `None` while errors cannot be received.
     xids: Mutex<Option<Xids>>,
@@ -89,7 +89,7 @@ impl Devices {
         Some(reading)
     }
 
-    /// What a GPU moved and computed in the last seconds, if it is read.
+    /// The load of a GPU in the last seconds, if it is read.
     pub(crate) fn load(&self, uuid: DeviceUuid, now: Moment) -> Option<GpuLoad> {
         let (read, load) = (*lock(&self.watched.get(&uuid)?.slot.load))?;
         (now.since(read) < DeviceReading::STALE).then_some(load)

@@ -51,12 +51,12 @@ pub(crate) struct Departure {
     pub report: RankExit,
     /// The note of its fatal signal, from which `frames` are determined.
     pub fault: Option<FaultReading>,
-    /// Where a signal struck, outermost first; known once that data was read.
+    /// The frames at a fatal signal, outermost first; known once that data was read.
     pub frames: Vec<CrashFrame>,
     pub surroundings: Surroundings,
 }
 
-/// What is being read of a departure.
+/// The reading in progress for a departure.
 #[derive(Debug)]
 enum Reading {
     Crash(ChildTask),

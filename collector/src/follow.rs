@@ -62,12 +62,12 @@ pub struct Upstream {
     pub held: Arc<AtomicBool>,
     /// The hang actions of jobs.
     pub(crate) wishes: Wishes,
-    /// Answers of RAS as they came.
+    /// Unchanged answers of RAS.
     pub(crate) ras: RawAnswers,
 }
 
 impl Upstream {
-    /// Addresses that are unique in this process, and a name that nobody outside can guess.
+    /// Addresses that are unique in this process, and a name that cannot be guessed outside it.
     pub fn within(context: Context) -> Self {
         let random = || RandomState::new().build_hasher().finish();
         let name = [random().to_be_bytes(), random().to_be_bytes()].concat();
@@ -89,7 +89,7 @@ impl fmt::Debug for Upstream {
     }
 }
 
-/// What the follower has received, while there are readers.
+/// The data that the follower has received while there are readers.
 #[derive(Debug)]
 pub(crate) struct Follow {
     pub(crate) upstream: Upstream,
@@ -128,7 +128,7 @@ impl Follow {
         self.news.notify_all();
     }
 
-    /// From now on follows without readers too.
+    /// Follows from now on, even without readers.
     pub(crate) fn always(&self) {
         self.lock().always = true;
         self.news.notify_all();

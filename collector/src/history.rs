@@ -1,9 +1,9 @@
 //! The last day's published frames, coarser with age: a viewer that connects later gets them, and then knows
 //! as much as one that was always connected.
 //!
-//! Every digest of ten minutes, one per ten seconds for two hours, one per minute for a day. They are in
-//! memory, compressed, and in recordings in the runtime directory, from which a restarted collector
-//! continues.
+//! It keeps every digest for ten minutes, one per ten seconds for two hours, and one per minute for a day.
+//! They are in memory, compressed, and in recordings in the runtime directory, from which a restarted
+//! collector continues.
 
 mod thin;
 mod tier;

@@ -103,7 +103,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What this process runs until it is stopped.
+/// The service that this process runs until it is stopped.
 enum Serving {
     Collector(Box<Collector>),
     Relay(Box<Relay>),

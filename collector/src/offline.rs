@@ -48,7 +48,7 @@ impl Offline {
         self.published(effects, now)
     }
 
-    /// What a collector does four times a second.
+    /// Does the work that a collector does four times a second.
     pub fn check(&mut self, now: Moment) -> Vec<Frame> {
         let effects = self.roster.check(now);
         let mut frames = self.published(effects, now);
@@ -59,7 +59,7 @@ impl Offline {
         frames
     }
 
-    /// What it does once a second, with the readings of GPUs and processes at that time.
+    /// Does the work of every second, with the readings of GPUs and processes at that time.
     pub fn digest(
         &mut self,
         now: Moment,
@@ -77,7 +77,7 @@ impl Offline {
         bodies.into_iter().map(|body| self.kept(body, now)).collect()
     }
 
-    /// What a viewer that connects now gets: the history of this length, then the state.
+    /// The frames for a viewer that connects now: the history of this length, then the state.
     pub fn for_new_viewer(&mut self, length: Duration, now: Moment) -> Vec<Frame> {
         let jobs = self.roster.jobs();
         let parts = self.past.of(&jobs, length, now);

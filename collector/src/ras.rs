@@ -5,7 +5,7 @@
 //! process returns the whole job. A separate thread asks, so the poll loop never waits.
 //!
 //! ```text
-//! Request::Ras ─▶ Target ──thread: address, version, client, answer──▶ Body::Ras, and as it came ─▶ ras.json
+//! Request::Ras ─▶ Target ──thread: address, version, client, answer──▶ Body::Ras, and unchanged ─▶ ras.json
 //! ```
 
 mod address;
@@ -65,7 +65,7 @@ pub(crate) struct Target {
 pub(crate) struct Answered {
     pub viewers: Vec<Address>,
     pub report: RasReport,
-    /// The answer as it came; empty if there was none.
+    /// The unchanged answer; empty if there was none.
     pub raw: Vec<u8>,
 }
 
@@ -82,8 +82,7 @@ struct Asking {
 pub(crate) struct Ras {
     asking: Vec<Asking>,
     recent: BTreeMap<JobName, (Instant, RasReport, Vec<u8>)>,
-    /// Each thread holds a clone, so a thread that nobody waits for any more (it may hang in a name lookup)
-    /// still counts.
+    /// Each thread holds a clone, so an abandoned thread still counts (it may hang in a name lookup).
     threads: Arc<()>,
     /// Whether a rank on this host is creating a communicator. It is read before each question, because a
     /// thread may ask several processes.
@@ -115,7 +114,7 @@ impl Ras {
         let started = thread::Builder::new().name("ras".to_owned()).spawn(move || {
             let answer = ask(&target, &creating);
             drop(counted);
-            // If it took too long, nobody waits for the answer any more.
+            // If it took too long, the receiver is gone.
             let _ = answer_tx.send(answer);
         });
         if let Err(error) = started {
@@ -182,7 +181,7 @@ fn ask(target: &Target, creating: &AtomicBool) -> (RasReport, Vec<u8>) {
     }
 }
 
-/// The last answers as they came, for the thread that keeps them on disk.
+/// The last unchanged answers, for the thread that keeps them on disk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RawAnswers(Arc<Mutex<BTreeMap<JobName, Vec<u8>>>>);
 

@@ -39,7 +39,7 @@ const PLACES: usize = 4096;
 const REMEMBERED: Duration = Duration::from_mins(10);
 
 /// An unknown sender is asked for its identity at most once in this time: a rejected one would otherwise send
-/// and be asked for ever.
+/// and be asked endlessly.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// A rejected sender that is silent for this time has gone.

@@ -62,7 +62,7 @@ fn start(name: &str, bind: &str, more: &[&str]) -> Started {
     Started { child, base, line, dir }
 }
 
-/// The first of three ports in a row that nobody listens on.
+/// The first of three consecutive free ports.
 fn free_ports(address: &str) -> u16 {
     loop {
         let first = TcpListener::bind((address, 0)).unwrap();

@@ -1,4 +1,4 @@
-//! The key of a user's collectors. Any user who can read the file may watch; nobody else can connect.
+//! The key of a user's collectors. Only users who can read the file can connect and watch.
 //!
 //! The file holds one CURVE key pair in Z85: the public key's forty characters, then the secret key's. In
 //! ZeroMQ's CURVE, the server and each client need a pair. Here they all belong to the same user, so one pair

@@ -153,7 +153,7 @@ pub enum Action {
     Quit,
 }
 
-/// What happens to a branch of the stacks.
+/// The change to a branch of the stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Folding {
     Turn,
@@ -173,7 +173,7 @@ pub enum Motion {
 }
 
 impl Motion {
-    /// From one line of a list of this length to another.
+    /// Returns the line to move to, in a list of length `of`.
     pub(crate) fn from(self, at: usize, of: usize, page: usize) -> usize {
         let last = of.saturating_sub(1);
         match self {

@@ -8,7 +8,7 @@ const LONGEST: usize = 256;
 /// Number of lines remembered of each kind.
 const REMEMBERED: usize = 50;
 
-/// What is typed.
+/// The kind of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Filter,

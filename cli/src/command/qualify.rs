@@ -54,7 +54,7 @@ pub fn qualify(args: &QualifyArgs) -> anyhow::Result<ExitCode> {
     }
     of.judge();
     print(&if args.json { serde_json::to_string_pretty(&of)? + "\n" } else { text::text(&of) })?;
-    // Neither a call that does not return nor CUDA's own exit handlers may keep the program from ending.
+    // The program must end even if a call does not return or CUDA's exit handlers hang.
     end(of.verdict)
 }
 

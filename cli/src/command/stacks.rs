@@ -118,7 +118,7 @@ fn output(document: &Document, args: &StacksArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is read from each rank.
+/// The kind of stacks to read from each rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
     Python,

@@ -155,7 +155,7 @@ fn window(order: &KinetoOrder) -> Window {
     }
 }
 
-/// By their step counts, unless the clocks contradict: a rank that does not wait for others may be steps
+/// Compares step counts, unless the clocks contradict them: a rank that does not wait for others may be steps
 /// ahead.
 fn same_steps(all: &[OneRank], order: &KinetoOrder, plan: &Plan, apart: Option<i64>) -> Option<bool> {
     let KinetoWindow::Steps { steps, calls, .. } = order.window else { return None };

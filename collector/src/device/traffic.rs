@@ -1,4 +1,5 @@
-//! What a GPU moves and computes: its performance monitor (GPM, Hopper and newer), else its counters of `PCIe` bytes.
+//! The load of a GPU, from its performance monitor (GPM, Hopper and newer), else from its counters of `PCIe`
+//! bytes.
 //!
 //! `nvmlDeviceGetPcieThroughput` is not used: it blocks for 20 ms to measure, and what it measures is these 20 ms.
 
@@ -34,7 +35,7 @@ pub(super) enum Meter<'nvml> {
 }
 
 impl<'nvml> Meter<'nvml> {
-    /// What was moved and computed since the previous reading.
+    /// The load since the previous reading.
     pub(super) fn read(
         &mut self,
         nvml: &'nvml Nvml,

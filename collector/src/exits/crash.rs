@@ -1,5 +1,5 @@
-//! Where a signal struck: a separate process of this program unwinds the registers and the stack that its
-//! handler copied.
+//! Finds the code at a fatal signal: a separate process of this program unwinds the registers and the stack
+//! that its handler copied.
 
 use std::{
     io::{self, Read, Write},

@@ -238,7 +238,7 @@ mod tests {
         };
         let deadline = Instant::now() + Duration::from_secs(30);
         let its_own = Some(("mail x".to_owned(), PathBuf::from("/tmp")));
-        // Until it has executed its program.
+        // Waits until the process has executed its program.
         while of("train", sleeper.id()) != its_own {
             assert!(Instant::now() < deadline, "{:?}", of("train", sleeper.id()));
             std::thread::yield_now();

@@ -35,7 +35,7 @@ const ONE: u64 = 60_000_000_000;
 #[derive(Debug)]
 pub(super) struct Folder(PathBuf);
 
-/// What a folder holds of one incident; the answer of RAS where there is one.
+/// The files of one incident in its folder; with the answer of RAS if there is one.
 #[derive(Clone, Copy)]
 pub(super) struct Files<'a> {
     pub(super) recording: &'a [u8],

@@ -82,7 +82,7 @@ pub(super) struct Incident {
     /// When it was found.
     pub(super) found: Moment,
     pub(super) recording: IncidentRecording,
-    /// The answer of RAS, as it came.
+    /// The unchanged answer of RAS.
     pub(super) ras: Option<Vec<u8>>,
     /// The processes of the ranks: other processes under the same name are another run.
     processes: Vec<(Rank, Pid)>,
@@ -214,7 +214,7 @@ impl Incident {
         self.held.is_some()
     }
 
-    /// What is saved. For ranks that were ended to read their kernels, this is their state before that.
+    /// The status to save. Ranks that were ended to read their kernels have their state before that.
     pub(super) fn status(&self, present: Status) -> Status {
         match &self.held {
             Some(held) => Status { stacks: present.stacks, ..Status::clone(held) },

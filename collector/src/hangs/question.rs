@@ -1,4 +1,4 @@
-//! What is requested about a job when its incident is certain.
+//! The data requested about a job when its incident is certain.
 
 use std::time::Duration;
 

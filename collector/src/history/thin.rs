@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(digests[0].step_median, Some(Nanoseconds(104)), "the middle one of ten");
     }
 
-    /// With a power of two as rate, so that each stands for a known number.
+    /// The rate is a power of two, so that each represents a known number.
     #[test]
     fn of_many_timed_collectives_those_are_left_that_a_coarser_rate_would_have_timed() {
         for digest in thinned(30, 24) {

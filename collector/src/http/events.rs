@@ -95,7 +95,7 @@ impl Events {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes a stream that nobody listens to.
+    /// Removes a stream without listeners.
     fn ends(&self, job: &Which, sender: &Sender<Piece>) -> bool {
         let mut streams = self.lock();
         // Counted under the lock: a newcomer is either counted here or starts another stream.

@@ -59,7 +59,7 @@ pub(super) struct Paces {
     permitted: Pace,
     /// The web page's files, which browsers load without the token.
     files: Pace,
-    /// What else needs no token.
+    /// Other requests that need no token.
     open: Pace,
     refused: Pace,
 }

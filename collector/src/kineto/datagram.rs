@@ -1,7 +1,7 @@
 //! The protocol between Kineto and a daemon: one datagram each, a header of 40 bytes and a payload, in the
 //! machine's byte order.
 //!
-//! Kineto trusts the answer: a size that differs from the payload's makes it loop for ever, so replies are
+//! Kineto trusts the answer: a size that differs from the payload's makes it loop endlessly, so replies are
 //! made only here.
 
 /// Size of the payload (8 bytes) and its type (32 bytes, ending with NUL).

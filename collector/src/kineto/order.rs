@@ -30,7 +30,7 @@ const GRACE: Duration = Duration::from_secs(15);
 /// end of a step.
 const BEYOND: u64 = 2;
 
-/// An order that nobody has asked about for this time is abandoned.
+/// An order is abandoned after this time without a question about it.
 const FORGOTTEN: Duration = Duration::from_mins(10);
 
 /// After this time without a question from its requester, an order can be replaced by another requester's.

@@ -222,7 +222,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// Waits until the previous part was taken. Fails if nobody wants the parts any more.
+    /// Waits until the previous part was taken. Fails if the receiver is gone.
     fn send(&mut self, end: Option<KinetoEnd>) -> io::Result<()> {
         let piece = Piece { bytes: KinetoBytes(std::mem::take(&mut self.bytes)), end };
         self.pieces.send(piece).map_err(|_unwanted| io::Error::from(io::ErrorKind::BrokenPipe))?;

@@ -14,7 +14,7 @@ use xpu_wire::{
 /// Processes of one rank that are read.
 const MOST: usize = 128;
 
-/// What was counted since the previous reading.
+/// Counts since the previous reading.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ProcessCounts {
     pub processes: u32,
@@ -34,8 +34,8 @@ struct Totals {
 }
 
 impl Processes {
-    /// What the process and its descendants did. A new process counts from its next reading on; otherwise a
-    /// process that changes its parent would appear as a burst.
+    /// The activity of the process and its descendants. A new process counts from its next reading on;
+    /// otherwise a process that changes its parent would appear as a burst.
     pub(super) fn difference(&mut self, pid: Pid, now: Moment) -> ProcessCounts {
         let mut sum = ProcessCounts::default();
         for process in tree(pid) {

@@ -1,6 +1,6 @@
 //! The client's side of the RAS protocol: lines of text, then a document until the connection ends.
 //!
-//! Whatever program listens there, the request ends in time and the answer is bounded. Processes of a host
+//! The request ends in time and the answer is bounded for any program that listens there. Processes of a host
 //! share the port, and the kernel chooses one for each connection. If that process is stopped, or of another
 //! job, the client connects again.
 

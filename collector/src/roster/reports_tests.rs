@@ -23,7 +23,7 @@ fn a_snapshot_says_where_a_rank_stood_before() {
         let now = at(f64::from(second));
         roster.summary(&who("x"), u64::from(second), steps(second.into(), 10), now);
         roster.digests(now);
-        // No news: no second entry.
+        // Without a new summary there is no second entry.
         roster.digests(now);
     }
     let snapshot = &roster.snapshot()[0].ranks[0];

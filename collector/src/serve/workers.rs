@@ -1,4 +1,4 @@
-//! What ranks send, what follows from it, and commands to them.
+//! Messages from ranks, their effects, and commands to ranks.
 
 use xpu_wire::{
     codec,

@@ -1,5 +1,6 @@
-//! The kernels on the GPUs of a rank. CUDA's driver writes a core dump of the GPUs when somebody writes to a
-//! pipe (`CUDA_ENABLE_USER_TRIGGERED_COREDUMP`). **This ends the kernels there**, and usually the rank.
+//! The kernels on the GPUs of a rank. CUDA's driver writes a core dump of the GPUs when another process
+//! writes to a pipe (`CUDA_ENABLE_USER_TRIGGERED_COREDUMP`). **This ends the kernels there**, and usually the
+//! rank.
 
 mod core;
 
@@ -125,7 +126,7 @@ impl Prepared {
         }
     }
 
-    /// Writes to the pipe. While nobody reads it, `wait` is called.
+    /// Writes to the pipe. While it has no reader, `wait` is called.
     fn trigger(&self, mut wait: impl FnMut()) -> Result<(), String> {
         let refused = |error: io::Error| {
             format!("cannot ask for its GPUs' core dump by {}: {error}", self.pipe.display())

@@ -30,7 +30,7 @@ use crate::address::Address;
 /// Ranks sampled at the same time: enough for all ranks of a large host.
 const AT_ONCE: usize = 64;
 
-/// What is sent, and to whom.
+/// The samples to send, and their recipients.
 pub(crate) type Parts = Vec<(Address, PythonSamples)>;
 
 #[derive(Debug)]

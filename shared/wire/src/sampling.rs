@@ -1,6 +1,6 @@
 //! Which operations are timed: a fixed hash of the operation's number.
 //!
-//! A plain `number % 2^k` would alias with the training loop's period and time the same layer for ever. All
+//! A plain `number % 2^k` would alias with the training loop's period and always time the same layer. All
 //! ranks number a communicator's collectives alike and share the hash, so all of them time *the same*
 //! collective without communication. Only the top bits of the hash decide, so every operation timed at a
 //! coarse rate is timed at every finer rate too.

@@ -79,7 +79,7 @@ enum Stage {
     Over(Error),
 }
 
-/// What the next byte belongs to.
+/// The part to which the next byte belongs.
 #[derive(Debug)]
 enum Reading {
     Greeting(Greeting),

@@ -8,7 +8,7 @@ use xpu_wire::{frame::CommunicatorState, id::CommunicatorId};
 
 use super::Row;
 
-/// What is folded.
+/// The folded item.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Fold {
     #[default]

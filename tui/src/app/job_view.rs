@@ -1,7 +1,7 @@
 //! The view model of a job: computed once per redraw, not once per frame received.
 //!
-//! Of ten thousand ranks, a thousand report between two redraws. A rank's figures are computed again only
-//! when it has reported; figures over all ranks (order, scales) only when the job's revision changed.
+//! A thousand of ten thousand ranks report between two redraws. A rank's figures are computed again only when
+//! it has reported; figures over all ranks (order, scales) only when the job's revision changed.
 
 mod list;
 mod reckon;

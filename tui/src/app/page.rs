@@ -2,7 +2,7 @@
 
 use crate::keymap::Scope;
 
-/// What the screen shows.
+/// The page on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
     Overview,

@@ -8,7 +8,7 @@ use crate::action::{Action, Motion};
 /// Lines by which a page key moves.
 const PAGE: usize = 10;
 
-/// What is chosen.
+/// The kind of choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choosing {
     Metric,

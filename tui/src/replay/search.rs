@@ -25,7 +25,7 @@ use super::Mark;
 /// Interval, in recorded time, of computing findings.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// A finding that was absent for this long begins anew when it occurs again.
+/// A finding that occurs again after this time counts as a new one.
 const OVER: Duration = Duration::from_secs(30);
 
 /// Marks of one recording.

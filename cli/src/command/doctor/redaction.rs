@@ -17,7 +17,7 @@ const SHOWN: [&str; 9] =
 
 #[derive(Debug)]
 pub(super) struct Redaction {
-    /// What is redacted, and its replacement, the longest first.
+    /// The redacted texts and their replacements, longest text first.
     pairs: Vec<(String, &'static str)>,
 }
 

@@ -18,7 +18,7 @@ const WAIT: u64 = 120;
 pub(in crate::http) enum Window {
     Steps(u32),
     ForMs(u64),
-    /// Of PyTorch's profiler.
+    /// A period for PyTorch's profiler.
     DurationMs(u64),
 }
 
@@ -36,7 +36,7 @@ pub(in crate::http) struct Wanted {
     /// All kernels, through CUPTI.
     #[serde(default)]
     kernels: bool,
-    /// No Python functions.
+    /// Without Python functions.
     #[serde(default)]
     light: bool,
     /// Python's stacks, sampled this often per second.

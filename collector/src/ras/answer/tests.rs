@@ -1,7 +1,7 @@
 use super::*;
 
-/// One communicator of three ranks, of which the last is missing, as NCCL 2.28.9 writes it: without a comma
-/// before the missing rank's status.
+/// One communicator of three ranks as NCCL 2.28.9 writes it. The last rank is missing, and there is no comma
+/// before its status.
 pub(crate) const OF_2_28: &str = r#"{
   "nccl_version": "2.28.9+cuda13.0",
   "cuda_runtime_version": 13000,

@@ -8,7 +8,7 @@ use super::*;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Starts a process and waits, with its parent stopped in the kernel by `vfork`, for somebody to write to standard input.
+/// Starts a process while the kernel stops its parent in `vfork`, and waits for input on standard input.
 const IN_THE_KERNEL: &str = "import os, sys
 os.posix_spawn('/bin/true', ['true'], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, sys.argv[1], os.O_RDONLY, 0)])
 input()";

@@ -34,7 +34,7 @@ pub(super) struct Sampler {
     order: SampleOrder,
     viewer: Address,
     child: Child,
-    /// Closed to end it.
+    /// Closing it ends the child.
     order_to: Option<PipeWriter>,
     pipe: PipeReader,
     /// At most one part that is not complete yet.

@@ -55,7 +55,7 @@ impl Schedule {
         completed.0.saturating_add(self.lag).saturating_add(1) >= self.order.capture.first.0
     }
 
-    /// Whether nobody waits for more: the last step was long ago, or the time limit has passed.
+    /// Whether sampling can end: the last step was long ago, or the time limit has passed.
     pub(super) fn ends(&mut self, now: Moment) -> bool {
         let is_past = match (self.order.window, &self.ledger) {
             (Some(window), _) => now > window.end(),

@@ -80,7 +80,7 @@ pub(super) fn cut(name: &str) -> String {
     name.chars().take(LONGEST).collect()
 }
 
-/// What makes two functions the same one.
+/// The identity of a function: two functions with equal keys are the same one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     Named(Class, String, Option<Unit>),

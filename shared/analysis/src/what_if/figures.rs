@@ -52,7 +52,7 @@ pub struct WhatIf {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct StepTimes {
     pub measured_ms: f64,
-    /// Simulated. It does not include idle time in which an operation could already have started.
+    /// The simulated time does not include idle time in which an operation could already have started.
     pub simulated_ms: f64,
     pub ideal_ms: f64,
 }

@@ -75,7 +75,7 @@ fn a_rank_that_does_not_come_up_again_has_no_end() {
     assert_eq!(jobs.get(&simulation.job).unwrap().world_size(), 2, "and one of two is missing");
 }
 
-/// The host of the other ranks was removed, so nobody reports their end.
+/// The host of the other ranks was removed, so their end is not reported.
 #[test]
 fn ranks_of_a_host_that_went_without_a_word_are_forgotten_in_a_smaller_run() {
     let (before, mut jobs) = (Simulation::new(7, 2, 4), Jobs::default());

@@ -38,7 +38,7 @@ impl Job {
         median(rates.collect()).map(GigabytesPerSecond)
     }
 
-    /// Of the communicators that are only partly seen, the one with the most ranks seen.
+    /// The communicator with the most ranks seen, among those that are only partly seen.
     ///
     /// A new rank is left out, because the reports of the other hosts may still be on their way.
     pub fn partly_seen(&self) -> Option<PartlySeen> {

@@ -97,8 +97,7 @@ pub struct Sample {
     pub duration: Nanoseconds,
 }
 
-/// What a rank's processes, its GPU and its host last moved and computed, and when that was reported, by the
-/// host's clock.
+/// The last load of a rank's processes, its GPU and its host, and the time of the report by the host's clock.
 #[derive(Clone, Debug)]
 pub struct Load {
     pub at: Moment,

@@ -49,8 +49,9 @@ impl Job {
         self.stacks().map(|stacks| stacks.read_at).min()
     }
 
-    /// Ranks without stacks with native frames since they last moved, and since another rank's process ended:
-    /// a second fault in a hang changes what the others wait for. A rank that ended in an orderly way has none.
+    /// Ranks whose last stacks with native frames are missing, or older than their last movement or the end
+    /// of another rank's process: a second fault in a hang changes what the others wait for. Ranks that ended
+    /// in an orderly way are left out.
     pub fn without_stacks(&self) -> impl Iterator<Item = Rank> {
         let common = |view: &RankView, moment| self.common(view.host(), moment);
         let gone = self.ranks().filter_map(|(_, view)| Some(common(view, view.gone()?))).max();

@@ -51,7 +51,7 @@ pub struct StragglerDelay {
     pub since: Moment,
     /// Its own wait for others.
     pub waited: f64,
-    /// Step time meanwhile; `None` if unknown.
+    /// Step time in the same period; `None` if unknown.
     pub step: Option<Nanoseconds>,
     /// Number of timed and matched collectives, and of those it entered last.
     pub joined: u32,

@@ -43,7 +43,7 @@ pub struct GemmStatus {
     pub k: u64,
     pub batch: u64,
     pub datatype: String,
-    /// Of A and B, in BLAS notation: `TN` is A transposed.
+    /// Transposition of A and B, in BLAS notation: `TN` means that only A is transposed.
     pub transposed: String,
     pub count: u64,
     /// Number of timed ones; the rates are computed from these.

@@ -1,4 +1,4 @@
-//! What a rank's processes, its GPU and its host move and compute.
+//! Load of a rank's processes, its GPU and its host.
 
 use serde::{Deserialize, Serialize};
 use xpu_wire::{

@@ -109,10 +109,11 @@ pub struct RankStatus {
     /// By shape, most time first; only for ranks with requested details.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gemms: Vec<GemmStatus>,
-    /// By communicator, operation and size; likewise.
+    /// By communicator, operation and size; only for ranks with requested details.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub collectives: Vec<CollectiveStatus>,
-    /// The ledger page's state of each communicator; likewise, and for ranks that are silent or gone.
+    /// The ledger page's state of each communicator; only for ranks that are silent, gone, or have requested
+    /// details.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub communicators: Vec<CommunicatorStatus>,
     /// Threads inside a call that can block.

@@ -182,7 +182,7 @@ impl Places {
         // A spare that exists stays in use even if the usual place becomes free: a collector may serve there.
         let spare = self.spares().find(|spare| self.is_private(spare));
         if spare.is_none() && !is_free {
-            // No other place follows this one, so it was not passed over.
+            // This is the last place, so it was not passed over.
             passed_over.pop();
         }
         Located { dir: spare.unwrap_or(usual), passed_over }

@@ -41,7 +41,7 @@ pub struct MemoryTotals {
     /// Device memory allocated and not freed, in bytes, and its maximum.
     pub held: u64,
     pub peak: u64,
-    /// Page-locked host memory, likewise.
+    /// Page-locked host memory allocated and not freed, in bytes.
     pub host_held: u64,
     pub allocations: u64,
     pub frees: u64,

@@ -108,7 +108,7 @@ impl CapturePart {
     pub const OPERATIONS: usize = 4096;
 }
 
-/// What a rank recorded, and what it did not.
+/// The data that a rank recorded, and the data that it could not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CaptureAccount {
     /// Completed steps, and when each was completed. The first entry is the step before the first recorded
@@ -176,15 +176,15 @@ pub enum CapturedLabel {
         /// How NCCL carries it out, if that is known.
         plan: Option<Plan>,
     },
-    /// What one communicator does in a group, on the GPU. Its operations are also listed one by one, without
-    /// GPU times.
+    /// The work of one communicator in a group, on the GPU. Its operations are also listed one by one,
+    /// without GPU times.
     Group {
         communicator: CommunicatorId,
         operation: Operation,
         bytes: u64,
         bus_bytes: u64,
         collectives: u64,
-        /// Of a single collective, as above.
+        /// As above; only for a single collective.
         plan: Option<Plan>,
     },
     /// The launch of an executable graph, by its number.

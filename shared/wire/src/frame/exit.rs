@@ -37,7 +37,7 @@ pub struct RankExit {
     pub ending: Ending,
     pub exception: Option<PythonException>,
     pub error: Option<ApiError>,
-    /// By a core dump of its GPU.
+    /// From a core dump of its GPU.
     pub kernel: Option<FailedKernel>,
     /// Present if CUDA had no GPU memory left.
     pub memory: Option<RefusedMemory>,
@@ -46,10 +46,10 @@ pub struct RankExit {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Ending {
-    /// By `exit()`, or the end of `main`.
+    /// It called `exit()`, or `main` ended.
     Code(i32),
     Signal(FatalSignal),
-    /// By the kernel, out of memory.
+    /// The kernel ended it because memory was exhausted.
     OutOfMemory {
         /// The kernel's log names this process; otherwise some process of its control group, or its host, was
         /// OOM-killed.

@@ -29,7 +29,7 @@ pub struct RankRecord {
     pub sites: Vec<CallSite>,
     /// Oldest first, at most [`RankRecord::CALLS`].
     pub calls: Vec<RecordedCall>,
-    /// What was launched before calls that their streams have not reached, by their `order`.
+    /// Work that was launched before calls that their streams have not reached, by the calls' `order`.
     pub preceding: Vec<PrecedingWork>,
     /// Why there is no record, in a sentence; empty otherwise.
     #[serde(deserialize_with = "crate::text::line")]

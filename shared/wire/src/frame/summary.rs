@@ -66,7 +66,7 @@ pub struct Summary {
     /// Name of the GPU this rank launches on, as CUDA gives it; empty while it is unknown.
     #[serde(deserialize_with = "crate::text::line")]
     pub device: String,
-    /// UUID of that GPU, likewise.
+    /// UUID of that GPU; `None` while it is unknown.
     pub device_uuid: Option<DeviceUuid>,
     /// The GPUs of a process that uses several, each with its own activity. The summary's own `gemms` and
     /// `collectives` are empty then.

@@ -37,7 +37,7 @@ impl Places {
         let names = (0..shape.groups).map(|group| label(app, group * shape.size).width());
         let label = names.max().unwrap_or(0).min(LABEL).min(width / 3);
         let space = width.saturating_sub(label + GAP);
-        // If each group has a line, its worst rank is named beside it.
+        // If each group has a line, its worst rank is named next to it.
         let named = !app.job_view.bundles.is_empty() && shape.groups <= height && space >= CELL + GAP + NAMED;
         let grid = Grid::fit(shape, if named { CELL } else { space }, height, app.palette.has_halves());
         Self { grid, label, named }
@@ -79,7 +79,7 @@ impl Places {
         }
     }
 
-    /// The worst rank of each group, beside its cell.
+    /// The worst rank of each group, next to its cell.
     fn names(&self, app: &App, metric: Metric, area: Rect, buffer: &mut Buffer) {
         let Some(scale) = app.job_view.scale(metric) else { return };
         for (slot, bundle) in app.job_view.bundles.iter().enumerate() {

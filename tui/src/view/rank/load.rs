@@ -1,4 +1,4 @@
-//! What the rank's GPU, its processes and its host move and compute.
+//! Load of the rank's GPU, its processes and its host.
 
 use xpu_model::{
     figure,

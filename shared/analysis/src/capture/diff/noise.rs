@@ -1,4 +1,4 @@
-//! By how much means of steps differ by chance.
+//! The random difference between means of steps.
 
 use std::collections::BTreeMap;
 

@@ -82,8 +82,8 @@ fn partial(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
     Some(finding(Class::Partial, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
 }
 
-/// Of the collectives that all ranks launched and that do not end: the one with the most calls pending behind
-/// it, because other ranks may wait for its ranks.
+/// Among the collectives that all ranks launched and that do not end, selects the one with the most calls
+/// pending behind it, because other ranks may wait for its ranks.
 pub(super) fn longest(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     let behind = |still: &Still<'_>| {
         let left = still.places.iter().map(|place| place.state.entered.saturating_sub(place.state.completed));

@@ -34,8 +34,8 @@ const NEGLIGIBLE: f64 = 0.25;
 /// Pauses are not new if they already cost more than this share of their present cost before.
 const MUCH_AS_BEFORE: f64 = 0.5;
 
-/// The share of the loss by which threads of the causing rank wait less: most of it in total; and in each
-/// half, of which one may have one pause fewer, the share that makes a cause.
+/// The share of the loss by which threads of the causing rank wait less: most of it in total, and the share
+/// that makes a cause in each half, because one half may have one pause fewer.
 const MOST: f64 = 0.6;
 const HALF: f64 = EXPLAINS;
 

@@ -88,7 +88,7 @@ fn waited_for(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     waited_more(member, others).filter(|lost| lost.share > lost.error)
 }
 
-/// By how much longer the others wait for it than for each other, without regard to the error.
+/// The difference between the others' wait for it and their wait for each other, without regard to the error.
 fn waited_more(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     let delay = member.delay?;
     let usual = usual_of_others(others.iter().filter_map(|other| Some(other.delay?.cost)).collect())?;

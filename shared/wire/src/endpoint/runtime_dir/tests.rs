@@ -51,7 +51,7 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// A directory created first by somebody else. Only root could create it; a mode stands in for the owner.
+/// A directory that another user created first. Only root could create it; a mode stands in for the owner.
 fn squat(path: &Path) {
     fs::create_dir(path).unwrap();
     mode(path, 0o777);

@@ -1,4 +1,4 @@
-//! No rank makes a step, and none works.
+//! Evidence that no rank makes a step or works.
 
 use std::fmt;
 
