@@ -245,7 +245,7 @@ fn a_collector_keeps_nothing_of_the_job_open() {
     assert!(collector.process().is_some(), "it serves");
 }
 
-/// As the first process of a container, the program becomes the parent of every orphan.
+/// The first process of a container becomes the parent of every orphan.
 #[test]
 fn a_program_that_waits_for_all_its_children_waits_for_no_collector() {
     let home = Home::new("children");

@@ -127,7 +127,7 @@ struct Appointment {
 }
 
 impl Appointment {
-    /// With a period, and no steps.
+    /// An appointment for a period, without steps.
     fn time(window: CaptureWindow) -> Self {
         Self { first: Step(0), steps: 0, window: Some(window) }
     }
@@ -135,7 +135,7 @@ impl Appointment {
 
 impl<'a> Taking<'a> {
     /// # Errors
-    /// If the file exists or cannot be written.
+    /// Fails if the file exists or cannot be written.
     pub fn begin(
         request: Request<'_>,
         following: &'a mut Following,
@@ -171,7 +171,7 @@ impl<'a> Taking<'a> {
     /// Runs the capture to its end.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Fails if the file cannot be written.
     pub async fn take(mut self, arrivals: &mut Arrivals) -> anyhow::Result<Outcome> {
         let outcome = self.run(arrivals).await;
         if let Err(error) = outcome {

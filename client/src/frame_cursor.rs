@@ -51,7 +51,7 @@ impl FrameCursor {
     /// A file, or a folder that a collector keeps of a hang.
     ///
     /// # Errors
-    /// Where the file cannot be read, or holds nothing to show.
+    /// Fails if the file cannot be read, or holds nothing to show.
     pub fn open_file(path: &Path) -> Result<Self, ReplayError> {
         let opened = if path.is_dir() { kept::open(path) } else { Recording::open_file(path) };
         opened.map(Self::new).map_err(|error| ReplayError { path: path.to_owned(), error })

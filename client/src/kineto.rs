@@ -110,7 +110,7 @@ pub struct Subject {
 /// Takes the traces of these ranks into a folder.
 ///
 /// # Errors
-/// Where the folder cannot be written.
+/// Fails if the folder cannot be written.
 pub async fn trace(
     folder: &Path,
     subject: Subject,

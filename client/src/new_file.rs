@@ -19,7 +19,7 @@ pub fn create(path: &Path) -> io::Result<File> {
 /// Writes all of it.
 ///
 /// # Errors
-/// If the file exists already, or cannot be written completely.
+/// Fails if the file exists already, or cannot be written completely.
 pub fn write(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<File>) -> anyhow::Result<()>,
@@ -46,7 +46,7 @@ pub fn why_not(error: &io::Error) -> String {
 /// Refuses an unwritable path before the work begins; `-` is standard output.
 ///
 /// # Errors
-/// With what to do.
+/// The error says what to do.
 pub fn check(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<(), NotWritable> {
     for path in paths {
         let path = path.as_ref();
@@ -66,7 +66,7 @@ pub fn check(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<(), No
 /// Refuses existing files before it creates any.
 ///
 /// # Errors
-/// With what to do.
+/// The error says what to do.
 pub fn check_absent(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<(), NotWritable> {
     let taken = paths.into_iter().find(|path| path.as_ref().symlink_metadata().is_ok());
     taken.map_or(Ok(()), |path| {

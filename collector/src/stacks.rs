@@ -277,7 +277,7 @@ mod tests {
         assert_eq!((natively(&stacks.waiting), stacks.waiting[0].viewers.len()), (vec![true], 2));
     }
 
-    /// As if a viewer had asked just before the job was known to hang.
+    /// A viewer asked just before the job was known to hang.
     #[test]
     fn a_wish_for_native_frames_is_not_lost_in_a_reading_without() {
         let mut stacks = stacks();

@@ -34,10 +34,10 @@ pub fn window_length(text: &str) -> Result<Duration, String> {
 /// When it begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Begin {
-    /// As soon as all ranks can agree.
+    /// Begins as soon as all ranks can agree.
     #[default]
     Soon,
-    /// With a step, or at a moment, that another request has agreed on.
+    /// Begins with a step, or at a moment, on which another request has agreed.
     Step(Step),
     At(Moment),
 }

@@ -59,7 +59,7 @@ struct UnderWay {
 /// A complete trace, or why there is none.
 #[derive(Clone, Debug)]
 pub(super) struct Fetched {
-    /// In the file, compressed.
+    /// Size of the compressed file.
     pub bytes: u64,
     pub end: KinetoEnd,
     pub why: Option<String>,

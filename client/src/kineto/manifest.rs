@@ -57,7 +57,7 @@ struct OneRank {
     bytes: u64,
     uncompressed_bytes: u64,
     optimizer_steps: u32,
-    /// By the clock of its host.
+    /// Time by the clock of its host.
     first_step_unix_ns: Option<u64>,
     last_step_unix_ns: Option<u64>,
     /// How far that clock is ahead of the requester's, including the message's travel time.

@@ -125,7 +125,7 @@ mod tests {
     fn steps_begin_when_all_have_had_time_to_ask_and_no_later() {
         // 65 steps until the last has asked, three to spare, and two before the first.
         assert_eq!(window(100, 6 * SECOND + SECOND / 2, SECOND / 10), (171, 166));
-        // If steps take a minute each, one passes until all have asked.
+        // One step passes until all have asked if steps take a minute each.
         assert_eq!(window(100, 7 * SECOND, 60 * SECOND), (104, 102));
     }
 }

@@ -101,7 +101,7 @@ impl Known {
         &self.pages
     }
 
-    /// Since when histograms are summed.
+    /// The time from which histograms are summed.
     pub(crate) fn since(&self) -> Moment {
         self.since
     }

@@ -99,7 +99,7 @@ pub(super) struct Incident {
     has_acted: bool,
     /// The last status before the kernels on the GPUs were requested. What follows is not part of the hang.
     held: Option<Box<Status>>,
-    /// Since when the job runs again.
+    /// When the job began to run again.
     over: Option<Instant>,
 }
 

@@ -43,7 +43,7 @@ pub(super) struct IncidentRecording {
     infos: Vec<RankInfo>,
     snapshot: Option<(Moment, Frame)>,
     parts: BTreeMap<(Part, Rank), (Moment, Frame)>,
-    /// Since when only stacks are taken: the ranks are ended for them.
+    /// From this time on only stacks are taken, because reading them ends the ranks.
     held: Option<Moment>,
 }
 
@@ -73,7 +73,7 @@ impl IncidentRecording {
         }
     }
 
-    /// From now on only stacks are taken, as if they had come now.
+    /// From now on only stacks are taken, with the present time.
     pub(super) fn hold(&mut self, now: Moment) {
         self.held = Some(now);
     }

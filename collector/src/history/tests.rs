@@ -73,7 +73,7 @@ fn a_collector_that_takes_over_goes_on_and_reads_around_what_is_torn() {
     let jobs = [(simulation.job.clone(), Moment(0))];
     let mut past = Past::open(&place.file(), Moment(1000 * SECOND));
     publish(&mut past, &simulation, 1000..1065);
-    // As if killed: uncompressed frames are lost, and the last block is torn.
+    // This simulates a killed collector: uncompressed frames are lost, and the last block is torn.
     drop(past);
     let file = OpenOptions::new().write(true).open(place.file()).unwrap();
     file.set_len(file.metadata().unwrap().len() - 7).unwrap();

@@ -259,7 +259,7 @@ pub(super) async fn stacks(
     document(read_stacks(&app, job, ranks, native).await?)
 }
 
-/// As in `xpu-top stacks --json`.
+/// The same document as that of `xpu-top stacks --json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Merged {
     job: JobName,

@@ -27,7 +27,7 @@ pub(super) struct Client {
 
 #[derive(Debug, Default)]
 pub(super) struct Clients {
-    /// By their process id here, which the kernel reports.
+    /// The clients by their process id in this namespace, which the kernel reports.
     known: BTreeMap<u32, Client>,
 }
 

@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_request_is_what_kineto_sends() {
-        // As received from PyTorch 2.11 with four ancestors.
+        // This is the request of PyTorch 2.11 for a process with four ancestors.
         let bytes = asks(3, &[70, 60, 50, 40, 30, 20]);
         assert_eq!(bytes.len(), 80);
         let pids = vec![70, 60, 50, 40, 30, 20];

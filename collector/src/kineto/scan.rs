@@ -105,7 +105,7 @@ fn integer(text: &[u8]) -> Option<(u64, &[u8])> {
 mod tests {
     use super::*;
 
-    /// As PyTorch 2.11 wrote it.
+    /// A trace that PyTorch 2.11 wrote.
     const TRACE: &str = r#"{
   "baseTimeNanoseconds": 1790857026000000000,
   "traceEvents": [

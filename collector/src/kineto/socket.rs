@@ -397,7 +397,7 @@ mod tests {
         let path = folder.path().join("dynolog");
         let socket = Socket::bind(&KinetoName::Folder(folder.path().into())).unwrap();
         assert!(socket.has_its_name());
-        // As dynolog does when it starts.
+        // dynolog does this when it starts.
         fs::remove_file(&path).unwrap();
         assert!(!socket.has_its_name());
         let other = UnixDatagram::bind(&path).unwrap();

@@ -45,7 +45,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// For the process `pid` of this user, whose own number for itself is `own`.
+    /// The place for the process `pid` of this user; `own` is its id in its own namespace.
     pub(super) fn of(pid: u32, own: u32, owner: u32, stem: &str) -> Self {
         let folder = variable(pid, ALLOWED).filter(|folder| folder.starts_with('/'));
         let folder = folder.as_deref().unwrap_or(USUAL).trim_end_matches('/');

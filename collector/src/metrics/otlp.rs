@@ -57,7 +57,7 @@ fn metric(family: &Family, since: Moment, now: Moment) -> Metric {
         }),
     };
     Metric {
-        // From this name, PromQL backends derive the same name as from that on the page.
+        // PromQL backends derive the same name from this one as from that on the page.
         name: family.metric.stem.clone().into_owned(),
         description: family.metric.help.to_owned(),
         unit: family.metric.unit.ucum().to_owned(),

@@ -27,11 +27,11 @@ const LINE: usize = 1024;
 /// How long the client waits for a listener that may be RAS.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// For a connection, and for each line before the document.
+    /// The limit for a connection, and for each line before the document.
     pub line: Duration,
-    /// For the document: RAS itself gives up on processes after ten seconds.
+    /// The limit for the document: RAS itself gives up on processes after ten seconds.
     pub document: Duration,
-    /// For all connections.
+    /// The limit for all connections.
     pub all: Duration,
 }
 

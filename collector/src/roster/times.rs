@@ -19,7 +19,7 @@ pub(crate) struct Idling {
 }
 
 impl Roster {
-    /// By job.
+    /// Returns the times of each job.
     pub(crate) fn times(&self, now: Moment) -> Vec<HostTimes> {
         let mut jobs: Vec<HostTimes> = Vec::new();
         for (place, worker) in self.places.iter().filter(|(_, worker)| worker.is_there()) {

@@ -121,7 +121,7 @@ mod tests {
         launchers.go_on();
         becomes(torchrun.id(), 'S');
 
-        // As if the collector were killed: its end of the pipe is closed.
+        // This simulates a killed collector: its end of the pipe is closed.
         launchers.stop(of_the_job);
         becomes(torchrun.id(), 'T');
         drop(launchers);

@@ -137,7 +137,7 @@ pub struct Condition {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Gpu {
-    /// As CUDA numbers it on its host.
+    /// CUDA's number of the GPU on its host.
     pub index: u32,
     pub uuid: Option<String>,
     /// The model, as CUDA gives it.

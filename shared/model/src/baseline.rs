@@ -34,7 +34,7 @@ pub struct Baseline {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gpu {
-    /// As CUDA names it; empty if unknown.
+    /// CUDA's name of it; empty if unknown.
     pub name: String,
     /// Distinguishes models when only the driver's library is available.
     pub sm_clock_max: Option<u32>,

@@ -28,7 +28,7 @@ pub fn tenths(number: f64) -> String {
     format!("{sign}{}.{}", count(rounded / 10), rounded % 10)
 }
 
-/// As many digits as distinguish values in four columns: `0.52`, `51.2`, `640`, `12k`.
+/// Formats a value in at most four columns: `0.52`, `51.2`, `640`, `12k`.
 pub fn short(number: f64) -> String {
     match number.abs() {
         n if !n.is_finite() => "?".to_owned(),

@@ -235,9 +235,9 @@ pub enum Request {
     /// most the last
     /// `most` calls of each.
     Records { job: JobName, ranks: Vec<Rank>, most: u32 },
-    /// As `Capture`, for a period instead of steps.
+    /// Same as `Capture`, for a period instead of steps.
     CaptureTime { job: JobName, ranks: Vec<Rank>, order: CaptureOrder, window: CaptureWindow },
-    /// As `Stacks` with native frames, and with the kernels on the GPUs of these ranks
+    /// Same as `Stacks` with native frames, and also with the kernels on the GPUs of these ranks
     /// ([`ThreadStack::is_gpu`]). Reading them ends the kernels there and mostly the rank, so the request is
     /// refused for a rank that still advances.
     GpuStacks { job: JobName, ranks: Vec<Rank> },

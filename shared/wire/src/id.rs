@@ -105,7 +105,7 @@ impl PartialOrd for Rank {
 impl fmt::Display for Rank {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.gpu() {
-            // As one text: it may be padded.
+            // The parts become one text, because it may be padded.
             Some(gpu) => f.pad(&format!("{}.{gpu}", self.process().0)),
             None => self.0.fmt(f),
         }

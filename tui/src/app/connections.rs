@@ -52,7 +52,7 @@ impl Connections {
         self.names.get(endpoint)
     }
 
-    /// Since when the connection has its state.
+    /// The time of the connection's last state change.
     pub fn since(&self, endpoint: &Endpoint) -> Option<Moment> {
         self.since.get(endpoint).copied()
     }

@@ -291,7 +291,7 @@ impl History {
         }
     }
 
-    /// From the worst to the best value in these columns.
+    /// The scale from the worst to the best value in these columns.
     pub fn scale(&self, metric: Metric, columns: impl Iterator<Item = u64>) -> Option<Scale> {
         let known: Vec<_> = columns.filter_map(|number| self.figures(metric, number)).collect();
         let latest = known.last()?;

@@ -7,7 +7,7 @@ use super::{JobView, Metric};
 /// A rank well below the others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outlier {
-    /// By its index among the rows.
+    /// The index of the rank among the rows.
     pub row: usize,
     pub metric: Metric,
     pub value: f64,

@@ -30,7 +30,7 @@ pub struct Group {
     pub completed: u64,
     /// The call in which they wait, if any.
     pub call: Option<Call>,
-    /// For how long the first of them has waited in it.
+    /// The time that the first of them has waited in it.
     pub held: Duration,
     pub life: Life,
     /// Whether all of them wait.

@@ -248,7 +248,7 @@ fn tiles(figures: &[Figure], palette: Palette, area: Rect, buffer: &mut Buffer) 
     }
 }
 
-/// As many of the first figures as fit into one line.
+/// Draws the first figures that fit into one line.
 fn row(figures: &[Figure], palette: Palette, area: Rect, buffer: &mut Buffer) {
     let mut line = Line::default();
     for figure in figures {

@@ -101,7 +101,7 @@ fn point(app: &App, what: &str, column: usize, area: Rect, buffer: &mut Buffer) 
     } else if needed <= column + 1 {
         (column + 1 - needed, format!("{what} {}", glyph::CARET))
     } else {
-        // As much of both as fits, because the line above shows the position.
+        // The text is cut to fit, because the line above shows the position.
         (0, format!("{} {}", glyph::CARET, cut_at_word(what, width.saturating_sub(2))))
     };
     buffer.set_stringn(area.x + x as u16, area.y, text, width - x, style);

@@ -127,7 +127,7 @@ fn cut_span(text: &str, space: usize) -> String {
     }
 }
 
-/// As many of the first parts as fit into one line of `width` columns.
+/// Joins the first parts that fit into one line of `width` columns.
 pub fn joined(mut parts: Vec<String>, width: usize) -> String {
     while parts.len() > 1 && parts.join(" · ").width() > width {
         parts.pop();

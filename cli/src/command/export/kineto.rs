@@ -26,7 +26,7 @@ use crate::args::UsageError;
 /// The file of each rank.
 ///
 /// # Errors
-/// If one file is named and there are several ranks.
+/// Fails if one file is named and there are several ranks.
 pub(super) fn paths(capture: &Capture, place: &Path) -> Result<Vec<(Rank, PathBuf)>, UsageError> {
     let name = place.to_string_lossy();
     if !name.ends_with(".json") && !name.ends_with(".json.gz") {

@@ -83,7 +83,7 @@ fn eight_bits(gpu: &mut Gpu, place: usize, board: &Board, timing: Timing, peaks:
     }
 }
 
-/// As in the forward pass of a layer: the first matrix is transposed.
+/// The first matrix is transposed, as in the forward pass of a layer.
 fn square(side: u64) -> GemmShape {
     GemmShape {
         m: side,

@@ -47,7 +47,7 @@ fn ask_one_that_while(
     (asked.map(|_| vec![Pid(4001)]), taken.load(SeqCst))
 }
 
-/// As NCCL's RAS, with this answer to `STATUS`.
+/// Acts as NCCL's RAS, with this answer to `STATUS`.
 fn ras(stream: TcpStream, document: &str) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
     let mut to = stream;

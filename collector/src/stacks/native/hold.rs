@@ -46,7 +46,7 @@ impl Copied {
     /// kernel put the registers on the stack next to it (`rt_sigframe`). Few unwinders can read the form in
     /// which unwind tables describe this.
     pub(super) fn below_handler(&self, trampoline: u64) -> Option<Self> {
-        /// From the return address: flags, link and stack of the context come first.
+        /// Offset from the return address: the context begins with flags, link and stack.
         const CONTEXT: u64 = 8 + 8 + 8 + 24;
         let words = self.stack.as_chunks::<8>().0;
         let mut places = (self.from..).step_by(8).zip(words).filter(|(_, word)| {
@@ -158,7 +158,7 @@ fn request(request: libc::c_uint, thread: libc::pid_t, data: libc::c_int) -> io:
     }
 }
 
-/// As many pages of the stack as exist, up to the limit.
+/// Reads the existing pages of the stack, up to the limit.
 fn stack(pid: Pid, from: u64) -> Vec<u8> {
     let mut bytes = vec![0; PAGES * PAGE];
     let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };

@@ -186,7 +186,8 @@ fn of_many_workers_the_one_that_differs_is_named_with_what_it_costs() {
     assert!(kernel.ends_with("costs 1.7 ms a step"), "{kernel}");
 }
 
-/// As on two healthy H200s: while rank 0 launches, its GPU is idle, and the GPU of rank 1 waits in NCCL.
+/// Behaviour of two healthy H200s: the GPU of rank 0 is idle while rank 0 launches, and the GPU of rank 1
+/// waits in NCCL.
 #[test]
 fn what_takes_as_long_on_its_peers_but_beside_other_work_is_like_them() {
     let functions = [function(Class::Python, "backward (graph.py:869)")];

@@ -48,7 +48,7 @@ pub fn short(demangled: &str) -> String {
             }
             _ if depth > 1 => {}
             '(' if depth == 0 && !out.is_empty() => break,
-            // As in `(int)4`, where the argument's type adds little.
+            // This is a cast such as `(int)4`, where the argument's type adds little.
             '(' => for _ in letters.by_ref().take_while(|&letter| letter != ')') {},
             ':' if letters.next_if_eq(&':').is_some() => {
                 // A template is kept, because `A<4>::kernel` differs from other kernels of this name.

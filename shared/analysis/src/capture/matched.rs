@@ -20,7 +20,7 @@ pub struct MatchedCollective {
     pub sequence: Sequence,
     pub bytes: u64,
     pub bus_bytes: u64,
-    /// From the rank that was read first.
+    /// The plan of the rank that was read first.
     pub plan: Option<Plan>,
     /// The ranks that timed it, in order.
     pub ranks: Vec<Participation>,

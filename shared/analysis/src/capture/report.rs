@@ -84,7 +84,7 @@ pub struct Report {
 
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct WindowReport {
-    /// By the requester's clock.
+    /// Time by the requester's clock.
     pub begin: Moment,
     pub length_ns: u64,
 }
@@ -138,7 +138,7 @@ pub type Kinds = BTreeMap<Kind, u64>;
 pub struct StepReport {
     /// `null` for the period recorded instead of steps.
     pub step: Option<Step>,
-    /// By the clock of the first host.
+    /// Time by the clock of the first host.
     pub begin: Moment,
     pub operations: Kinds,
     /// Sum of the operations' times on the GPU, by kind. If operations overlap, the sum exceeds the step.

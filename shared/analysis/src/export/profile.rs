@@ -103,7 +103,7 @@ impl Profile {
     /// Reads an uncompressed trace.
     ///
     /// # Errors
-    /// If it is no trace.
+    /// Fails if the input is not a trace.
     pub fn read(from: impl Read) -> serde_json::Result<Self> {
         let File { base, events } = serde_json::from_reader(from)?;
         let mut new = Self::default();

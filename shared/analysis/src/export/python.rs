@@ -57,7 +57,7 @@ pub(super) fn folded(capture: &Capture, out: &mut impl Write) -> io::Result<()> 
 /// names the ranks.
 ///
 /// # Errors
-/// If nothing was sampled.
+/// Fails if nothing was sampled.
 pub fn flame(capture: &Capture) -> anyhow::Result<Vec<u8>> {
     let mut lines: BTreeMap<Vec<String>, (u64, Vec<u64>)> = BTreeMap::new();
     for ((rank, _, frames), count) in counts(capture) {

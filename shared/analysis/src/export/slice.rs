@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 #[derive(Debug)]
 pub struct Slice {
-    /// By the clock of the first host.
+    /// Time by the clock of the first host.
     pub begin: u64,
     pub end: u64,
     pub name: String,

@@ -241,7 +241,7 @@ fn slice(single: &Single, begin: u64, end: u64) -> Slice {
     });
     let category = match single.span {
         CapturedSpan::Gpu { .. } => match single.kind() {
-            // By torch.profiler's names.
+            // The category names are those of torch.profiler.
             Kind::ActivityKernel => "kernel",
             Kind::Copy => "gpu_memcpy",
             Kind::Set => "gpu_memset",

@@ -96,7 +96,7 @@ pub(super) fn slower(job: &Job, run: &Baseline, others: &[Finding]) -> Option<Fi
     })
 }
 
-/// Since when steps take longer than in that run.
+/// The time for which steps have taken longer than in that run.
 struct Since {
     seconds: f64,
     /// Whether steps have been longer since the job's first steps, or for as long as steps are known.

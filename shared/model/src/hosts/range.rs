@@ -94,6 +94,6 @@ fn numbers(item: &str) -> Result<Numbers, RangeError> {
     if from > to {
         return Err(RangeError::Down { from: first.to_owned(), to: last.to_owned() });
     }
-    // As in Slurm, the first number's digits are the minimum width.
+    // The first number's digits are the minimum width, as in Slurm.
     Ok(Numbers { from, to, width: first.len() })
 }

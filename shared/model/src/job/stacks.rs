@@ -137,7 +137,7 @@ mod tests {
         assert!(missing(&jobs).is_empty());
     }
 
-    /// As if a viewer had requested stacks before the job was known to hang.
+    /// A viewer requested stacks before the job was known to hang.
     #[test]
     fn stacks_without_native_frames_do_not_stand_for_those_with() {
         let mut jobs = jobs();

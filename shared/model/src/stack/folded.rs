@@ -44,7 +44,7 @@ pub fn folded(tree: &Tree) -> String {
     text
 }
 
-/// Without characters that have a meaning in a folded line.
+/// Replaces characters that have a meaning in a folded line.
 fn plain(word: &Word) -> String {
     let place = match (word.file.as_str(), word.line) {
         ("", _) => String::new(),

@@ -79,7 +79,7 @@ pub struct CollectiveStatus {
     pub us_p99: Option<f64>,
     #[serde(default)]
     pub us_max: Option<f64>,
-    /// As [`GemmStatus::parts`].
+    /// Same as [`GemmStatus::parts`].
     #[serde(skip)]
     pub parts: Vec<u64>,
 }

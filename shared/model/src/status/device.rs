@@ -7,7 +7,7 @@ use xpu_wire::frame::DeviceReading;
 /// The GPU as last read from NVML; values that NVML does not report for this GPU are `null`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceStatus {
-    /// As `nvidia-smi -L` lists it, without `GPU-` or `MIG-`.
+    /// The UUID that `nvidia-smi -L` lists, without `GPU-` or `MIG-`.
     pub uuid: String,
     /// How long ago it was read.
     pub age_s: f64,

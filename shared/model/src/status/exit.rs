@@ -12,7 +12,7 @@ use crate::finding::Class;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExitStatus {
     pub class: Class,
-    /// By its host's clock, in seconds since the Unix epoch.
+    /// Time by the host's clock, in seconds since the Unix epoch.
     pub at_s: f64,
     /// The code it exited with, or the signal that ended it; neither if unknown.
     pub code: Option<i32>,

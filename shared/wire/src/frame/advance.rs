@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Progress, RankDigest};
 use crate::unit::{Moment, Nanoseconds};
 
-/// By the clock of the rank's host.
+/// Times by the clock of the rank's host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Advance {
     /// When it last completed a step, or entered or completed a collective.

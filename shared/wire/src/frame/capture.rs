@@ -25,7 +25,7 @@ pub struct CaptureOrder {
     /// A rank that has not reached the end after this time sends what it has. The same order with a smaller
     /// limit shortens it.
     pub limit: Nanoseconds,
-    /// For this many steps before the first, a rank adds the sampled operations that it still has.
+    /// A rank adds the sampled operations that it still has of this many steps before the first.
     pub before: u32,
     /// All kernels, copies and fills of the GPU too, through CUPTI.
     pub activity: bool,
@@ -76,7 +76,7 @@ pub struct CaptureAnswer {
 pub enum CaptureOutcome {
     /// The rank records those steps.
     Agreed,
-    /// The rank is in the first of them already, or past it; or the period has begun.
+    /// The rank has already begun the first of them, or the period has begun.
     TooLate,
     /// The rank records another capture.
     Busy,
@@ -255,9 +255,10 @@ pub enum CapturedSpan {
     Unknown,
     /// The thread was in the call for this time.
     Host { took: Nanoseconds },
-    /// On the GPU for this time; its begin is unknown.
+    /// It was on the GPU for this time; its begin is unknown.
     Timed { took: Nanoseconds },
-    /// On the GPU. It began `late` nanoseconds after it was launched; negative only within the clock error.
+    /// It was on the GPU. It began `late` nanoseconds after it was launched; negative only within the clock
+    /// error.
     Gpu { stream: u32, late: i64, took: Nanoseconds },
 }
 
@@ -280,7 +281,7 @@ pub struct CaptureSheet {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimedCaptureSheet {
     pub sheet: CaptureSheet,
-    /// By the requester's clock.
+    /// Times by the requester's clock.
     pub window: CaptureWindow,
 }
 

@@ -28,7 +28,7 @@ pub struct HostSnapshot {
 pub struct JobSnapshot {
     pub job: JobName,
     pub ranks: Vec<RankSnapshot>,
-    /// As [`HostDigest::turned_away`].
+    /// Same as [`HostDigest::turned_away`].
     pub turned_away: u32,
 }
 
@@ -97,10 +97,10 @@ pub struct RankDigest {
     pub steps_timed_by: TimedBy,
     /// The source of the steps; `None` while there is none.
     pub step_source: Option<StepSource>,
-    /// As [`super::Steps::optimizer`].
+    /// Same as [`super::Steps::optimizer`].
     #[serde(deserialize_with = "crate::text::line")]
     pub optimizer: String,
-    /// As [`super::Steps::work`].
+    /// Same as [`super::Steps::work`].
     pub work: Work,
     /// Timed GEMMs since the rank started: their FLOPs and their time.
     pub gemm_timed_flops: f64,
@@ -122,19 +122,19 @@ pub struct RankDigest {
     pub untimed: u64,
     /// Share of wall time spent on launching threads, in millionths.
     pub overhead_ppm: u32,
-    /// As in [`super::HookHealth`].
+    /// Same as in [`super::HookHealth`].
     pub budget_ppm: Option<u32>,
     pub gemm_rate: Rate,
     pub collective_rate: Rate,
     /// Device memory held now, in bytes.
     pub memory_held: u64,
-    /// As [`super::MemoryTotals::nccl`].
+    /// Same as [`super::MemoryTotals::nccl`].
     pub memory_nccl: Option<u64>,
     pub memory_growth: Option<MemoryGrowth>,
     /// Calls that waited for the GPU since the rank started, and the time that threads spent in them.
     pub blocked_for: Nanoseconds,
     pub blocked_calls: u64,
-    /// As [`super::Summary::exposed_for`].
+    /// Same as [`super::Summary::exposed_for`].
     pub exposed_for: Option<Nanoseconds>,
     /// Its GPU's health; `None` while the GPU is unknown, or if the management library does not report it.
     pub device: Option<DeviceReading>,

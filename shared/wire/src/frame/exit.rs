@@ -31,7 +31,7 @@ pub struct RankExit {
     pub job: JobName,
     pub rank: Rank,
     pub pid: Pid,
-    /// By its host's clock: as the rank noted it, else when its process was found gone.
+    /// Time by the host's clock: as the rank noted it, else when its process was found gone.
     pub at: Moment,
     pub step: Option<Step>,
     pub ending: Ending,
@@ -146,7 +146,7 @@ pub struct RefusedMemory {
     pub used: Option<(u64, u64)>,
     /// Free GPU memory at the moment of the error, as the driver reports it.
     pub free: Option<u64>,
-    /// As [`super::MemoryTotals::nccl`], at the last report before.
+    /// [`super::MemoryTotals::nccl`] of the last report before the error.
     pub nccl: Option<u64>,
     /// Call sites by growth since the first steps, largest first; before those steps, by the memory they
     /// hold. At most [`super::MemoryTotals::SITES`].

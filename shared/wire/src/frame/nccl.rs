@@ -29,7 +29,7 @@ pub struct PlannedCollective {
     pub communicator: CommunicatorId,
     pub operation: Operation,
     pub datatype: DataType,
-    /// As in [`super::CollectiveTotals`].
+    /// Same as in [`super::CollectiveTotals`].
     pub bytes: u64,
     pub plan: Plan,
 }

@@ -58,7 +58,7 @@ pub struct RasCommunicator {
 pub struct RasRank {
     /// Its rank in the communicator.
     pub member: u32,
-    /// As the process itself sees it; `None` if RAS does not know it.
+    /// The process id in the process's own namespace; `None` if RAS does not know it.
     pub pid: Option<Pid>,
     /// `ncclResult_t` of its creation: 7 while it is under way.
     pub init_state: i32,

@@ -20,7 +20,7 @@ pub struct RankRecord {
     pub job: JobName,
     pub rank: Rank,
     pub pid: Pid,
-    /// By its host's clock.
+    /// Time by the host's clock.
     pub read_at: Moment,
     /// The number of calls it has made; the last of them are listed here.
     pub made: u64,
@@ -146,7 +146,7 @@ pub struct RecordedCall {
     pub reduction: Option<u8>,
     /// The root, or the peer, by its rank in the communicator.
     pub peer: Option<u32>,
-    /// As [`Operation::message_bytes`].
+    /// Same as [`Operation::message_bytes`].
     pub bytes: u64,
     /// Number of collectives in the launch of a CUDA graph, about which nothing else is known; 0 for a single
     /// call.

@@ -33,9 +33,9 @@ pub struct PythonSamples {
     pub number: u64,
     pub job: JobName,
     pub rank: Rank,
-    /// From 0.
+    /// The number of the part, from 0 on.
     pub part: u32,
-    /// With the last part.
+    /// Present only in the last part.
     pub account: Option<SampleAccount>,
     /// The moment from which the first sample's `after` counts, by the host's clock.
     pub since: Moment,
@@ -88,7 +88,7 @@ pub struct PythonSample {
 pub struct SampleAccount {
     pub began: Moment,
     pub ended: Moment,
-    /// As requested.
+    /// The requested rate.
     pub rate: u32,
     pub natively: bool,
     /// Readings that succeeded, each of all threads of the rank.

@@ -14,7 +14,7 @@ pub struct RankStacks {
     pub job: JobName,
     pub rank: Rank,
     pub pid: Pid,
-    /// By its host's clock.
+    /// Time by the host's clock.
     pub read_at: Moment,
     /// The kernel's state of the whole process: its letter (`R`, `S`, `D`, `T` stopped, `t` traced, `Z`), or
     /// `None` if it is gone or cannot be seen.

@@ -83,7 +83,7 @@ impl Summary {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuSummary {
     pub index: DeviceIndex,
-    /// As CUDA gives it; empty while it is unknown.
+    /// CUDA's name of the GPU; empty while it is unknown.
     #[serde(deserialize_with = "crate::text::line")]
     pub name: String,
     pub uuid: Option<DeviceUuid>,

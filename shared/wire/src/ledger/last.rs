@@ -120,7 +120,7 @@ pub struct LastReading {
     pub lasting: Option<ErrorReading>,
     pub passing: Option<ErrorReading>,
     pub refused: Option<RefusedReading>,
-    /// As the hook wrote it: see [`crate::frame::PythonException::parse`].
+    /// The hook's text: see [`crate::frame::PythonException::parse`].
     pub exception: Option<(String, Moment)>,
     pub fault: Option<FaultReading>,
 }

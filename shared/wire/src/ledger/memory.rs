@@ -134,7 +134,7 @@ pub struct MemorySiteReading {
     pub first_step: Step,
     pub last_step: Step,
     pub returns_to: u64,
-    /// As [`super::SiteReading::text`].
+    /// Same as [`super::SiteReading::text`].
     pub python: String,
     pub native: String,
 }

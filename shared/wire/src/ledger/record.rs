@@ -68,7 +68,7 @@ pub struct Calling {
     pub at: Moment,
     /// The return address; 0 if it is unknown.
     pub returns_to: usize,
-    /// As [`Sites::known`] gives it.
+    /// The number that [`Sites::known`] returns.
     pub site: u16,
 }
 

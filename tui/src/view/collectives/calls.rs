@@ -33,7 +33,7 @@ const RANKS: usize = 4;
 pub(super) struct Calls {
     /// The sentence on the divergence, if it is in this communicator.
     sentence: Option<String>,
-    /// How far each rank's GPU has come in the collective that does not end.
+    /// The progress of each rank's GPU in the collective that does not end.
     gpus: Option<String>,
     /// The statement of NCCL's RAS about it, and whether it agrees.
     ras: Option<(Role, String)>,

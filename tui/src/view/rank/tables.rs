@@ -137,7 +137,7 @@ fn awaited(app: &App, rank: &Inspection) -> String {
     }
 }
 
-/// As many rows as fit, most time first; the rest is counted.
+/// Draws the rows that fit, most time first, and counts the rest.
 fn table<const N: usize>(
     app: &App,
     rank: &Inspection,

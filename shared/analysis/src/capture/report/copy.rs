@@ -26,7 +26,7 @@ pub struct CopyRow {
     pub gbytes_per_s: Option<GigabytesPerSecond>,
     /// Time that threads spent in the calls; `null` if these were not recorded.
     pub held_ns: Option<u64>,
-    /// As a share of the time of all steps.
+    /// Share of the time of all steps.
     pub share: Option<f64>,
 }
 

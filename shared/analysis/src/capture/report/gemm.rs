@@ -30,7 +30,7 @@ pub struct GemmRow {
     pub took: Spread,
     /// 2·batch·m·n·k of the timed ones, over their time.
     pub tflops: Option<Tflops>,
-    /// As a share of the time of all steps.
+    /// Share of the time of all steps.
     pub share: Option<f64>,
 }
 

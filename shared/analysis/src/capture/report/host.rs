@@ -44,7 +44,7 @@ pub struct HostRow {
     /// The time of a nested function counts in both functions.
     #[serde(flatten)]
     pub took: Spread,
-    /// As a share of the time of all steps.
+    /// Share of the time of all steps.
     pub share: Option<f64>,
 }
 

@@ -21,7 +21,7 @@ pub struct KernelRow {
     pub count: u64,
     #[serde(flatten)]
     pub took: Spread,
-    /// As a share of the time of all steps.
+    /// Share of the time of all steps.
     pub share: Option<f64>,
 }
 

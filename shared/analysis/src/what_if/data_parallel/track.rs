@@ -162,7 +162,7 @@ fn most_common<'a>(all: impl Iterator<Item = &'a Vec<Name>>) -> Option<Vec<Name>
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(names, _)| names.clone())
 }
 
-/// From the last collective of `before` to that of `step`.
+/// Cuts from the last collective of `before` to that of `step`.
 fn cut(before: &WholeStep<'_>, step: &WholeStep<'_>) -> Option<Cut> {
     if before.to != step.from {
         return None;

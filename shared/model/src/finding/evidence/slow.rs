@@ -201,7 +201,7 @@ impl WithFigures for LateHost {
 #[derive(Clone, Debug, PartialEq)]
 pub struct MoreWork {
     pub who: Named,
-    /// As a multiple of the others'.
+    /// Its FLOPs as a multiple of the others'.
     pub times: f64,
     /// Its rate, and the others' median with their number.
     pub rates: Rates,

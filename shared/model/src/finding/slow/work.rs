@@ -30,7 +30,7 @@ const BLUR: f64 = 2.0;
 /// A rank with more work.
 pub(super) struct Busy<'a> {
     pub member: &'a Member<'a>,
-    /// As a multiple of the others' FLOPs.
+    /// Its FLOPs as a multiple of the others'.
     times: f64,
 }
 

@@ -22,7 +22,7 @@ pub(super) enum Layout {
     Data,
     /// Stages: one communicator per stage, with its ranks only, and one communicator of all ranks.
     Pipeline { stages: u32 },
-    /// As `Data`, and every second collective distributes tokens.
+    /// Same as `Data`, but every second collective distributes tokens.
     Experts,
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Fault {
     Compute { rank: u32, factor: f64 },
     /// It loses this many milliseconds a step.
     Host { rank: u32, ms: f64 },
-    /// As `Host`, but only in one second of `every`.
+    /// Same as `Host`, but only in one second of `every`.
     Pauses { rank: u32, ms: f64, every: u64 },
     /// Some other rank has more work in every step, by this many milliseconds at most.
     Imbalance { ms: f64 },

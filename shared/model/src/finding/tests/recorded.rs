@@ -67,8 +67,8 @@ fn a_healthy_job_has_no_finding_at_any_second() {
     }
 }
 
-/// By the program's own clock, steps took 1,900 ms, and 75 ms before the fault. Rank 0 had launched ten steps
-/// when the fault began, and hardly any of their collectives were timed.
+/// Steps took 75 ms before the fault and 1,900 ms after it, by the program's own clock. Rank 0 had launched
+/// ten steps when the fault began, and hardly any of their collectives were timed.
 #[test]
 fn who_holds_the_gil_is_named() {
     let cost = named(include_bytes!("recorded/gil.xpurec"), Class::Host);

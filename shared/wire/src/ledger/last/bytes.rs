@@ -44,7 +44,7 @@ impl<const WORDS: usize> Bytes<WORDS> {
         bytes
     }
 
-    /// Without padding.
+    /// The text without padding.
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.read()).trim_matches(['\0', '\n']).to_owned()
     }

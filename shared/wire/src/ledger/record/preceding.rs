@@ -32,7 +32,7 @@ pub enum Work {
         batch: u32,
         datatype: DataType,
     },
-    /// By its address and its name, which is empty if it is unknown.
+    /// A kernel, by its address and its name; the name is empty if it is unknown.
     Kernel {
         function: u64,
         name: [u8; KERNEL_NAME],
@@ -61,8 +61,8 @@ pub struct Preceding {
 pub(super) struct Line([AtomicU64; WORDS]);
 
 impl Work {
-    /// As three words: the first for kind and type, two for values of that kind. A kernel's name is not among
-    /// them.
+    /// Packs it into three words: the first for kind and type, two for values of that kind. A kernel's name
+    /// is not among them.
     pub fn pack(self) -> [u64; 3] {
         match self {
             Self::Gemm { m, n, k, batch, datatype } => [
@@ -128,7 +128,7 @@ impl Record {
             return;
         }
         words[0].store(0, Relaxed);
-        // As in `enter`.
+        // The order is the same as in `enter`.
         fence(Release);
         let [kind, one, other] = preceding.work.pack();
         let plain = [kind, one, other, preceding.at.0, preceding.stream];
