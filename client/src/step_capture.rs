@@ -38,7 +38,7 @@ fn names(jobs: &[JobName]) -> String {
 /// job's name.
 ///
 /// # Errors
-/// If a rank does not train, or not all ranks recorded all steps. Then the file may exist.
+/// Fails if a rank does not train, or not all ranks recorded all steps. The file may then exist.
 pub async fn take(
     targets: &Targets,
     job: Option<&JobName>,

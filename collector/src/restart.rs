@@ -1,6 +1,5 @@
 //! Restarts this program, in the same process, if it crashes. The driver's library (NVML) has crashed in a
-//! call that reads a GPU's performance monitor, and a gap of a second is better than a job that nobody
-//! watches.
+//! call that reads a GPU's performance monitor, and a gap of a second is better than an unwatched job.
 
 use std::{
     ffi::{CString, OsString, c_char, c_int},
@@ -114,7 +113,7 @@ fn report(signal: c_int, again: bool) {
     }
 }
 
-/// An array as exec wants it, which is never freed.
+/// A null-terminated array for `exec`; it is never freed.
 fn pointers(texts: impl Iterator<Item = OsString>, more: Option<*mut c_char>) -> *mut *const c_char {
     let known = texts.filter_map(|one| text(one).map(CString::into_raw)).chain(more);
     let all: Vec<*const c_char> = known.map(<*mut c_char>::cast_const).chain([ptr::null()]).collect();

@@ -72,7 +72,7 @@ fn hosts_file(hosts: &[Endpoint]) -> io::Result<File> {
     if file < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was just made and belongs to nobody else.
+    // SAFETY: it was just made and has no other owner.
     let mut file = unsafe { File::from_raw_fd(file) };
     let lines: Vec<String> = hosts.iter().map(|host| format!("{host}\n")).collect();
     let lines = lines.concat();

@@ -47,7 +47,7 @@ impl Frames {
 pub(super) struct Reader {
     /// The number of the next block.
     next: usize,
-    /// reader --what is in a block, if it could be read--> cursor
+    /// reader --contents of a readable block--> cursor
     blocks: mpsc::Receiver<Option<Frames>>,
 }
 

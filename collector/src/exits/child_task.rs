@@ -132,7 +132,7 @@ fn readable(bytes: &[u8]) -> io::Result<Stdio> {
     if file < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was just made and belongs to nobody else.
+    // SAFETY: it was just made and has no other owner.
     let mut file = unsafe { File::from_raw_fd(file) };
     file.write_all(bytes)?;
     file.rewind()?;

@@ -52,7 +52,7 @@ impl ExitWatch {
         if fd < 0 {
             return Self(None);
         }
-        // SAFETY: it was just made, and belongs to nobody else.
+        // SAFETY: it was just made and has no other owner.
         let process = Arc::new(unsafe { OwnedFd::from_raw_fd(fd) });
         let watched = Watched { process, pid, seen: Arc::default() };
         if let Some(waiting) = Waiting::get() {
@@ -140,7 +140,7 @@ impl Waiting {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: it was just made, and belongs to nobody else.
+        // SAFETY: it was just made and has no other owner.
         Ok(Self { epoll: unsafe { OwnedFd::from_raw_fd(fd) }, watched: Mutex::default() })
     }
 

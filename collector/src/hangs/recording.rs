@@ -28,7 +28,7 @@ enum Part {
     Exit,
     Record,
     Stacks,
-    /// One for all, under the rank that RAS was asked through.
+    /// One answer for all ranks, stored under the rank through which RAS was asked.
     Ras,
 }
 

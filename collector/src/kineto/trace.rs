@@ -79,7 +79,7 @@ impl Place {
         })
     }
 
-    /// Removes the file. A link is removed, and not its target.
+    /// Removes the file; for a link, only the link.
     pub(super) fn remove(&self) {
         for path in self.paths() {
             let _ = fs::remove_file(path);

@@ -39,7 +39,7 @@ impl Launchers {
         }
         let mut command = Command::new("/bin/sh");
         command.args(["-c", STOPS, &launcher.to_string()]).env_remove("LD_PRELOAD");
-        // In a group of its own: Ctrl-C of the collector must not end it first.
+        // It has its own process group, because Ctrl-C of the collector must not end it first.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         match command.spawn() {
             Ok(child) => drop(self.stopped.insert(launcher, child)),

@@ -177,7 +177,7 @@ fn preceding(ledger: &Ledger, call: &RecordedCall) -> Option<PrecedingWork> {
     })
 }
 
-/// In the hook's format: function, file and line, each frame on a line of its own.
+/// Parses the hook's format: function, file and line, with one frame per line.
 pub(super) fn frames(text: &str) -> Vec<StackFrame> {
     let frame = |line: &str| {
         let mut parts = line.split('\0');

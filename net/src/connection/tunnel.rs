@@ -218,7 +218,7 @@ fn unnamed() -> io::Result<File> {
     if file < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was just made and belongs to nobody else.
+    // SAFETY: it was just made and has no other owner.
     Ok(unsafe { File::from_raw_fd(file) })
 }
 

@@ -27,7 +27,7 @@ const METRICS: usize = Metric::ALL.len();
 /// does not make all other values look equal.
 const USUAL: f64 = 0.75;
 
-/// Number of redraws to wait for one with less work.
+/// Longest wait, in redraws, for a redraw with less work.
 const WAITS: u8 = 2;
 
 #[derive(Debug, Default)]

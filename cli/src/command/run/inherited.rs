@@ -57,7 +57,7 @@ pub(super) fn hand_on(command: &mut Command) {
     let changed = CHANGED.load(Relaxed);
     let restore = move || -> io::Result<()> {
         for stream in (0..STREAMS).filter(|stream| changed & 1 << stream != 0) {
-            // SAFETY: nothing is written to it any more: the program follows, or an error that nobody could read.
+            // SAFETY: nothing is written to it any more: the program follows, or an error without a reader.
             unsafe { libc::close(stream) };
         }
         if changed & IGNORED != 0 {

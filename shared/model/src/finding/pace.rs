@@ -28,7 +28,7 @@ const ASKED: usize = 32;
 const AFTER: usize = 8;
 const BEFORE: usize = 12;
 
-/// Fewer digests prove a change after which steps take at least twice as long: most of the current ones, and
+/// A change after which steps take at least twice as long needs fewer digests: most of the current ones, and
 /// one more.
 const FEW_AFTER: usize = 4;
 const FAR_LONGER: f64 = 1.0;

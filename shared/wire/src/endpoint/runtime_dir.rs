@@ -72,8 +72,8 @@ impl RuntimeDir {
         }
     }
 
-    /// Whether the directory can be trusted: a real directory of this user or root that nobody else can write
-    /// to. Creates nothing.
+    /// Whether the directory can be trusted: a real directory of this user or root that no other user can
+    /// write to. Creates nothing.
     pub fn check(&self) -> Result<(), RuntimeDirError> {
         self.belongs_to(&[user_id(), 0])
     }
@@ -206,8 +206,8 @@ impl Places {
         Ok(Located { dir: spare, passed_over })
     }
 
-    /// A session's directory is used if nobody else can replace its contents. After `su` it often belongs to
-    /// another user.
+    /// A session's directory is used if no other user can replace its contents. After `su` it often belongs
+    /// to another user.
     fn in_session(&self) -> Result<Option<RuntimeDir>, RuntimeDirError> {
         let Some(session) = &self.session else { return Ok(None) };
         let Some(found) = fs::metadata(session).ok().filter(fs::Metadata::is_dir) else { return Ok(None) };

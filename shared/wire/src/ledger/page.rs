@@ -38,7 +38,7 @@ const SMALLEST: libc::c_int = 512;
 pub fn out_of_the_way(file: OwnedFd) -> OwnedFd {
     // SAFETY: the descriptor is open.
     let high = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, SMALLEST) };
-    // SAFETY: it was just made and belongs to nobody else.
+    // SAFETY: it was just made and has no other owner.
     if high < 0 { file } else { unsafe { OwnedFd::from_raw_fd(high) } }
 }
 
@@ -52,7 +52,7 @@ impl LedgerPage {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: fd was just made and belongs to nobody else.
+        // SAFETY: fd was just made and has no other owner.
         let file = out_of_the_way(unsafe { OwnedFd::from_raw_fd(fd) });
         let fd = file.as_raw_fd();
         // SAFETY: fd is an open memfd.
@@ -109,7 +109,7 @@ impl LedgerPage {
 
 impl Drop for LedgerPage {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map` with this size and nobody else unmaps it.
+        // SAFETY: the mapping was made by `map` with this size, and only this code unmaps it.
         unsafe { libc::munmap(self.at.as_ptr().cast(), size_of::<Ledger>()) };
     }
 }
@@ -179,7 +179,7 @@ mod tests {
         let fd = unsafe {
             libc::memfd_create(c"xpu-top-ledger".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
         };
-        // SAFETY: fd was just made and belongs to nobody else.
+        // SAFETY: fd was just made and has no other owner.
         let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         let mut bytes = vec![0; size_of::<Ledger>()];
         bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());

@@ -58,8 +58,8 @@ pub(super) fn ranks(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
 }
 
 impl After {
-    /// From the record of this rank. `None` if the record has no such call, or if no earlier call on its
-    /// stream is known to have ended.
+    /// Reads it from the record of this rank. `None` if the record has no such call, or if no earlier call on
+    /// its stream is known to have ended.
     pub(super) fn of(job: &Job, communicator: CommunicatorId, number: u64, rank: Rank) -> Option<Self> {
         let record = job.record(rank).filter(|_| job.has_fresh_record(rank))?;
         let is_it = |call: &RecordedCall| {

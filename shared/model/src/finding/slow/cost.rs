@@ -18,7 +18,7 @@ use super::{
 };
 use crate::job::{StragglerDelay, median};
 
-/// Share of the time from which a cost is reported; nobody would investigate a smaller one.
+/// Share of the time from which a cost is reported; a smaller one is not worth an investigation.
 pub(super) const REPORTED: f64 = 0.02;
 
 /// The share that must remain without the second of the largest loss. Leaving it out removes a fifteenth of

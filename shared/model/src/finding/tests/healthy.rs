@@ -77,7 +77,7 @@ fn ranks_that_ended_are_no_hang() {
     assert_eq!(cluster.run(60).findings(), []);
 }
 
-/// Steps of ten seconds: nothing need happen for fifty seconds.
+/// Steps of ten seconds: a healthy job may show no progress for fifty seconds.
 #[test]
 fn a_slow_job_is_no_hang() {
     let standing = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
