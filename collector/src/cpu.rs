@@ -228,7 +228,7 @@ mod tests {
         });
     }
 
-    /// The main thread of a process that computes; one that writes and sleeps in between; one that waits.
+    /// The main threads of three processes: one computes, one writes and sleeps in between, and one waits.
     #[test]
     fn who_computes_or_writes_is_busy_and_who_waits_is_not() {
         let mut cpus = Cpus::default();

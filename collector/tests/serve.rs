@@ -308,7 +308,7 @@ fn a_second_collector_finds_the_place_taken() {
     let mut lab = Lab::started(None);
     let second = Collector::open(lab.config.clone(), Moment::now()).err().unwrap();
     assert!(second.is_served_already(), "{second}");
-    // Another runtime directory with the same ports stands for another user's collector.
+    // Another runtime directory with the same ports represents another user's collector.
     let mut other = Lab::new(None);
     other.config.address = lab.config.address;
     let taken = Collector::open(other.config.clone(), Moment::now()).err().unwrap();

@@ -54,7 +54,7 @@ pub(super) fn ranks(text: &str) -> Result<RankList, String> {
     Ok(RankList(all.into_iter().collect()))
 }
 
-/// 0 stands for the default.
+/// 0 means the default.
 pub(super) fn sample_rate(text: &str) -> Result<u32, String> {
     let rate = text.parse().ok().filter(|rate| (0..=SampleOrder::RATE).contains(rate));
     rate.ok_or_else(|| format!("write readings per second, {} at most", SampleOrder::RATE))

@@ -124,7 +124,7 @@ impl Behaviour {
         lines
     }
 
-    /// Which workers are compared, if they are not all alike.
+    /// Describes which workers are compared, if they have different roles.
     fn roles(&self) -> Vec<String> {
         let mut roles: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
         for worker in &self.workers {

@@ -268,7 +268,7 @@ impl RankCapture {
         self.parts > 0 && self.parts_missing == 0
     }
 
-    /// The step number that stands for a recorded period.
+    /// The step number that represents a recorded period.
     pub const WINDOW: Step = Step(1);
 
     /// The recorded steps: the number of each, and its begin and end. If steps were marked only occasionally,

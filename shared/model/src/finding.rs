@@ -125,7 +125,7 @@ pub enum Kind {
     SlowRank,
     /// Transfers are slower than before, or than elsewhere, while all ranks are on time.
     SlowLink,
-    /// Steps take longer than before, on all ranks alike.
+    /// Steps take longer than before on all ranks.
     Regression,
     /// A GPU has a problem, whether or not it has effects yet.
     Device,

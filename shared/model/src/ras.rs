@@ -81,7 +81,7 @@ pub enum About {
     Ending,
     /// A communicator that only one of the two knows.
     Unknown,
-    /// Collectives that only one of the two counts, on all ranks alike.
+    /// Collectives that only one of the two counts, equally on all ranks.
     LeftOut,
     /// How complete the answer is.
     Answer,

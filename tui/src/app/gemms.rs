@@ -28,8 +28,8 @@ pub struct Gemms {
     selected: Option<GemmShape>,
     /// Number of watched ranks whose summary has arrived.
     pub(crate) heard: usize,
-    /// The second for which all this was computed; since when its ranks are watched; and how many summaries
-    /// had arrived.
+    /// The second for which all this was computed, the time from which its ranks are watched, and the number
+    /// of summaries that had arrived.
     made: Option<(u64, Moment, usize)>,
 }
 

@@ -1,7 +1,7 @@
 //! Writes the sixteen colours with their oldest codes, which every terminal with colours understands.
 //!
 //! Crossterm writes all palette colours as `38;5;N`. Terminals with sixteen colours may not know that form.
-//! Some read its parts as separate codes, of which 5 means blinking.
+//! Some terminals read its parts as separate codes, where 5 means blinking.
 
 const BEGIN: &[u8] = b"\x1b[";
 

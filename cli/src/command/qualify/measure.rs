@@ -1,5 +1,5 @@
-//! The measurements of one host, in an order in which no measurement disturbs another: all GPUs compute at
-//! once; then each copies to and from the host alone; then pairs copy; then all work together.
+//! The measurements of one host, in an order that avoids disturbance: all GPUs compute at once, then each GPU
+//! copies to and from the host alone, then pairs copy, and then all work together.
 
 use std::{
     sync::{

@@ -1,4 +1,4 @@
-//! Small jobs with step times calculated by hand.
+//! Small jobs with step times calculated manually.
 
 mod captures;
 mod refused;

@@ -93,10 +93,10 @@ impl Clocks {
     pub(super) fn of(view: &RankView, usual: Option<f64>) -> Self {
         let known = || Some((view, clock(view)?, view.device()?, usual?));
         let Some((view, mhz, latest, usual_mhz)) = known() else { return Self::Unknown };
-        // A power cap that affects all GPUs alike is no reason.
+        // A power cap that affects all GPUs equally is no reason.
         let reasons = latest.throttle.filter(|reasons| reasons.is_held()).unwrap_or_default();
         let most = f64::from(latest.sm_clock_max.unwrap_or(0));
-        // If all GPUs are throttled alike, as in a hot room, only the reasons count.
+        // If all GPUs are throttled equally, as in a hot room, only the reasons count.
         let usual_mhz = if reasons.0 & HARD.0 != 0 { usual_mhz.max(most) } else { usual_mhz };
         let low = |reading: &&DeviceReading| {
             reading.sm_clock.is_some_and(|clock| f64::from(clock) < LOW * usual_mhz)

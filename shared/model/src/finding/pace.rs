@@ -1,4 +1,4 @@
-//! Steps that take longer than before, whichever rank causes it.
+//! Steps that take longer than before, regardless of the causing rank.
 
 mod late;
 mod pauses;
@@ -100,7 +100,7 @@ pub(super) fn pauses_in_place(job: &Job, slow: &[Finding]) -> Option<Finding> {
     (pct(&found) * MOST > pct(late)).then_some(found)
 }
 
-/// How much longer steps take permanently, if they do, whichever rank is the cause.
+/// The permanent increase of step times, if there is one, regardless of the causing rank.
 pub(super) fn growth(job: &Job) -> Option<Growth> {
     let asked = asked(job);
     let growth = [Measure::Median, Measure::Mean].into_iter().find_map(|of| Growth::find(&asked, of));
@@ -280,7 +280,7 @@ fn change(view: &RankView, measure: Measure) -> Option<Change> {
             error: WIDTH * spread / (after.len() as f64).sqrt() / now,
         })
     };
-    // The best cut: the one with the most digests after it, all of which are slow.
+    // The best cut has the most digests after it, and all of them are slow.
     (FEWEST_AFTER..=most).rev().find_map(at)
 }
 
@@ -355,8 +355,8 @@ fn regression(job: &Job, growth: &Growth) -> Finding {
 mod tests {
     use super::*;
 
-    /// If steps became longer ten minutes ago, that is not the cost of a fault that began just now, nor the
-    /// reverse.
+    /// An increase of step times ten minutes ago is not the cost of a fault that began just now, and a
+    /// present increase is not the cost of an old fault.
     #[test]
     fn only_what_began_together_costs_what_steps_are_longer_by() {
         let growth = |since_s| Growth {

@@ -14,7 +14,8 @@ use xpu_wire::id::Rank;
 
 use super::{Breakdown, Job};
 
-/// Number of ranks that are examined: in a job that trains together, all ranks spend their time alike.
+/// Number of ranks that are examined: in a job that trains together, all ranks spend their time in the same
+/// way.
 const ASKED: usize = 64;
 
 /// If threads wait for the GPU for less than this share of the time, they leave it idle.

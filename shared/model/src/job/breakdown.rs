@@ -134,7 +134,7 @@ mod tests {
         }
         let job = jobs.foremost().unwrap();
         let [slow, other] = [Rank(3), Rank(0)].map(|rank| job.breakdown(rank).unwrap());
-        // A simulated second has only whole steps, of which GEMMs take a share of 0.71.
+        // A simulated second has only whole steps, and GEMMs take a share of 0.71 of them.
         assert!((0.4..0.7).contains(&other.gemms.unwrap()), "{other:?}");
         assert!(slow.gemms.unwrap() > 1.3 * other.gemms.unwrap(), "{slow:?} {other:?}");
         assert!(other.collectives.unwrap() > 5.0 * slow.collectives.unwrap(), "{slow:?} {other:?}");

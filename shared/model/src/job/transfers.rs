@@ -115,7 +115,7 @@ impl Transfers {
         }
     }
 
-    /// The two ranks that such an id stands for; `None` for a communicator.
+    /// The two ranks that such an id represents; `None` for a communicator.
     pub fn route(&self, participants: CommunicatorId) -> Option<&Route> {
         self.routes.get(&participants)
     }

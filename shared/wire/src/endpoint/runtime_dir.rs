@@ -63,8 +63,8 @@ impl RuntimeDir {
         Self(path.into())
     }
 
-    /// Creates the directory if it is missing, and refuses one that others can write to: in `/tmp` anybody
-    /// may have created it first.
+    /// Creates the directory if it is missing, and refuses one that others can write to: another user may
+    /// have created it first in `/tmp`.
     pub fn prepare(&self) -> Result<(), RuntimeDirError> {
         match DirBuilder::new().mode(0o700).recursive(true).create(&self.0) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(self.unusable(error)),

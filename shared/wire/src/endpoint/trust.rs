@@ -1,4 +1,4 @@
-//! Owner checks for directories, sockets and peers. In `/tmp` anybody may have created a path first.
+//! Owner checks for directories, sockets and peers. Another user may have created a path in `/tmp` first.
 //!
 //! The hook calls this too, on threads with small stacks: nothing here allocates, except for paths of more
 //! than a few hundred bytes.
@@ -96,7 +96,8 @@ pub fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
     if rc == 0 { Ok(peer.uid) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A connection to a socket of this user or root, served by this user or root; `PermissionDenied` if it is anybody else's.
+/// A connection to a socket of this user or root, served by this user or root; `PermissionDenied` if it
+/// belongs to another user.
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
     let user = user_id();
     if !is_trusted_socket(path, user)? {

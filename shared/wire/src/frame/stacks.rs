@@ -108,7 +108,7 @@ pub struct ThreadStack {
 }
 
 impl ThreadStack {
-    /// A "thread" whose name begins with this stands for a GPU: its frames are the kernels there.
+    /// A "thread" whose name begins with this represents a GPU: its frames are the kernels there.
     pub const GPU: &str = "GPU";
 
     pub fn is_gpu(&self) -> bool {

@@ -42,8 +42,8 @@ pub enum Shown {
     },
     /// Frames in the middle of a run.
     Left(usize),
-    /// Native frames below a Python frame: their number, and the innermost. The path of a call is seldom of
-    /// interest.
+    /// Native frames below a Python frame: their number, and the innermost. The path of a call is rarely
+    /// needed.
     Native {
         frames: usize,
         innermost: Word,

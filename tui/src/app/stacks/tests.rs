@@ -140,7 +140,7 @@ fn a_rank_is_said_to_be_in_its_innermost_python() {
     assert_eq!((place(0), place(3), place(1)), (Some("step"), Some("read"), None));
 }
 
-/// The native path of a call to the place where it waits is seldom of interest.
+/// The native path of a call to the place where it waits is rarely needed.
 #[test]
 fn native_frames_below_those_of_python_are_one_line_until_they_are_asked_for() {
     let native = |function: &str| StackFrame {

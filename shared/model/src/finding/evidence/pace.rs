@@ -37,7 +37,7 @@ pub struct LacksCpu {
     pub thread: String,
     pub throttled_pct: f64,
     pub stopped_pct: f64,
-    /// The share of the other ranks; `None` if most ranks wait alike, or there are no others.
+    /// The share of the other ranks; `None` if most ranks wait equally, or there are no others.
     pub others_pct: Option<f64>,
 }
 
@@ -171,7 +171,7 @@ impl WithFigures for Regression {
 pub struct PastRun {
     pub step_ms: f64,
     pub past_step_ms: f64,
-    /// The day and GPUs of that run; since when steps take longer, in words; and the cause.
+    /// The day and GPUs of that run; the time since which steps take longer, in words; and the cause.
     pub day: String,
     pub gpu: String,
     pub when: String,

@@ -15,9 +15,9 @@ use super::{
 };
 use crate::job::{Job, PaceSample, RankView, median};
 
-/// Number of digests that are searched for pauses, the half minute within which they must be named; number of
-/// digests that must include one; and the total share of time that must be lost, a quarter more than makes a
-/// finding `slow`. Tuned.
+/// Number of digests that are searched for pauses: the half minute within which they must be named. Then the
+/// number of digests that must include a pause, and the total share of time that must be lost, a quarter more
+/// than makes a finding `slow`. Tuned.
 const WINDOW: usize = 28;
 const PAUSES: usize = 4;
 const LOST: f64 = 0.06;

@@ -97,7 +97,7 @@ fn waited_more(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
 }
 
 /// The same for a rank that entered all its timed collectives last, if no other entered many last. If a step
-/// has few collectives, one of them may carry the whole delay, and that one is seldom timed.
+/// has few collectives, one of them may carry the whole delay, and that one is rarely timed.
 fn always_waited_for(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     member.delay.filter(|delay| delay.joined >= ALL_OF && delay.last == delay.joined)?;
     let seldom = |other: &&Member<'_>| other.delay.is_none_or(|delay| 2 * delay.last <= delay.joined);
@@ -127,8 +127,9 @@ fn bounded(Lost { share: sum, error }: Lost, member: &Member<'_>, others: &[&Mem
     (share > 0.0).then(|| Lost { share, error: error * share / sum })
 }
 
-/// Upper bound of the time that these ranks lose, whichever rank is late: the time for which their threads
-/// wait for the GPU. If a GPU waits for others while its own host has nothing to launch, it loses nothing.
+/// Upper bound of the time that these ranks lose, regardless of the late rank: the time for which their
+/// threads wait for the GPU. If a GPU waits for others while its own host has nothing to launch, it loses
+/// nothing.
 pub(super) fn held_up(ranks: &[&Member<'_>]) -> Option<f64> {
     usual_of_others(ranks.iter().map(|member| waits(member)).collect::<Option<_>>()?)
 }

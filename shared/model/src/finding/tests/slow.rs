@@ -163,7 +163,7 @@ fn who_is_always_a_little_late_is_named() {
     assert_eq!(Cluster::new(1, 8, Layout::Data, &fault(4.0)).run(30).findings(), []);
 }
 
-/// Two ranks that are late alike: neither alone costs anything.
+/// Two ranks are equally late: each alone costs nothing.
 #[test]
 fn two_that_are_late_together_are_named_together() {
     let faults = [Fault::Host { rank: 3, ms: 30.0 }, Fault::Host { rank: 6, ms: 30.0 }];

@@ -34,8 +34,8 @@ impl OtherTime {
     /// An idle GPU waits for its host. If no thread of the host waits for the GPU, every second of host work
     /// lengthens the step by a second, up to the time for which the GPU is idle. This also holds for a wait
     /// for data. Without calls that wait for the GPU, the host would save the time in these calls, but the
-    /// GPU would still need its busy time. So the step would be shorter by the time in these calls or by the
-    /// idle time, whichever is less.
+    /// GPU would still need its busy time. So the step would be shorter by the lesser of the time in these
+    /// calls and the idle time.
     pub(super) fn of(one: &Breakdown, rest: f64) -> Self {
         let runs_ahead = one.blocked.is_none_or(|blocked| blocked >= RUNS_AHEAD);
         let idle = match one.busy {

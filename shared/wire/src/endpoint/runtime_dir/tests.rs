@@ -184,7 +184,7 @@ fn the_session_of_another_user_is_passed_over() {
     fs::create_dir(&session).unwrap();
     mode(&session, 0o700);
     assert_eq!((host.looked(), host.claimed()), (session.join("xpu-top"), session.join("xpu-top")));
-    // Created by root with the user's environment, or by anybody in a shared session.
+    // Root created it with the user's environment, or another user created it in a shared session.
     fs::remove_dir(session.join("xpu-top")).unwrap();
     mode(&session, 0o1777);
     assert_eq!(host.looked(), session.join("xpu-top"), "sticky: nobody takes it away");

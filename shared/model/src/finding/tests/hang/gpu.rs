@@ -219,8 +219,8 @@ fn a_gpu_that_runs_nothing_or_computes_has_not_started_what_others_wait_in() {
     }
 }
 
-/// Kernels spin on all GPUs; all GPUs are idle, as if another process held them; one GPU takes a little more
-/// power.
+/// Three cases: kernels spin on all GPUs; all GPUs are idle, as if another process held them; one GPU takes a
+/// little more power.
 #[test]
 fn gpus_that_are_loaded_alike_are_said_of_no_rank() {
     let alike: [fn(u32) -> (u8, u32); 4] = [
