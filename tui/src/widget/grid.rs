@@ -189,7 +189,8 @@ impl Grid {
         self.lines
     }
 
-    /// Number of terminal lines per line of cells; 1 for half blocks, although two lines of these share one.
+    /// Number of terminal lines per line of cells. It is 1 for half blocks too, although two lines of half
+    /// blocks share a terminal line.
     pub fn tall(&self) -> usize {
         self.tall
     }

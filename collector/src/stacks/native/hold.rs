@@ -1,4 +1,4 @@
-//! One thread, stopped for as long as it takes to copy its registers and the top of its stack.
+//! Stops one thread while its registers and the top of its stack are copied.
 
 use std::{
     io,

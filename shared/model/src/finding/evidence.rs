@@ -1,4 +1,5 @@
-//! The evidence of a finding: typed figures, from which JSON gets the numbers and people the sentence.
+//! The evidence of a finding: typed figures. JSON contains them as numbers, and people read them in the
+//! sentence.
 
 pub mod cost;
 mod details;

@@ -58,8 +58,8 @@ const QUIET_STEPS: f64 = 20.0;
 const MOST: f64 = 0.5;
 
 /// A finding may be the cause of an increase in step time if their durations differ by at most this factor,
-/// plus some seconds: a begin is known only to half of the time, and to the [`super::cohort::LONG`] digests
-/// of a cost. Tuned.
+/// plus some seconds. The reason is the limited precision of a begin: half of the elapsed time for a step
+/// time, and [`super::cohort::LONG`] digests for a cost. Tuned.
 const EARLIER: f64 = 1.5;
 const EARLIER_S: f64 = 10.0;
 const LATER: f64 = 2.0;
