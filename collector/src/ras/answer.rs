@@ -93,8 +93,8 @@ fn process(pid: i64) -> Option<Pid> {
 }
 
 impl Answer {
-    /// The answer, and its bytes. The comma that NCCL 2.28.7 to 2.28.9 leave out before a missing rank's
-    /// status is added.
+    /// Returns the answer and its bytes. It adds the comma that NCCL 2.28.7 to 2.28.9 omit before a missing
+    /// rank's status.
     pub(super) fn parse(raw: Vec<u8>) -> Result<(Self, Vec<u8>), serde_json::Error> {
         let (parsed, raw) = match serde_json::from_slice(&raw) {
             Ok(parsed) => (parsed, raw),

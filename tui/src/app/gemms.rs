@@ -57,8 +57,8 @@ pub struct Gemm {
 pub enum Basis {
     /// FLOPs over time since each rank is watched, as on the overview.
     Watched,
-    /// All timed GEMMs since the ranks started. Used if at most half of the ranks have timed one since they
-    /// are watched, because the slowest of those few need not be the slowest of all.
+    /// All timed GEMMs since the ranks started. They are used if at most half of the ranks have timed one
+    /// while they were watched, because the slowest of those few need not be the slowest of all.
     Started,
 }
 

@@ -131,7 +131,8 @@ fn cupti(found: Option<PathBuf>) -> Check {
 
 /// The number that a function stores at its argument.
 fn number(path: &Path, function: &[u8]) -> Option<c_int> {
-    // SAFETY: loading runs the library's own initializers. They are NVIDIA's, and made to run at loading.
+    // SAFETY: loading runs the library's own initializers. NVIDIA's initializers are designed to run at
+    // loading.
     let library = unsafe { Library::new(path) }.ok()?;
     // SAFETY: the functions asked for here have this signature in every version.
     let ask: Symbol<'_, unsafe extern "C" fn(*mut c_int) -> c_int> = unsafe { library.get(function) }.ok()?;

@@ -17,9 +17,9 @@ pub const STALE: Duration = Duration::from_secs(5);
 /// Number of step times for which a rank may make no progress.
 const STEPS: u32 = 3;
 
-/// Since when a rank's figures are no longer current, by its host's clock: it hangs, waits for a hung rank,
-/// is silent or gone, or has made no progress for a while. `None` while they are current. `silence`: time
-/// since its last report.
+/// The time from which a rank's figures are no longer current, by its host's clock: it hangs, waits for a
+/// hung rank, is silent or gone, or has made no progress for a while. `None` while they are current.
+/// `silence`: time since its last report.
 pub fn stale_since(view: &RankView, state: RankState, silence: Duration) -> Option<Moment> {
     // A rank that has only introduced itself has no figures that could be old.
     view.latest()?;

@@ -60,8 +60,8 @@ impl Losses {
         self.0.iter().flat_map(|kept| kept.iter().rev().copied())
     }
 
-    /// Since when this share of the time was lost, up to `end`, as far as kept: from then on, most segments
-    /// exceed half of it. A segment with few timed collectives may show less by chance.
+    /// The time from which this share was lost, up to `end`, as far as segments are kept: most segments from
+    /// then on exceed half of it. A segment with few timed collectives may show less by chance.
     pub(super) fn since(&self, share: f64, end: Moment) -> Moment {
         let (mut since, mut end) = (end, end);
         let (mut excess, mut most) = (0.0, 0.0);

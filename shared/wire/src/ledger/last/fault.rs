@@ -56,8 +56,7 @@ impl Fault {
         (take(FREE) || take(HANDED)).then_some(Claimed(self))
     }
 
-    /// Claims it only if the signal was handed to the program's own handler, to complete that signal's
-    /// record.
+    /// Claims it, to complete a signal's record, only if the signal was handed to the program's own handler.
     pub fn claim_handed(&self) -> Option<Claimed<'_>> {
         self.state.compare_exchange(HANDED, WRITING, Acquire, Relaxed).ok().map(|_| Claimed(self))
     }
